@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The transformer of the routing engine: a Qwen3-MoE decoder whose forward pass takes a batch
+ * of rows in any mix of requests, positions and phases. A model is immutable once created and
+ * may be shared by threads; a workspace and a KV cache belong to one forward call at a time.
+ * Each output element is one reduction in a fixed order, so logits, selected experts and
+ * weights are bit-identical for any chunking, batch composition, batch order and thread count
+ * on one instruction-set level. All arithmetic is fp32; weights keep the type of the file
+ * (fp32, fp16 or bf16) in memory and are widened, exactly, as they are read.
+ */
+#ifndef MTK_ENGINE_MODEL_H
+#define MTK_ENGINE_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct mtk_kv_cache;
+struct mtk_model;
+struct mtk_threads;
+struct mtk_workspace;
+
+/* Enough for every message of this header; a longer one is cut. */
+#define MTK_MESSAGE_BYTES 256
+
+/* The hyper-parameters, under the names of a Hugging Face config in the comments. */
+struct mtk_model_config {
+	uint32_t n_vocab;		/* vocab_size */
+	uint32_t n_hidden;		/* hidden_size */
+	uint32_t n_layers;		/* num_hidden_layers */
+	uint32_t n_heads;		/* num_attention_heads; a multiple of n_kv_heads */
+	uint32_t n_kv_heads;		/* num_key_value_heads */
+	uint32_t head_dim;		/* head_dim; even */
+	uint32_t n_intermediate;	/* moe_intermediate_size: the width of one expert */
+	uint32_t n_experts;		/* num_experts */
+	uint32_t top_k;			/* num_experts_per_tok; at most n_experts */
+	uint32_t n_context;		/* positions a sequence may have; not read from the file */
+	bool norm_topk_prob;		/* weights of the chosen experts are renormalised to 1 */
+	bool tie_word_embeddings;	/* the head is the embedding; there is no lm_head.weight */
+	float rms_norm_eps;
+	float rope_theta;
+};
+
+enum mtk_dtype {
+	MTK_DTYPE_F32,
+	MTK_DTYPE_F16,
+	MTK_DTYPE_BF16,
+};
+
+#define MTK_TENSOR_MAX_DIMS 8
+
+/*
+ * A tensor as a file holds it: row-major, slowest dimension first, little-endian. The data need
+ * not be aligned and must hold n_bytes bytes until mtk_model_create returns; the model copies.
+ */
+struct mtk_tensor {
+	enum mtk_dtype dtype;
+	uint32_t n_dims;
+	uint64_t dims[MTK_TENSOR_MAX_DIMS];
+	const void *data;
+	size_t n_bytes;
+};
+
+/* Where a model finds its tensors: any reader fills this in. */
+struct mtk_tensor_source {
+	void *ctx;
+	/* Returns MOETRACE_OK and fills *ret_tensor, or MOETRACE_E_NOT_FOUND. */
+	int (*find)(void *ctx, const char *name, struct mtk_tensor *ret_tensor);
+};
+
+/**
+ * Check the hyper-parameters alone: nothing zero or absurdly large, top_k <= n_experts, head_dim
+ * even, n_heads a multiple of n_kv_heads, finite positive rms_norm_eps and rope_theta.
+ *
+ * @message  At least MTK_MESSAGE_BYTES; one line without a newline, written on failure only.
+ *
+ * Returns  MOETRACE_OK or MOETRACE_E_INVALID.
+ */
+int mtk_model_config_check(const struct mtk_model_config *config, char *message);
+
+/**
+ * Build a model from the tensors of a source, named as Hugging Face names them.
+ *
+ * @message    At least MTK_MESSAGE_BYTES; one line that names the tensor or the field, what was
+ *             found and what was expected, written on failure only.
+ * @ret_model  Set on success only.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID    impossible hyper-parameters
+ *          MOETRACE_E_NOT_FOUND  a tensor is missing
+ *          MOETRACE_E_FORMAT     a tensor has another shape, type or size than the config implies
+ *          MOETRACE_E_UNSUPPORTED  a tensor that this front end does not compute (a bias)
+ *          MOETRACE_E_NOMEM
+ * Owner    caller; release with mtk_model_destroy().
+ */
+int mtk_model_create(const struct mtk_model_config *config, const struct mtk_tensor_source *source,
+		     char *message, struct mtk_model **ret_model);
+
+/* NULL is allowed. */
+void mtk_model_destroy(struct mtk_model *model);
+
+const struct mtk_model_config *mtk_model_borrow_config(const struct mtk_model *model);
+
+/* Bytes of weights the model holds in memory, and those of one expert of one layer. */
+size_t mtk_model_weight_bytes(const struct mtk_model *model);
+size_t mtk_model_expert_weight_bytes(const struct mtk_model *model);
+
+/**
+ * Allocate the scratch memory of forward passes of up to n_rows_max rows.
+ *
+ * Returns  MOETRACE_OK, MOETRACE_E_INVALID (n_rows_max is 0 or too large) or MOETRACE_E_NOMEM.
+ * Owner    caller; release with mtk_workspace_destroy().
+ */
+int mtk_workspace_create(const struct mtk_model *model, uint32_t n_rows_max,
+			 struct mtk_workspace **ret_workspace);
+
+/* NULL is allowed. */
+void mtk_workspace_destroy(struct mtk_workspace *workspace);
+
+size_t mtk_workspace_bytes(const struct mtk_workspace *workspace);
+
+/*
+ * The rows of one pass. Rows of different sequences may stand in any order; the rows of one
+ * sequence stand in the order of their positions, without a gap, and the first of them has the
+ * position mtk_kv_cache_slot_length() of its slot.
+ */
+struct mtk_batch {
+	uint32_t n_rows;
+	const int32_t *token_ids;	/* [n_rows], 0 .. n_vocab - 1 */
+	const int32_t *positions;	/* [n_rows], 0 .. the cache's n_context - 1 */
+	const uint32_t *slots;		/* [n_rows], slots acquired from the KV cache */
+	const uint8_t *want_logits;	/* [n_rows], non-zero: this row's logits are wanted; NULL: none */
+};
+
+/*
+ * Called on the thread of mtk_model_forward(), layers in order. Any member may be NULL. The
+ * arrays are the engine's own, valid during the call; rows are those of the batch, in order.
+ */
+struct mtk_forward_hooks {
+	void *ctx;
+	/* The choice of a layer: ids and weights are [n_rows][top_k], in descending score. */
+	void (*select_experts)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+			       const int32_t *ids, const float *weights);
+	/* Taps of the tests: [n_rows][n_experts], and [n_rows][n_hidden] twice (the block's input
+	 * is the normalised hidden state, its output is taken before the residual is added). */
+	void (*router_logits)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_experts,
+			      const float *logits);
+	void (*moe_input)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_hidden,
+			  const float *hidden);
+	void (*moe_output)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_hidden,
+			   const float *hidden);
+};
+
+/**
+ * Run one forward pass and append the rows' keys and values to the cache.
+ *
+ * @workspace   Created for this model; not in use by another call.
+ * @hooks       NULL: none.
+ * @ret_logits  [number of rows whose logits are wanted][n_vocab], in row order; may be NULL when
+ *              none is wanted.
+ *
+ * Returns  MOETRACE_OK, or MOETRACE_E_INVALID when the batch breaks a rule of struct mtk_batch, has
+ *          more rows than the workspace or does not fit the cache; the cache is then unchanged.
+ * Threads  one call at a time for a workspace, a cache and a thread pool. Allocates nothing.
+ */
+int mtk_model_forward(const struct mtk_model *model, struct mtk_workspace *workspace,
+		      struct mtk_kv_cache *kv, struct mtk_threads *threads,
+		      const struct mtk_batch *batch, const struct mtk_forward_hooks *hooks,
+		      float *ret_logits);
+
+#endif
