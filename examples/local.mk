@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+#
+# The example model and its workload travel with the sources.

@@ -1,0 +1,3 @@
+# SPDX-License-Identifier: MIT
+#
+# Tests of the build itself.

@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+#
+# `make check`: programs written with Check, and shell scripts that begin with
+# `. "$MOETRACE_SRCDIR/tests/support/lib.sh"`. Both run with the build folder as
+# their working directory; an exit status of 77 means that the test cannot run
+# here.
+
+TEST_EXTENSIONS = .sh
+SH_LOG_COMPILER = $(SHELL)
+AM_TESTS_ENVIRONMENT = \
+	MOETRACE_SRCDIR='$(abs_top_srcdir)'; export MOETRACE_SRCDIR; \
+	MOETRACE_BUILDDIR='$(abs_top_builddir)'; export MOETRACE_BUILDDIR; \
+	MOETRACE_SANITIZERS='$(MT_SANITIZERS)'; export MOETRACE_SANITIZERS; \
+	. '$(abs_srcdir)/tests/support/env.sh';
+
+include tests/build/local.mk
+include tests/unit/local.mk
+include tests/contract/local.mk
+include tests/kernels/local.mk
+include tests/engine/local.mk
+include tests/schema/local.mk
+include tests/cli/local.mk
+include tests/fault/local.mk
+include tests/fuzz/local.mk
