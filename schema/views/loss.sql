@@ -1,0 +1,31 @@
+-- SPDX-License-Identifier: MIT
+--
+-- What each recording lost, and how far the file reaches: look here first. A recording
+-- without losses has 0 in every dropped column, end_reason set and lag_passes 0.
+CREATE VIEW loss AS
+SELECT
+	r.recording_id AS recording_id,       -- INTEGER recording
+	r.end_reason AS end_reason,           -- TEXT why it ended; NULL: open at the last commit
+	(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id
+		AND s.name = 'dropped_passes') AS dropped_passes,     -- INTEGER passes lost whole
+	(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id
+		AND s.name = 'dropped_layers') AS dropped_layers,     -- INTEGER layers lost of recorded passes
+	(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id
+		AND s.name = 'dropped_bytes') AS dropped_bytes,       -- INTEGER bytes lost
+	(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id
+		AND s.name = 'invalid_ids') AS invalid_ids,           -- INTEGER ids that no expert has
+	(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id
+		AND s.name = 'misuse') AS misuse,                     -- INTEGER calls refused as inconsistent (diagnostic says which)
+	(SELECT count(*) FROM gap AS g WHERE g.recording_id = r.recording_id)
+		AS n_gaps,                                            -- INTEGER intervals with losses
+	(SELECT count(*) FROM pass AS p WHERE p.recording_id = r.recording_id
+		AND p.verdict <> 'complete') AS partial_passes,       -- INTEGER passes not complete
+	(SELECT count(*) FROM request AS q WHERE q.recording_id = r.recording_id
+		AND q.verdict = 'partial') AS partial_requests,       -- INTEGER requests with missing rows
+	(SELECT count(*) FROM request AS q WHERE q.recording_id = r.recording_id
+		AND q.verdict = 'unfinished') AS unfinished_requests, -- INTEGER requests still open at the end
+	(SELECT count(*) FROM pass AS p WHERE p.recording_id = r.recording_id
+		AND p.pass_id > coalesce((SELECT value FROM stats AS s
+			WHERE s.recording_id = r.recording_id AND s.name = 'last_pass_id'), 0))
+		AS lag_passes                                         -- INTEGER passes not yet in expert_load
+FROM recording AS r;
