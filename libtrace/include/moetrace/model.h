@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Models: what the recorder must know about a model's layers with experts before passes of
+ * that model are recorded. Numbers come from the running code, never from a configuration
+ * file's names, so that what is stored is what ran.
+ *
+ * Expert ids are logical. A layer emits ids in [0, n_experts + n_zero_experts +
+ * n_shared_slots): routed experts first, then zero experts, then fused shared slots.
+ */
+#ifndef MOETRACE_MODEL_H
+#define MOETRACE_MODEL_H
+#ifndef MOETRACE_IN_UMBRELLA
+#error "include <moetrace/moetrace.h>"
+#endif
+
+MOETRACE_BEGIN_DECLS
+
+#define MOETRACE_MAX_MODELS 16        /* models a session */
+#define MOETRACE_MAX_MOE_LAYERS 1024  /* layers with experts a model */
+#define MOETRACE_MAX_EXPERTS 65536    /* ids that a layer can emit */
+#define MOETRACE_MAX_TOP_K 255        /* experts a row */
+
+enum moetrace_model_kind {
+	MOETRACE_MODEL_TARGET = 0,
+	MOETRACE_MODEL_DRAFT = 1,
+	MOETRACE_MODEL_MTP = 2,
+};
+
+enum moetrace_layer_kind {
+	MOETRACE_LAYER_ROUTED = 0,
+	MOETRACE_LAYER_HASH = 1, /* experts follow from the token id */
+};
+
+enum moetrace_scoring {
+	MOETRACE_SCORING_UNKNOWN = 0,
+	MOETRACE_SCORING_SOFTMAX = 1,          /* softmax over all experts, then top-k */
+	MOETRACE_SCORING_SIGMOID = 2,
+	MOETRACE_SCORING_SQRTSOFTPLUS = 3,     /* sqrt(log(1 + exp(x))) */
+	MOETRACE_SCORING_SOFTMAX_SELECTED = 4, /* top-k of the logits, then softmax over these */
+	MOETRACE_SCORING_SPARSEMIXER = 5,
+};
+
+enum moetrace_tristate {
+	MOETRACE_UNKNOWN = 0,
+	MOETRACE_NO = 1,
+	MOETRACE_YES = 2,
+};
+
+enum moetrace_scaling_owner {
+	MOETRACE_SCALING_UNKNOWN = 0,
+	MOETRACE_SCALING_ROUTER = 1, /* the stored weights include routed_scaling_factor */
+	MOETRACE_SCALING_OUTPUT = 2, /* it is applied to the experts' output */
+};
+
+/* What the weights that the runtime passes include. */
+enum moetrace_weight_kind {
+	MOETRACE_WEIGHT_UNKNOWN = 0,
+	MOETRACE_WEIGHT_RAW = 1,          /* the scores of the selected experts */
+	MOETRACE_WEIGHT_RENORMALIZED = 2, /* divided by their sum */
+	MOETRACE_WEIGHT_SCALED = 3,       /* and multiplied by routed_scaling_factor */
+};
+
+struct moetrace_layer_info {
+	size_t size;                    /* set by MOETRACE_INIT() */
+	uint32_t layer;                 /* number in the model, dense layers counted, from 0 */
+	enum moetrace_layer_kind kind;
+	uint32_t n_experts;             /* routed experts, at least 1 */
+	uint32_t n_zero_experts;        /* experts that compute nothing */
+	uint32_t n_shared_slots;        /* shared experts fused into the top-k */
+	uint32_t top_k;                 /* entries a row, fused shared slots included, at least 1 */
+	enum moetrace_scoring scoring;
+	uint32_t n_groups;              /* 0: not grouped */
+	uint32_t topk_groups;           /* groups kept; 0: not grouped */
+	enum moetrace_tristate renormalize;
+	double routed_scaling_factor;   /* 0: none or unknown */
+	enum moetrace_scaling_owner scaling_owner;
+	double soft_cap;                /* 0: none or unknown */
+	enum moetrace_tristate correction_bias;
+	enum moetrace_weight_kind weight_kind;
+	uint32_t gemm_block_rows;       /* 0: unknown */
+	uint64_t expert_weight_bytes;   /* of one expert; 0: unknown */
+	const char *router_impl;        /* code that selects; NULL: unknown */
+	const char *runner_backend;     /* code that runs the experts; NULL: unknown */
+	const char *impl_reason;        /* why these; NULL: unknown */
+};
+
+struct moetrace_model_info {
+	size_t size;              /* set by MOETRACE_INIT() */
+	const char *name;         /* required */
+	enum moetrace_model_kind kind;
+	const char *architecture; /* e.g. "Qwen3MoeForCausalLM"; NULL: unknown */
+	const char *quantization; /* e.g. "fp8"; NULL: unknown */
+	uint32_t n_layers;        /* all layers, dense ones counted; 0: unknown */
+	const struct moetrace_layer_info *layers; /* those with experts, by ascending number; read
+	                                             by the size of the first one */
+	uint32_t n_moe_layers;    /* length of layers; 0 is allowed: nothing to record */
+};
+
+/**
+ * Add a model. Allowed at any time, also while recording; not part of the hot path.
+ *
+ * @info       Copied.
+ * @ret_model  The handle for moetrace_pass_info.model, set on success only. Valid as long as
+ *             the session.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  NULL, no name, a layer without experts or top_k, top_k above
+ *                              the number of ids, layer numbers that do not ascend
+ *          MOETRACE_E_LIMIT    above one of the limits at the top of this file
+ *          MOETRACE_E_NOMEM
+ *          MOETRACE_E_STATE    this is a forked child
+ * Threads  any.
+ */
+MOETRACE_API MOETRACE_MUST_USE
+int moetrace_model_add(struct moetrace_session *session, const struct moetrace_model_info *info,
+		       uint32_t *ret_model);
+
+MOETRACE_END_DECLS
+
+#endif

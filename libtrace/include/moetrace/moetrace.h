@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * moetrace: a flight recorder for mixture-of-experts routing.
+ *
+ * The whole API; link with `pkg-config --cflags --libs moetrace`. In order of use:
+ *
+ *   moetrace_session_open()     once a process: opens the file, makes all memory
+ *   moetrace_model_add()        once a model: its layers with experts
+ *   moetrace_start()            recording begins
+ *   moetrace_request_begin()    a request arrives
+ *   moetrace_pass_begin()       a forward pass: which rows belong to which request
+ *   moetrace_select_experts()   in each layer with experts: the router's choice
+ *   moetrace_pass_end()
+ *   moetrace_request_end()      the request is answered
+ *   moetrace_stop()             recording ends; start may follow any number of times
+ *   moetrace_session_close()    leaves one file that any sqlite3 reads
+ *
+ * What the traced program can rely on: the hot path (moetrace_pass_begin(),
+ * moetrace_select_experts(), moetrace_pass_end()) never allocates, locks, logs, makes a
+ * system call or waits; when memory is short it drops and counts. No call ends the process
+ * or writes to its standard streams. The calls of the hot path accept NULL and then do
+ * nothing, so that a program whose session did not open needs no other path.
+ *
+ * Options and descriptions are structs whose first member is their size: set them up with
+ * MOETRACE_INIT() and then fill in what is known; a zero member means the default named
+ * beside it. Fields are only ever appended, so programs keep working with later libraries.
+ */
+#ifndef MOETRACE_MOETRACE_H
+#define MOETRACE_MOETRACE_H
+
+#define MOETRACE_IN_UMBRELLA 1
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+#define MOETRACE_BEGIN_DECLS extern "C" {
+#define MOETRACE_END_DECLS }
+#else
+#define MOETRACE_BEGIN_DECLS
+#define MOETRACE_END_DECLS
+#endif
+
+#if defined(__GNUC__)
+#define MOETRACE_API __attribute__((visibility("default")))
+#define MOETRACE_MUST_USE __attribute__((warn_unused_result))
+#else
+#define MOETRACE_API
+#define MOETRACE_MUST_USE
+#endif
+
+/** Zero the struct at @p and set its size member: the start of every use of a struct. */
+#define MOETRACE_INIT(p) ((void)memset((p), 0, sizeof(*(p))), (void)((p)->size = sizeof(*(p))))
+
+#include <moetrace/version.h>
+#include <moetrace/status.h>
+#include <moetrace/session.h>
+#include <moetrace/model.h>
+#include <moetrace/request.h>
+#include <moetrace/pass.h>
+
+#undef MOETRACE_IN_UMBRELLA
+#endif

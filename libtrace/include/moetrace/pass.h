@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Passes: the hot path. A forward pass is begun with the list of its rows' owners, each
+ * layer with experts hands over the router's choice, and the pass is ended:
+ *
+ *   struct moetrace_pass *pass = moetrace_pass_begin(session, &info);
+ *   for each layer with experts:
+ *           ... route ...
+ *           moetrace_select_experts(pass, &selection);
+ *   moetrace_pass_end(pass);
+ *
+ * None of these calls allocates, locks, logs, makes a system call or waits. They cannot fail
+ * in a way that the caller would handle: what cannot be stored is counted, the pass's verdict
+ * and its requests' verdicts say so, and a pass that is not recorded is NULL, which the other
+ * calls accept. Inconsistent arguments are counted as misuse (table diagnostic) and ignored.
+ *
+ * A pass belongs wholly to the recording that was active when it began.
+ * Threads: passes may run at the same time, as many as the session has rings. The layers of
+ * one pass may be handed over from several threads at once; moetrace_pass_end() is called
+ * once, after all of them have returned.
+ */
+#ifndef MOETRACE_PASS_H
+#define MOETRACE_PASS_H
+#ifndef MOETRACE_IN_UMBRELLA
+#error "include <moetrace/moetrace.h>"
+#endif
+
+MOETRACE_BEGIN_DECLS
+
+struct moetrace_pass; /* opaque; memory of the session */
+
+enum moetrace_phase {
+	MOETRACE_PHASE_PREFILL = 1,
+	MOETRACE_PHASE_DECODE = 2,
+	MOETRACE_PHASE_MIXED = 3,  /* of a pass, never of a slice */
+	MOETRACE_PHASE_VERIFY = 4, /* checks tokens of a draft; rows stay unresolved */
+	MOETRACE_PHASE_DRAFT = 5,  /* of a draft or MTP model */
+	MOETRACE_PHASE_IDLE = 6,   /* no rows of its own: keeps ranks in step */
+	MOETRACE_PHASE_DUMMY = 7,  /* warm-up, profiling run */
+};
+
+/* Consecutive rows of a pass that belong to one request. */
+struct moetrace_slice {
+	uint64_t request;          /* from moetrace_request_begin(), or MOETRACE_NO_REQUEST */
+	const uint32_t *positions; /* [n_rows]; NULL: first_position, first_position + 1, ... */
+	uint32_t first_position;   /* position of the first row; ignored where positions is set */
+	uint32_t n_rows;
+	uint32_t phase;            /* enum moetrace_phase; 0: the pass's (then not MIXED) */
+	uint32_t reserved;         /* 0 */
+};
+
+struct moetrace_pass_info {
+	size_t size;                  /* set by MOETRACE_INIT() */
+	uint32_t model;               /* from moetrace_model_add() */
+	uint32_t phase;               /* enum moetrace_phase, required */
+	uint32_t n_rows;              /* rows (tokens) without padding */
+	uint32_t padding_rows;        /* rows after them that only fill the batch up, e.g. to a captured size */
+	const struct moetrace_slice *slices; /* in row order; their rows add up to n_rows.
+	                                        NULL with n_slices 0: rows of no request */
+	uint32_t n_slices;
+	const uint64_t *runtime_pass; /* the runtime's own number of the pass; NULL: unknown */
+};
+
+/**
+ * Begin a pass. All of @info is copied.
+ *
+ * Returns the pass, or NULL when it is not recorded: session is NULL or idle, no ring is
+ * free or has room (a counted drop), or the description is inconsistent (counted misuse).
+ */
+MOETRACE_API
+struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
+					  const struct moetrace_pass_info *info);
+
+/* Element types, of integers (ids) or numbers (weights). */
+enum moetrace_type {
+	MOETRACE_TYPE_NONE = 0,
+	MOETRACE_TYPE_I8 = 1,
+	MOETRACE_TYPE_U8 = 2,
+	MOETRACE_TYPE_I16 = 3,
+	MOETRACE_TYPE_U16 = 4,
+	MOETRACE_TYPE_I32 = 5,
+	MOETRACE_TYPE_U32 = 6,
+	MOETRACE_TYPE_I64 = 7,
+	MOETRACE_TYPE_U64 = 8,
+	MOETRACE_TYPE_F32 = 9,
+	MOETRACE_TYPE_F16 = 10,
+	MOETRACE_TYPE_BF16 = 11,
+};
+
+enum moetrace_selection_order {
+	MOETRACE_ORDER_SELECTION = 0, /* each row descends by biased score, equal ones by lower id */
+	MOETRACE_ORDER_UNKNOWN = 1,   /* analyses that need the order will refuse */
+};
+
+/* A router's choice in one layer: @k expert ids, and weights, for each row. */
+struct moetrace_selection {
+	size_t size;        /* set by MOETRACE_INIT() */
+	uint32_t layer;     /* index into moetrace_model_info.layers (the MoE ordinal, not the
+	                       number of the layer in the model) */
+	uint32_t n_rows;    /* rows in the arrays: the pass's n_rows; or these plus its padding_rows,
+	                       which then follow and are counted apart; or, with row_map, fewer */
+	uint32_t k;         /* entries a row, at most the layer's top_k; 0: the layer's top_k */
+	uint32_t id_type;   /* enum moetrace_type, an integer type */
+	const void *ids;    /* [n_rows][k] logical expert ids in host memory. A negative id, or the
+	                       type's largest value where it is unsigned, means no expert: such
+	                       entries are left out. Other ids that the layer does not have are
+	                       left out and counted as invalid. */
+	size_t ids_row_bytes;     /* from row to row; 0: rows follow each other */
+	uint32_t weight_type;     /* enum moetrace_type: F32, F16, BF16, or NONE without weights */
+	uint32_t order;           /* enum moetrace_selection_order */
+	const void *weights;      /* [n_rows][k], in the order of ids; NULL with type NONE. Stored on
+	                             the scale passed, rounded to the session's weight_format. */
+	size_t weights_row_bytes; /* from row to row; 0: rows follow each other */
+	const uint32_t *row_map;  /* [n_rows] ascending rows of the pass that this layer sees; NULL:
+	                             all of them. Padding is not shown with a map. */
+};
+
+/**
+ * Hand over the experts that one layer selected in this pass: once a layer and pass; a second
+ * time is counted and ignored. The arrays are free for reuse when the call returns.
+ *
+ * @pass  NULL: nothing happens.
+ */
+MOETRACE_API
+void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_selection *selection);
+
+/**
+ * End a pass. The pass is not valid afterwards. Layers that nobody handed over are stored
+ * as unwritten and make the pass partial.
+ *
+ * @pass  NULL: nothing happens.
+ */
+MOETRACE_API
+void moetrace_pass_end(struct moetrace_pass *pass);
+
+MOETRACE_END_DECLS
+
+#endif

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Sessions and recordings. A session is one trace file, the rings that the hot path writes
+ * into and the thread that empties them. A recording is what lies between start and stop.
+ *
+ *   idle -> moetrace_start -> recording -> moetrace_stop -> idle ...
+ *
+ * Threads: every call may be made from any thread at any time, except that nothing may be
+ * called on a session once moetrace_session_close() has begun. None of the calls of this
+ * header belongs to the hot path: they may allocate, lock and wait for the disk.
+ * After fork() the child's copy of a session records nothing; the child may only close it,
+ * which then frees memory and leaves the parent's file alone.
+ */
+#ifndef MOETRACE_SESSION_H
+#define MOETRACE_SESSION_H
+#ifndef MOETRACE_IN_UMBRELLA
+#error "include <moetrace/moetrace.h>"
+#endif
+
+MOETRACE_BEGIN_DECLS
+
+struct moetrace_session; /* opaque */
+
+/* A rank among ranks, e.g. 3 of 8. size 0: the runtime does not say (stored as NULL). */
+struct moetrace_rank {
+	uint32_t rank; /* from 0 */
+	uint32_t size; /* number of ranks; 0: unknown, and rank is ignored */
+};
+
+/* How weights are narrowed for storage; see moetrace_selection.weights. */
+enum moetrace_weight_format {
+	MOETRACE_WEIGHT_FORMAT_FP16 = 0, /* the default: 11 bits, from 6e-8 to 65504 */
+	MOETRACE_WEIGHT_FORMAT_BF16 = 1, /* 8 bits, the range of fp32 */
+	MOETRACE_WEIGHT_FORMAT_NONE = 2, /* weights are not stored */
+};
+
+struct moetrace_session_opts {
+	size_t size;                 /* set by MOETRACE_INIT() */
+	const char *session_name;    /* shown by tools; NULL: the program's name */
+	const char *engine_name;     /* e.g. "my-runtime"; NULL: unknown */
+	const char *engine_version;  /* NULL: unknown */
+	struct moetrace_rank tp;     /* tensor parallel */
+	struct moetrace_rank pp;     /* pipeline parallel */
+	struct moetrace_rank ep;     /* expert parallel */
+	struct moetrace_rank dp;     /* data parallel */
+	enum moetrace_weight_format weight_format;
+	uint32_t n_rings;            /* passes that can be in flight at once, 1 to 64; 0: 4 */
+	uint64_t ring_bytes;         /* memory of each ring, a power of two from 64 KiB to 4 GiB;
+	                                0: 32 MiB. All rings are touched at open. */
+	uint32_t commit_interval_ms; /* time between commits, 10 to 10000; 0: 200 */
+	uint32_t stop_timeout_ms;    /* what moetrace_stop() waits for passes in flight; 0: 2000 */
+	uint64_t file_limit_bytes;   /* the recording ends (end_reason 'file_limit') before the file
+	                                grows past this; 0: the smaller of 10 GiB and half of the
+	                                free space of its file system at open */
+	uint64_t window_ns;          /* first length of the windows of expert_load; 0: 10 s */
+};
+
+/**
+ * Open a session that records into a new file.
+ *
+ * @path         File to create; an existing path is refused. SQLite keeps PATH-wal and
+ *               PATH-shm beside it until the session is closed.
+ * @opts         NULL: all defaults. Strings are copied.
+ * @ret_session  Set on success only. The session is idle.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  a NULL path or ret_session, or an option out of its range
+ *          MOETRACE_E_EXISTS   path exists (a directory, too)
+ *          MOETRACE_E_IO       the file could not be made; nothing is left behind
+ *          MOETRACE_E_NOMEM    the rings could not be made; nothing is left behind
+ *          Why in words: moetrace_open_errmsg().
+ * Owner    caller; release with moetrace_session_close().
+ */
+MOETRACE_API MOETRACE_MUST_USE
+int moetrace_session_open(const char *path, const struct moetrace_session_opts *opts,
+			  struct moetrace_session **ret_session);
+
+/**
+ * Why the calling thread's last moetrace_session_open() failed, as one line without newline.
+ *
+ * Returns a string that stays valid until this thread calls moetrace_session_open() again;
+ * "" if it did not fail.
+ */
+MOETRACE_API
+const char *moetrace_open_errmsg(void);
+
+/**
+ * Stop a running recording (end_reason 'closed'), write everything, fold the journal into
+ * the file and free the session. Requests still open are stored as unfinished. NULL is fine.
+ *
+ * If other programs have the file open, it waits up to two seconds for them, then leaves
+ * PATH-wal and PATH-shm beside the file, which any reader can still open.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_IO  something could not be written; what was committed is in the file
+ *          In either case the session is gone.
+ */
+MOETRACE_API
+int moetrace_session_close(struct moetrace_session *session);
+
+struct moetrace_recording_opts {
+	size_t size;                /* set by MOETRACE_INIT() */
+	const char *routing_source; /* where choices come from: "model", "uniform", ...; NULL: unknown */
+};
+
+/**
+ * Start a recording. Passes that begin from now on are recorded; requests already open get
+ * a row in this recording, too, and their earlier positions count as began_before.
+ *
+ * @opts  NULL: all defaults.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  session is NULL
+ *          MOETRACE_E_STATE    already recording (nothing is lost or reset), or this is a
+ *                              forked child
+ *          MOETRACE_E_IO       the session cannot write any more (file limit, disk)
+ */
+MOETRACE_API MOETRACE_MUST_USE
+int moetrace_start(struct moetrace_session *session, const struct moetrace_recording_opts *opts);
+
+/**
+ * Stop the recording, wait up to stop_timeout_ms for passes in flight, and commit. Passes
+ * still running then are lost and counted ('stop_timeout').
+ *
+ * @reason  Stored as end_reason; NULL: "stopped".
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  session is NULL
+ *          MOETRACE_E_STATE    not recording
+ *          MOETRACE_E_TIMEOUT  stopped, but passes in flight were lost
+ *          MOETRACE_E_IO       stopped, but not everything could be written
+ */
+MOETRACE_API
+int moetrace_stop(struct moetrace_session *session, const char *reason);
+
+/**
+ * Write and commit everything that passes and requests handed over before this call, so
+ * that a reader of the file sees it.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  session is NULL
+ *          MOETRACE_E_STATE    this is a forked child
+ *          MOETRACE_E_IO       not everything could be written
+ */
+MOETRACE_API
+int moetrace_flush(struct moetrace_session *session);
+
+/* What a session is doing. Counters are of the current recording, or of the last one. */
+struct moetrace_session_status {
+	size_t size;                   /* set by MOETRACE_INIT() */
+	uint32_t is_recording;         /* 1: between start and stop */
+	uint32_t recording_id;         /* current or last; 0: none yet */
+	uint64_t recorded_passes;
+	uint64_t recorded_rows;        /* rows without padding */
+	uint64_t recorded_assignments; /* rows x layers x experts stored */
+	uint64_t dropped_passes;       /* passes lost whole */
+	uint64_t dropped_layers;       /* layers lost of recorded passes */
+	uint64_t dropped_bytes;
+	uint64_t misuse;               /* calls refused as inconsistent; table diagnostic says which */
+	uint64_t file_bytes;           /* file and journal */
+	uint64_t file_limit_bytes;
+	uint64_t ring_bytes;           /* all rings */
+	uint64_t ring_peak_bytes;      /* most that was waiting in one ring */
+	uint64_t writer_cpu_ns;        /* CPU time of the writing thread */
+};
+
+/**
+ * Read what the session is doing, as of its last commit (drops: as of now).
+ *
+ * @ret_status  Set up with MOETRACE_INIT(); filled on success.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  NULL, or ret_status->size is not that of a known version
+ */
+MOETRACE_API
+int moetrace_status(struct moetrace_session *session, struct moetrace_session_status *ret_status);
+
+/**
+ * Why the last call on this session failed, as one line without newline; "" if none did.
+ *
+ * @buffer        Where to copy it, always ended by a zero byte.
+ * @buffer_bytes  Its size; a longer text is cut.
+ */
+MOETRACE_API
+void moetrace_errmsg(struct moetrace_session *session, char *buffer, size_t buffer_bytes);
+
+/** The sentence for a status code; "unknown status" for a number that is none. */
+MOETRACE_API
+const char *moetrace_status_string(int status);
+
+/** The library's version, e.g. "0.1.0"; MOETRACE_VERSION is that of the headers. */
+MOETRACE_API
+const char *moetrace_version(void);
+
+MOETRACE_END_DECLS
+
+#endif
