@@ -121,7 +121,6 @@ AC_DEFUN([MT_LINK_FLAGS], [
 
 	# The map names every exported symbol and the release that added it. Where
 	# the linker has no version scripts, libtool's expression hides the rest.
-	AS_VAR_SET([mt_map], ["$srcdir/libtrace/libmoetrace.map"])
 	AC_CACHE_CHECK([whether the linker takes version scripts], [mt_cv_ld_version_script], [
 		mt_save_CFLAGS=$CFLAGS
 		mt_save_LDFLAGS=$LDFLAGS
@@ -135,6 +134,7 @@ AC_DEFUN([MT_LINK_FLAGS], [
 		LDFLAGS=$mt_save_LDFLAGS
 	])
 	AM_CONDITIONAL([HAVE_VERSION_SCRIPT], [test "x$mt_cv_ld_version_script" = xyes])
+	AC_SUBST([MT_VERSION_SCRIPT], [${mt_cv_ld_version_script#no}])
 
 	# The recorder owns a writer thread, fork handlers and thread-specific data
 	# with a destructor. Code that some of them may still run must not be

@@ -11,7 +11,16 @@ AM_TESTS_ENVIRONMENT = \
 	MOETRACE_SRCDIR='$(abs_top_srcdir)'; export MOETRACE_SRCDIR; \
 	MOETRACE_BUILDDIR='$(abs_top_builddir)'; export MOETRACE_BUILDDIR; \
 	MOETRACE_SANITIZERS='$(MT_SANITIZERS)'; export MOETRACE_SANITIZERS; \
+	MOETRACE_CC='$(CC)'; export MOETRACE_CC; \
+	SQLITE3_CFLAGS='$(SQLITE3_CFLAGS)'; export SQLITE3_CFLAGS; \
+	MOETRACE_NODELETE='$(MT_NODELETE_LDFLAGS)'; export MOETRACE_NODELETE; \
+	MOETRACE_VERSION_SCRIPT='$(MT_VERSION_SCRIPT)'; export MOETRACE_VERSION_SCRIPT; \
+	MOETRACE_MAN='$(man_MANS)'; export MOETRACE_MAN; \
 	. '$(abs_srcdir)/tests/support/env.sh';
+
+EXTRA_DIST += \
+	%D%/support/env.sh \
+	%D%/support/lib.sh
 
 include tests/build/local.mk
 include tests/unit/local.mk

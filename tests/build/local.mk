@@ -1,3 +1,25 @@
 # SPDX-License-Identifier: MIT
 #
 # Tests of the build itself.
+
+TESTS += \
+	%D%/check-includes.sh \
+	%D%/check-text.sh \
+	%D%/check-headers.sh \
+	%D%/check-symbols.sh \
+	%D%/embed.sh \
+	%D%/dist.sh \
+	%D%/install.sh
+
+# These two run make in the build folder, one at a time.
+%D%/install.log: %D%/dist.log
+
+EXTRA_DIST += \
+	%D%/includes.awk \
+	%D%/check-includes.sh \
+	%D%/check-text.sh \
+	%D%/check-headers.sh \
+	%D%/check-symbols.sh \
+	%D%/embed.sh \
+	%D%/dist.sh \
+	%D%/install.sh

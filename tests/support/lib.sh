@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+#
+# What the shell tests share. A test begins with
+#
+#	. "$MOETRACE_SRCDIR/tests/support/lib.sh"
+#
+# and may then use $tmp, a folder of its own that vanishes at the end, and
+# $moetrace, the command as it was built. The first assertion that does not hold
+# ends the test. By hand: make check TESTS=tests/cli/NAME.sh
+
+set -u
+
+: "${MOETRACE_SRCDIR:?run the tests through make check}"
+: "${MOETRACE_BUILDDIR:?run the tests through make check}"
+: "${MOETRACE_SANITIZERS=}"
+
+moetrace=$MOETRACE_BUILDDIR/cli/moetrace
+tinymoe=$MOETRACE_SRCDIR/examples/tinymoe
+
+tmp=$(mktemp -d "${TMPDIR:-/tmp}/moetrace-test.XXXXXX") || exit 99
+trap 'rm -rf "$tmp"' EXIT
+trap 'exit 99' HUP INT TERM
+
+# fail TEXT...: ends the test; the last run's output explains it.
+fail() {
+	echo "FAIL: $*" >&2
+	for file in "$tmp/out" "$tmp/err"; do
+		[ ! -s "$file" ] || {
+			echo "--- ${file##*/} (first 40 lines)" >&2
+			head -n 40 "$file" >&2
+		}
+	done
+	exit 1
+}
+
+# skip TEXT...: this test cannot run here.
+skip() {
+	echo "skipped: $*" >&2
+	exit 77
+}
+
+# need_command NAME...: skips the test where one of them is not installed.
+need_command() {
+	for name; do
+		command -v "$name" >/dev/null 2>&1 || skip "$name is not installed"
+	done
+}
+
+# run COMMAND...: keeps its output in $tmp/out and $tmp/err, its exit in $status.
+run() {
+	status=0
+	"$@" >"$tmp/out" 2>"$tmp/err" </dev/null || status=$?
+}
+
+# expect_status N COMMAND...: run, and the exit status is N.
+expect_status() {
+	want=$1
+	shift
+	run "$@"
+	[ "$status" -eq "$want" ] || fail "exit status $status instead of $want: $*"
+}
+
+# expect_ok COMMAND...: run, and it succeeds.
+expect_ok() {
+	expect_status 0 "$@"
+}
+
+# expect_error N REGEX COMMAND...: exit status N, nothing on stdout, and exactly
+# one line on stderr, which matches REGEX (grep -E).
+expect_error() {
+	want=$1
+	regex=$2
+	shift 2
+	expect_status "$want" "$@"
+	[ ! -s "$tmp/out" ] || fail "output on stdout beside an error: $*"
+	lines=$(wc -l <"$tmp/err")
+	[ "$lines" -eq 1 ] || fail "$lines lines on stderr instead of one: $*"
+	grep -Eq -e "$regex" "$tmp/err" || fail "the error does not match '$regex': $*"
+}
+
+# expect_eq WHAT GOT WANT: two strings are the same.
+expect_eq() {
+	[ "$2" = "$3" ] || fail "$1: got '$2', want '$3'"
+}
+
+# expect_out TEXT / expect_err TEXT: the whole output of the last run.
+expect_out() {
+	expect_eq "stdout" "$(cat "$tmp/out")" "$1"
+}
+expect_err() {
+	expect_eq "stderr" "$(cat "$tmp/err")" "$1"
+}
+
+# expect_match FILE REGEX: a line of FILE matches (grep -E).
+expect_match() {
+	grep -Eq -e "$2" "$1" || {
+		head -n 40 "$1" >&2
+		fail "no line of ${1##*/} matches '$2'"
+	}
+}
+
+# expect_no_match FILE REGEX
+expect_no_match() {
+	! grep -En -e "$2" "$1" >&2 || fail "a line of ${1##*/} matches '$2'"
+}
+
+# expect_same FILE FILE: the same bytes.
+expect_same() {
+	cmp "$1" "$2" >&2 || {
+		diff "$1" "$2" 2>/dev/null | head -n 20 >&2
+		fail "${1##*/} and ${2##*/} differ"
+	}
+}
+
+# expect_absent PATH...: nothing was left behind there.
+expect_absent() {
+	for path; do
+		[ ! -e "$path" ] || fail "$path exists"
+	done
+}
+
+# expect_file PATH...: a file that is not empty.
+expect_file() {
+	for path; do
+		[ -s "$path" ] || fail "$path is missing or empty"
+	done
+}
+
+# sql FILE SQL: what a stock sqlite3 prints, without the extension.
+sql() {
+	sqlite3 -batch -readonly "$1" "$2"
+}
+
+# sanitizer_preload: prints the runtime that a foreign program has to preload to
+# load one of our sanitized objects, nothing when none is needed.
+sanitizer_preload() {
+	case ,$MOETRACE_SANITIZERS, in
+	*,address,*) set -- libasan.so ;;
+	*,thread,*) set -- libtsan.so ;;
+	*) return 0 ;;
+	esac
+	# shellcheck disable=SC2086 # the compiler with its options
+	library=$($MOETRACE_CC -print-file-name="$1") || library=$1
+	case $library in
+	/*) readlink -f "$library" ;;
+	*) return 1 ;;
+	esac
+}
+
+# stock COMMAND...: runs a program that is not ours and loads objects of ours.
+# Its own leaks are not our business.
+stock() {
+	preload=$(sanitizer_preload) ||
+		skip "this compiler's sanitizer runtime cannot be preloaded"
+	if [ -n "$preload" ]; then
+		LD_PRELOAD=$preload ASAN_OPTIONS="${ASAN_OPTIONS:-}:detect_leaks=0" "$@"
+	else
+		"$@"
+	fi
+}
+
+# quiet_make ARGUMENT...: make in the build folder, apart from the make that runs
+# the tests.
+quiet_make() {
+	env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL "${MAKE:-make}" -s -C "$MOETRACE_BUILDDIR" "$@"
+}
