@@ -14,7 +14,7 @@ AC_DEFUN([MT_SUMMARY], [
 		[mt_sum_man="no: help2man not found, or cross-compiling"])
 	AM_COND_IF([HAVE_VERSION_SCRIPT], [mt_sum_map="version script"],
 		[mt_sum_map="name pattern: the linker takes no version script"])
-	AS_ECHO(["
+	AS_IF([test "x$silent" != xyes], [AS_ECHO(["
 moetrace $PACKAGE_VERSION
 
   compiler                 $CC
@@ -25,13 +25,13 @@ moetrace $PACKAGE_VERSION
 
   optional part            state
   JSON input (yajl)        $mt_sum_yajl
-                           [--with-yajl=DIR|no|guess, now $with_yajl]
+                           (--with-yajl=DIR|no|guess, now $with_yajl)
   CUDA                     $mt_sum_cuda
-                           [--with-cuda=DIR|no|guess, now $with_cuda]
+                           (--with-cuda=DIR|no|guess, now $with_cuda)
   unit tests (Check)       $mt_sum_check
   man pages (help2man)     $mt_sum_man
 
-  warnings are errors      $enable_werror [--enable-werror]
-  sanitizers               ${mt_sanitizers:-none} [--enable-asan, --enable-ubsan, --enable-tsan]
-"])
+  warnings are errors      $enable_werror (--enable-werror)
+  sanitizers               ${mt_sanitizers:-none} (--enable-asan, --enable-ubsan, --enable-tsan)
+"])])
 ])

@@ -11,11 +11,14 @@ TESTS += \
 	%D%/dist.sh \
 	%D%/install.sh
 
+long_tests += %D%/clean-machine.sh
+
 # These two run make in the build folder, one at a time.
 %D%/install.log: %D%/dist.log
 
 EXTRA_DIST += \
 	%D%/includes.awk \
+	%D%/clean-machine.sh \
 	%D%/check-includes.sh \
 	%D%/check-text.sh \
 	%D%/check-headers.sh \
