@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The scheduler's state is the workload's sequences, the index of the next one to admit, and the
+ * list of those admitted, in order of admission. Forming a pass and completing it are both one walk
+ * over that list.
+ */
+#include "kernels/engine/scheduler.h"
+
+#include <stdlib.h>
+
+#include <moetrace/status.h>
+
+struct mtk_scheduler {
+	struct mtk_schedule_limits limits;
+	struct mtk_sequence *sequences;
+	uint32_t n_sequences;
+	uint32_t n_admitted;	/* sequences below this were admitted */
+	uint32_t *active;	/* [n_batch] */
+	uint32_t n_active;
+	struct mtk_schedule_pass pass;
+};
+
+static int limits_check(const struct mtk_workload *workload,
+			const struct mtk_schedule_limits *limits, struct mtk_error *error)
+{
+	uint64_t n_rows = (uint64_t)limits->n_batch + limits->n_chunk;
+	size_t i;
+
+	if (limits->n_batch == 0 || limits->n_chunk == 0 || limits->n_context == 0)
+		return mtk_error_set(error, MOETRACE_E_INVALID,
+				     "batch, chunk and context must be at least 1");
+	if (n_rows > INT32_MAX || limits->n_context > INT32_MAX)
+		return mtk_error_set(error, MOETRACE_E_INVALID,
+				     "batch + chunk and context must be below 2^31");
+	if (workload->n_requests > UINT32_MAX)
+		return mtk_error_set(error, MOETRACE_E_INVALID, "%s: more than 2^32 requests",
+				     workload->name);
+	for (i = 0; i < workload->n_requests; i++) {
+		const struct mtk_workload_request *request = &workload->requests[i];
+
+		if (request->n_prompt_bytes > limits->n_context)
+			return mtk_error_set(error, MOETRACE_E_LIMIT,
+					     "%s: line %zu: the prompt has %zu tokens, the context "
+					     "%u; shorten it or raise --context",
+					     workload->name, request->line,
+					     request->n_prompt_bytes, limits->n_context);
+	}
+	return MOETRACE_OK;
+}
+
+static void sequence_init(struct mtk_sequence *sequence, const struct mtk_workload_request *request,
+			  uint32_t n_context)
+{
+	uint64_t n_room = (uint64_t)n_context - request->n_prompt_bytes + 1;
+
+	sequence->request = request;
+	sequence->n_prompt = (uint32_t)request->n_prompt_bytes;
+	sequence->n_limit =
+		(uint32_t)(request->max_new_tokens < n_room ? request->max_new_tokens : n_room);
+}
+
+static int pass_allocate(struct mtk_schedule_pass *pass, const struct mtk_schedule_limits *limits)
+{
+	size_t n_rows = (size_t)limits->n_batch + limits->n_chunk;
+
+	pass->slices = calloc(limits->n_batch, sizeof(*pass->slices));
+	pass->token_ids = calloc(n_rows, sizeof(*pass->token_ids));
+	pass->positions = calloc(n_rows, sizeof(*pass->positions));
+	pass->slots = calloc(n_rows, sizeof(*pass->slots));
+	pass->want_logits = calloc(n_rows, sizeof(*pass->want_logits));
+	if (!pass->slices || !pass->token_ids || !pass->positions || !pass->slots ||
+	    !pass->want_logits)
+		return MOETRACE_E_NOMEM;
+	return MOETRACE_OK;
+}
+
+int mtk_scheduler_create(const struct mtk_workload *workload,
+			 const struct mtk_schedule_limits *limits,
+			 struct mtk_scheduler **ret_scheduler, struct mtk_error *error)
+{
+	struct mtk_scheduler *scheduler;
+	uint32_t i;
+	int status = limits_check(workload, limits, error);
+
+	if (status < 0)
+		return status;
+	scheduler = calloc(1, sizeof(*scheduler));
+	if (!scheduler)
+		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
+	scheduler->limits = *limits;
+	scheduler->n_sequences = (uint32_t)workload->n_requests;
+	scheduler->sequences = calloc(workload->n_requests, sizeof(*scheduler->sequences));
+	scheduler->active = calloc(limits->n_batch, sizeof(*scheduler->active));
+	if (!scheduler->sequences || !scheduler->active ||
+	    pass_allocate(&scheduler->pass, limits) < 0) {
+		mtk_scheduler_destroy(scheduler);
+		return mtk_error_set(error, MOETRACE_E_NOMEM,
+				     "out of memory for a batch of %u and chunks of %u rows",
+				     limits->n_batch, limits->n_chunk);
+	}
+	for (i = 0; i < scheduler->n_sequences; i++)
+		sequence_init(&scheduler->sequences[i], &workload->requests[i], limits->n_context);
+	*ret_scheduler = scheduler;
+	return MOETRACE_OK;
+}
+
+void mtk_scheduler_destroy(struct mtk_scheduler *scheduler)
+{
+	uint32_t i;
+
+	if (!scheduler)
+		return;
+	for (i = 0; i < scheduler->n_admitted; i++)
+		free(scheduler->sequences[i].text);
+	free(scheduler->sequences);
+	free(scheduler->active);
+	free(scheduler->pass.slices);
+	free(scheduler->pass.token_ids);
+	free(scheduler->pass.positions);
+	free(scheduler->pass.slots);
+	free(scheduler->pass.want_logits);
+	free(scheduler);
+}
+
+struct mtk_sequence *mtk_scheduler_sequence(struct mtk_scheduler *scheduler, uint32_t index)
+{
+	return &scheduler->sequences[index];
+}
+
+uint32_t mtk_scheduler_n_active(const struct mtk_scheduler *scheduler)
+{
+	return scheduler->n_active;
+}
+
+uint32_t mtk_scheduler_active_at(const struct mtk_scheduler *scheduler, uint32_t index)
+{
+	return scheduler->active[index];
+}
+
+bool mtk_scheduler_can_admit(const struct mtk_scheduler *scheduler)
+{
+	return scheduler->n_active < scheduler->limits.n_batch &&
+	       scheduler->n_admitted < scheduler->n_sequences;
+}
+
+int mtk_scheduler_admit(struct mtk_scheduler *scheduler, uint32_t *ret_sequence)
+{
+	uint32_t index = scheduler->n_admitted;
+	struct mtk_sequence *sequence = &scheduler->sequences[index];
+
+	sequence->text = malloc(sequence->n_limit);
+	if (!sequence->text)
+		return MOETRACE_E_NOMEM;
+	scheduler->n_admitted++;
+	scheduler->active[scheduler->n_active++] = index;
+	*ret_sequence = index;
+	return MOETRACE_OK;
+}
+
+static bool is_decoding(const struct mtk_sequence *sequence)
+{
+	return sequence->n_computed >= sequence->n_prompt;
+}
+
+/* Append the next @n_rows positions of a sequence to the pass. */
+static void slice_add(struct mtk_scheduler *scheduler, uint32_t index, uint32_t n_rows)
+{
+	struct mtk_schedule_pass *pass = &scheduler->pass;
+	const struct mtk_sequence *sequence = &scheduler->sequences[index];
+	struct mtk_slice *slice = &pass->slices[pass->n_slices++];
+	uint32_t i;
+
+	slice->sequence = index;
+	slice->first_position = sequence->n_computed;
+	slice->n_rows = n_rows;
+	slice->is_decode = is_decoding(sequence);
+	slice->samples = sequence->n_computed + n_rows >= sequence->n_prompt;
+	for (i = 0; i < n_rows; i++) {
+		uint32_t row = pass->n_rows + i, position = sequence->n_computed + i;
+
+		pass->token_ids[row] = position < sequence->n_prompt ?
+					       sequence->request->prompt[position] :
+					       sequence->text[position - sequence->n_prompt];
+		pass->positions[row] = (int32_t)position;
+		pass->slots[row] = sequence->slot;
+		pass->want_logits[row] = slice->samples && i == n_rows - 1;
+	}
+	pass->n_rows += n_rows;
+	pass->n_samples += slice->samples;
+}
+
+const struct mtk_schedule_pass *mtk_scheduler_pass_form(struct mtk_scheduler *scheduler)
+{
+	struct mtk_schedule_pass *pass = &scheduler->pass;
+	uint32_t n_left = scheduler->limits.n_chunk, i;
+
+	pass->n_slices = pass->n_rows = pass->n_samples = 0;
+	for (i = 0; i < scheduler->n_active; i++) {
+		if (is_decoding(&scheduler->sequences[scheduler->active[i]]))
+			slice_add(scheduler, scheduler->active[i], 1);
+	}
+	pass->n_decode_rows = pass->n_rows;
+	for (i = 0; i < scheduler->n_active && n_left > 0; i++) {
+		const struct mtk_sequence *sequence = &scheduler->sequences[scheduler->active[i]];
+		uint32_t n_rows;
+
+		if (is_decoding(sequence))
+			continue;
+		n_rows = sequence->n_prompt - sequence->n_computed;
+		if (n_rows > n_left)
+			n_rows = n_left;
+		slice_add(scheduler, scheduler->active[i], n_rows);
+		n_left -= n_rows;
+	}
+	return pass;
+}
+
+static void token_take(const struct mtk_scheduler *scheduler, struct mtk_sequence *sequence,
+		       unsigned char token)
+{
+	sequence->text[sequence->n_generated++] = token;
+	if (token == scheduler->limits.stop_byte)
+		sequence->finish = MTK_FINISH_STOP;
+	else if (sequence->n_generated == sequence->n_limit)
+		sequence->finish = MTK_FINISH_LENGTH;
+}
+
+void mtk_scheduler_pass_complete(struct mtk_scheduler *scheduler, const unsigned char *tokens)
+{
+	const struct mtk_schedule_pass *pass = &scheduler->pass;
+	uint32_t n_active = 0, i;
+
+	for (i = 0; i < pass->n_slices; i++) {
+		const struct mtk_slice *slice = &pass->slices[i];
+		struct mtk_sequence *sequence = &scheduler->sequences[slice->sequence];
+
+		sequence->n_computed += slice->n_rows;
+		if (slice->samples)
+			token_take(scheduler, sequence, *tokens++);
+	}
+	for (i = 0; i < scheduler->n_active; i++) {
+		if (scheduler->sequences[scheduler->active[i]].finish == MTK_FINISH_NONE)
+			scheduler->active[n_active++] = scheduler->active[i];
+	}
+	scheduler->n_active = n_active;
+}

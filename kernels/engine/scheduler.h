@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The batch scheduler: which rows of which requests the next pass computes. It knows no model and
+ * no cache, only counts, so that its policy is tested by itself.
+ *
+ * Requests are admitted in the order of the workload, up to n_batch at a time; one that finishes
+ * makes room for the next at once (continuous batching). A pass holds first one decode row of every
+ * admitted request whose prompt is computed, then up to n_chunk prompt rows of the others, oldest
+ * first (chunked prefill); a pass with both is mixed. A request is in a pass with one slice at most.
+ *
+ * The token sampled last is never computed, so a request that is done has computed n_prompt +
+ * n_generated - 1 positions. Where max_new_tokens would pass the end of the context, the request
+ * ends there, as if it had asked for less: with FINISH_LENGTH.
+ */
+#ifndef MTK_ENGINE_SCHEDULER_H
+#define MTK_ENGINE_SCHEDULER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/engine/error.h"
+#include "kernels/engine/workload.h"
+
+enum mtk_finish {
+	MTK_FINISH_NONE,	/* waiting or running */
+	MTK_FINISH_LENGTH,
+	MTK_FINISH_STOP,	/* the stop byte was generated; it is the last of the text */
+};
+
+struct mtk_sequence {
+	const struct mtk_workload_request *request;
+	unsigned char *text;	/* generated; [n_limit], made at admission */
+	uint32_t n_limit;	/* tokens it may generate, at least 1 */
+	uint32_t n_prompt;	/* tokens of the prompt */
+	uint32_t n_computed;	/* positions forwarded through the model */
+	uint32_t n_generated;	/* tokens sampled */
+	uint32_t slot;		/* of the KV cache; the caller's */
+	enum mtk_finish finish;
+};
+
+struct mtk_slice {
+	uint32_t sequence;
+	uint32_t first_position;
+	uint32_t n_rows;
+	bool is_decode;		/* else prefill */
+	bool samples;		/* the last row's logits give the next token */
+};
+
+struct mtk_schedule_limits {
+	uint32_t n_batch;	/* requests at a time, at least 1 */
+	uint32_t n_chunk;	/* prefill rows a pass, at least 1 */
+	uint32_t n_context;	/* positions a request, at least 1 */
+	int32_t stop_byte;	/* negative: none */
+};
+
+/* One pass: slices in row order, and the rows themselves. The arrays belong to the scheduler. */
+struct mtk_schedule_pass {
+	struct mtk_slice *slices;	/* [n_batch] */
+	int32_t *token_ids;		/* [n_batch + n_chunk], as the three that follow */
+	int32_t *positions;
+	uint32_t *slots;
+	uint8_t *want_logits;
+	uint32_t n_slices;
+	uint32_t n_rows;
+	uint32_t n_decode_rows;
+	uint32_t n_samples;		/* slices that sample */
+};
+
+struct mtk_scheduler;
+
+/**
+ * Make a scheduler over @workload, which must outlive it.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  a limit is 0, or n_batch + n_chunk or n_context above 2^31 - 1
+ *          MOETRACE_E_LIMIT    a prompt is longer than the context; @error names the line
+ *          MOETRACE_E_NOMEM
+ * Owner    caller; release with mtk_scheduler_destroy().
+ */
+int mtk_scheduler_create(const struct mtk_workload *workload,
+			 const struct mtk_schedule_limits *limits,
+			 struct mtk_scheduler **ret_scheduler, struct mtk_error *error);
+
+/* NULL is allowed. */
+void mtk_scheduler_destroy(struct mtk_scheduler *scheduler);
+
+/* Sequence i is request i of the workload; i below its n_requests. */
+struct mtk_sequence *mtk_scheduler_sequence(struct mtk_scheduler *scheduler, uint32_t index);
+
+/* Requests admitted and not done. */
+uint32_t mtk_scheduler_n_active(const struct mtk_scheduler *scheduler);
+
+/* The admitted requests, in order of admission; @index below mtk_scheduler_n_active(). */
+uint32_t mtk_scheduler_active_at(const struct mtk_scheduler *scheduler, uint32_t index);
+
+/* Whether a request waits and there is room for it. */
+bool mtk_scheduler_can_admit(const struct mtk_scheduler *scheduler);
+
+/**
+ * Admit the next request. The caller sets its slot before the next pass is formed.
+ *
+ * Pre  mtk_scheduler_can_admit().
+ *
+ * Returns  MOETRACE_OK or MOETRACE_E_NOMEM (nothing was admitted)
+ */
+int mtk_scheduler_admit(struct mtk_scheduler *scheduler, uint32_t *ret_sequence);
+
+/**
+ * Form the next pass over the admitted requests; without any it has no rows.
+ *
+ * Returns the pass, valid until the next call of this function.
+ */
+const struct mtk_schedule_pass *mtk_scheduler_pass_form(struct mtk_scheduler *scheduler);
+
+/**
+ * Take the result of the pass formed last: its rows are computed, and each slice that samples
+ * gets its token. Requests that finish leave the batch.
+ *
+ * @tokens  [n_samples], in row order; each 0 .. 255.
+ */
+void mtk_scheduler_pass_complete(struct mtk_scheduler *scheduler, const unsigned char *tokens);
+
+#endif

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The serving loop. One round is: admit, form a pass, run it, sample, complete it, end what is done.
+ * Every admitted request holds one slot of the cache and one open request of the recorder until it
+ * ends; the order begin, pass_end, end that the recorder asks for follows from the order of a round.
+ */
+#include "kernels/engine/serve.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+#include <moetrace/moetrace.h>
+
+#include "kernels/engine/kv_cache.h"
+#include "kernels/engine/serve_record.h"
+#include "kernels/sample/sample.h"
+#include "kernels/threads.h"
+
+#define N_VOCAB 256
+
+struct mtk_server {
+	const struct mtk_model *model;
+	struct mtk_serve_options options;
+	struct mtk_scheduler *scheduler;
+	struct mtk_threads *threads;
+	struct mtk_kv_cache *kv;
+	struct mtk_workspace *workspace;
+	struct mtk_rng *rngs;		/* [n_requests] one stream a request */
+	float *logits;			/* [n_batch][N_VOCAB] */
+	unsigned char *tokens;		/* [n_batch] */
+	struct mtk_serve_recorder recorder;
+	struct mtk_serve_stats stats;
+	bool was_run;
+};
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+static int buffers_allocate(struct mtk_server *server, uint32_t n_requests,
+			    struct mtk_error *error)
+{
+	uint32_t n_batch = server->options.limits.n_batch, i;
+
+	server->rngs = calloc(n_requests, sizeof(*server->rngs));
+	server->logits = calloc(n_batch, N_VOCAB * sizeof(*server->logits));
+	server->tokens = calloc(n_batch, sizeof(*server->tokens));
+	if (!server->rngs || !server->logits || !server->tokens)
+		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory for a batch of %u",
+				     n_batch);
+	for (i = 0; i < n_requests; i++)
+		mtk_rng_seed(&server->rngs[i], server->options.seed, i);
+	return MOETRACE_OK;
+}
+
+static int engine_allocate(struct mtk_server *server, struct mtk_error *error)
+{
+	const struct mtk_schedule_limits *limits = &server->options.limits;
+	const struct mtk_model_config *config = mtk_model_borrow_config(server->model);
+	int status;
+
+	status = mtk_kv_cache_create(config, limits->n_batch, limits->n_context, &server->kv);
+	if (status < 0)
+		return mtk_error_set(error, status,
+				     "a cache of %u sequences of %u positions cannot be made: %s",
+				     limits->n_batch, limits->n_context,
+				     moetrace_status_string(status));
+	status = mtk_workspace_create(server->model, limits->n_batch + limits->n_chunk,
+				      &server->workspace);
+	if (status < 0)
+		return mtk_error_set(error, status, "a pass of %u rows cannot be made: %s",
+				     limits->n_batch + limits->n_chunk,
+				     moetrace_status_string(status));
+	status = mtk_threads_create(server->options.n_threads, &server->threads);
+	if (status < 0)
+		return mtk_error_set(error, status, "%u threads cannot be started: %s",
+				     server->options.n_threads, moetrace_status_string(status));
+	return MOETRACE_OK;
+}
+
+int mtk_server_create(const struct mtk_model *model, const struct mtk_workload *workload,
+		      const struct mtk_serve_options *options, struct mtk_server **ret_server,
+		      struct mtk_error *error)
+{
+	struct mtk_server *server;
+	int status;
+
+	if (mtk_model_borrow_config(model)->n_vocab != N_VOCAB)
+		return mtk_error_set(error, MOETRACE_E_UNSUPPORTED,
+				     "the model has a vocabulary of %u, text is served as bytes: "
+				     "256 is required",
+				     mtk_model_borrow_config(model)->n_vocab);
+	server = calloc(1, sizeof(*server));
+	if (!server)
+		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
+	server->model = model;
+	server->options = *options;
+	status = mtk_scheduler_create(workload, &options->limits, &server->scheduler, error);
+	if (status < 0)
+		goto err_server;
+	server->stats.n_requests = (uint32_t)workload->n_requests;
+	status = buffers_allocate(server, server->stats.n_requests, error);
+	if (status < 0)
+		goto err_server;
+	status = engine_allocate(server, error);
+	if (status < 0)
+		goto err_server;
+	*ret_server = server;
+	return MOETRACE_OK;
+
+err_server:
+	mtk_server_destroy(server);
+	return status;
+}
+
+void mtk_server_destroy(struct mtk_server *server)
+{
+	if (!server)
+		return;
+	mtk_threads_destroy(server->threads);
+	mtk_workspace_destroy(server->workspace);
+	mtk_kv_cache_destroy(server->kv);
+	mtk_scheduler_destroy(server->scheduler);
+	free(server->rngs);
+	free(server->logits);
+	free(server->tokens);
+	free(server);
+}
+
+static int requests_admit(struct mtk_server *server, struct mtk_error *error)
+{
+	while (mtk_scheduler_can_admit(server->scheduler)) {
+		struct mtk_sequence *sequence;
+		uint32_t index, slot;
+		int status = mtk_kv_cache_slot_acquire(server->kv, &slot);
+
+		if (status < 0)
+			return mtk_error_set(error, status, "no free sequence in the cache");
+		status = mtk_scheduler_admit(server->scheduler, &index);
+		if (status < 0) {
+			mtk_kv_cache_slot_release(server->kv, slot);
+			return mtk_error_set(error, status, "out of memory");
+		}
+		sequence = mtk_scheduler_sequence(server->scheduler, index);
+		sequence->slot = slot;
+		status = mtk_serve_record_begin(&server->recorder, index, sequence, error);
+		if (status < 0)
+			return status;
+	}
+	return MOETRACE_OK;
+}
+
+static int request_end(struct mtk_server *server, uint32_t index,
+		       enum moetrace_request_end_state end_state, struct mtk_error *error)
+{
+	struct mtk_sequence *sequence = mtk_scheduler_sequence(server->scheduler, index);
+
+	mtk_kv_cache_slot_release(server->kv, sequence->slot);
+	return mtk_serve_record_end(&server->recorder, index, sequence, end_state, error);
+}
+
+static int pass_run(struct mtk_server *server, const struct mtk_schedule_pass *pass,
+		    struct mtk_error *error)
+{
+	struct mtk_forward_hooks hooks = { .ctx = &server->recorder,
+					   .select_experts = mtk_serve_record_layer };
+	struct mtk_batch batch = { .n_rows = pass->n_rows,
+				   .token_ids = pass->token_ids,
+				   .positions = pass->positions,
+				   .slots = pass->slots,
+				   .want_logits = pass->want_logits };
+	int status;
+
+	mtk_serve_record_pass_begin(&server->recorder, pass);
+	status = mtk_model_forward(server->model, server->workspace, server->kv, server->threads,
+				   &batch, server->recorder.pass ? &hooks : NULL, server->logits);
+	mtk_serve_record_pass_end(&server->recorder);
+	if (status < 0)
+		return mtk_error_set(error, status, "a pass of %u rows failed: %s", pass->n_rows,
+				     moetrace_status_string(status));
+	return MOETRACE_OK;
+}
+
+static void pass_sample(struct mtk_server *server, const struct mtk_schedule_pass *pass)
+{
+	uint32_t n = 0, i;
+
+	for (i = 0; i < pass->n_slices; i++) {
+		if (!pass->slices[i].samples)
+			continue;
+		server->tokens[n] = (unsigned char)mtk_sample_softmax(
+			server->logits + (size_t)n * N_VOCAB, N_VOCAB, server->options.temperature,
+			&server->rngs[pass->slices[i].sequence]);
+		n++;
+	}
+}
+
+/* End the requests that the pass finished; they have left the scheduler's list already. */
+static int finished_end(struct mtk_server *server, const struct mtk_schedule_pass *pass,
+			struct mtk_error *error)
+{
+	uint32_t i;
+
+	for (i = 0; i < pass->n_slices; i++) {
+		uint32_t index = pass->slices[i].sequence;
+		int status;
+
+		if (mtk_scheduler_sequence(server->scheduler, index)->finish == MTK_FINISH_NONE)
+			continue;
+		server->stats.n_done++;
+		status = request_end(server, index, MOETRACE_REQUEST_FINISHED, error);
+		if (status < 0)
+			return status;
+	}
+	return MOETRACE_OK;
+}
+
+static void pass_account(struct mtk_serve_stats *stats, const struct mtk_schedule_pass *pass,
+			 uint64_t duration_ns)
+{
+	uint64_t decode_rows = pass->n_decode_rows;
+	uint64_t decode_ns = duration_ns * decode_rows / pass->n_rows;
+
+	stats->n_generated += pass->n_samples;
+	stats->decode_rows += decode_rows;
+	stats->prefill_rows += pass->n_rows - decode_rows;
+	stats->decode_ns += decode_ns;
+	stats->prefill_ns += duration_ns - decode_ns;
+	if (decode_rows == pass->n_rows) {
+		stats->n_decode_passes++;
+		stats->decode_only_rows += decode_rows;
+		stats->decode_only_ns += duration_ns;
+	} else if (decode_rows == 0) {
+		stats->n_prefill_passes++;
+	} else {
+		stats->n_mixed_passes++;
+	}
+}
+
+static int round_run(struct mtk_server *server, struct mtk_error *error)
+{
+	const struct mtk_schedule_pass *pass;
+	uint64_t begin_ns = now_ns();
+	int status = requests_admit(server, error);
+
+	if (status < 0)
+		return status;
+	pass = mtk_scheduler_pass_form(server->scheduler);
+	status = pass_run(server, pass, error);
+	if (status < 0)
+		return status;
+	pass_sample(server, pass);
+	mtk_scheduler_pass_complete(server->scheduler, server->tokens);
+	status = finished_end(server, pass, error);
+	pass_account(&server->stats, pass, now_ns() - begin_ns);
+	server->stats.n_active = mtk_scheduler_n_active(server->scheduler);
+	return status;
+}
+
+static bool work_is_left(const struct mtk_server *server)
+{
+	return mtk_scheduler_n_active(server->scheduler) > 0 ||
+	       mtk_scheduler_can_admit(server->scheduler);
+}
+
+static int rounds_run(struct mtk_server *server, struct mtk_error *error)
+{
+	struct mtk_serve_stats *stats = &server->stats;
+	uint64_t begin_ns = now_ns();
+	bool goes_on = true;
+	int status = MOETRACE_OK;
+
+	while (status == MOETRACE_OK && goes_on && work_is_left(server)) {
+		status = round_run(server, error);
+		stats->total_ns = now_ns() - begin_ns;
+		if (server->options.observe)
+			goes_on = server->options.observe(server->options.observe_context, stats);
+	}
+	/* Ending a run that had nothing left to do interrupts nothing. */
+	stats->interrupted = !goes_on && work_is_left(server);
+	return status;
+}
+
+/* What is still open ends as the run does; the first error is the one that counts. */
+static void active_end(struct mtk_server *server, enum moetrace_request_end_state end_state)
+{
+	uint32_t n_active = mtk_scheduler_n_active(server->scheduler), i;
+
+	for (i = 0; i < n_active; i++)
+		(void)request_end(server, mtk_scheduler_active_at(server->scheduler, i), end_state,
+				  NULL);
+}
+
+int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *recording,
+		   struct mtk_serve_stats *ret_stats, struct mtk_error *error)
+{
+	int status;
+
+	if (server->was_run)
+		return mtk_error_set(error, MOETRACE_E_STATE, "a server runs its workload once");
+	server->was_run = true;
+	status = mtk_serve_recorder_init(&server->recorder, recording->session,
+					 recording->records_tokens, server->model,
+					 recording->model_name, server->stats.n_requests,
+					 server->options.limits.n_batch, error);
+	if (status == MOETRACE_OK) {
+		status = rounds_run(server, error);
+		active_end(server, status < 0 ? MOETRACE_REQUEST_FAILED : MOETRACE_REQUEST_ABORTED);
+		mtk_serve_recorder_release(&server->recorder);
+	}
+	*ret_stats = server->stats;
+	return status;
+}
+
+const struct mtk_sequence *mtk_server_sequence(const struct mtk_server *server, uint32_t index)
+{
+	return mtk_scheduler_sequence(server->scheduler, index);
+}

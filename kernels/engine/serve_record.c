@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The engine's use of the recorder's public interface: everything that a runtime has to do to be
+ * recorded is in this file.
+ */
+#include "kernels/engine/serve_record.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Longest run of tokens handed over at once; the recorder takes them as 32-bit integers. */
+#define TOKENS_AT_ONCE 256
+
+static void layer_describe(struct moetrace_layer_info *info, uint32_t layer,
+			   const struct mtk_model *model)
+{
+	const struct mtk_model_config *config = mtk_model_borrow_config(model);
+
+	MOETRACE_INIT(info);
+	info->layer = layer;
+	info->kind = MOETRACE_LAYER_ROUTED;
+	info->n_experts = config->n_experts;
+	info->top_k = config->top_k;
+	info->scoring = MOETRACE_SCORING_SOFTMAX;
+	info->renormalize = config->norm_topk_prob ? MOETRACE_YES : MOETRACE_NO;
+	info->correction_bias = MOETRACE_NO;
+	info->weight_kind = config->norm_topk_prob ? MOETRACE_WEIGHT_RENORMALIZED :
+						     MOETRACE_WEIGHT_RAW;
+	info->expert_weight_bytes = mtk_model_expert_weight_bytes(model);
+	info->router_impl = "moetrace cpu";
+	info->runner_backend = "moetrace cpu";
+}
+
+static int model_describe(struct mtk_serve_recorder *recorder, const struct mtk_model *model,
+			  const char *model_name, struct mtk_error *error)
+{
+	const struct mtk_model_config *config = mtk_model_borrow_config(model);
+	struct moetrace_layer_info *layers = calloc(config->n_layers, sizeof(*layers));
+	struct moetrace_model_info info;
+	uint32_t i;
+	int status;
+
+	if (!layers)
+		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
+	for (i = 0; i < config->n_layers; i++)
+		layer_describe(&layers[i], i, model);
+	MOETRACE_INIT(&info);
+	info.name = model_name;
+	info.kind = MOETRACE_MODEL_TARGET;
+	info.architecture = "Qwen3MoeForCausalLM";
+	info.n_layers = config->n_layers;
+	info.layers = layers;
+	info.n_moe_layers = config->n_layers;
+	status = moetrace_model_add(recorder->session, &info, &recorder->model);
+	free(layers);
+	if (status < 0)
+		return mtk_error_set(error, status, "the model cannot be recorded: %s",
+				     moetrace_status_string(status));
+	return MOETRACE_OK;
+}
+
+int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace_session *session,
+			    bool records_tokens, const struct mtk_model *model,
+			    const char *model_name, uint32_t n_sequences, uint32_t n_batch,
+			    struct mtk_error *error)
+{
+	int status;
+
+	memset(recorder, 0, sizeof(*recorder));
+	if (!session)
+		return MOETRACE_OK;
+	recorder->session = session;
+	recorder->records_tokens = records_tokens;
+	recorder->requests = calloc(n_sequences, sizeof(*recorder->requests));
+	recorder->slices = calloc(n_batch, sizeof(*recorder->slices));
+	if (!recorder->requests || !recorder->slices) {
+		status = mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
+		goto err_recorder;
+	}
+	MOETRACE_INIT(&recorder->selection);
+	recorder->selection.id_type = MOETRACE_TYPE_I32;
+	recorder->selection.weight_type = MOETRACE_TYPE_F32;
+	recorder->selection.order = MOETRACE_ORDER_SELECTION;
+	status = model_describe(recorder, model, model_name, error);
+	if (status < 0)
+		goto err_recorder;
+	return MOETRACE_OK;
+
+err_recorder:
+	mtk_serve_recorder_release(recorder);
+	return status;
+}
+
+void mtk_serve_recorder_release(struct mtk_serve_recorder *recorder)
+{
+	free(recorder->requests);
+	free(recorder->slices);
+	memset(recorder, 0, sizeof(*recorder));
+}
+
+static int tokens_record(struct mtk_serve_recorder *recorder, uint32_t index,
+			 uint32_t first_position, const unsigned char *tokens, uint32_t n_tokens)
+{
+	uint32_t wide[TOKENS_AT_ONCE];
+	uint32_t done = 0, n, i;
+	int status = MOETRACE_OK;
+
+	if (!recorder->records_tokens)
+		return MOETRACE_OK;
+	for (; done < n_tokens && status == MOETRACE_OK; done += n) {
+		n = n_tokens - done < TOKENS_AT_ONCE ? n_tokens - done : TOKENS_AT_ONCE;
+		for (i = 0; i < n; i++)
+			wide[i] = tokens[done + i];
+		status = moetrace_request_tokens(recorder->session, recorder->requests[index],
+						 first_position + done, wide, n);
+	}
+	return status;
+}
+
+static int failed(const struct mtk_sequence *sequence, int status, struct mtk_error *error)
+{
+	return mtk_error_set(error, status, "request %.100s cannot be recorded: %s",
+			     sequence->request->id, moetrace_status_string(status));
+}
+
+int mtk_serve_record_begin(struct mtk_serve_recorder *recorder, uint32_t index,
+			   const struct mtk_sequence *sequence, struct mtk_error *error)
+{
+	const struct mtk_workload_request *request = sequence->request;
+	struct moetrace_request_info info;
+	size_t i;
+	int status;
+
+	if (!recorder->session)
+		return MOETRACE_OK;
+	MOETRACE_INIT(&info);
+	info.external_id = request->id;
+	info.prompt_positions = sequence->n_prompt;
+	status = moetrace_request_begin(recorder->session, &info, &recorder->requests[index]);
+	for (i = 0; i < request->n_attributes && status == MOETRACE_OK; i++)
+		status = moetrace_request_attribute_set(recorder->session,
+							recorder->requests[index],
+							request->attributes[i].key,
+							request->attributes[i].value);
+	if (status == MOETRACE_OK)
+		status = tokens_record(recorder, index, 0, request->prompt, sequence->n_prompt);
+	return status < 0 ? failed(sequence, status, error) : MOETRACE_OK;
+}
+
+int mtk_serve_record_end(struct mtk_serve_recorder *recorder, uint32_t index,
+			 const struct mtk_sequence *sequence,
+			 enum moetrace_request_end_state end_state, struct mtk_error *error)
+{
+	int status;
+
+	if (!recorder->session)
+		return MOETRACE_OK;
+	status = tokens_record(recorder, index, sequence->n_prompt, sequence->text,
+			       sequence->n_generated);
+	if (status == MOETRACE_OK)
+		status = moetrace_request_end(recorder->session, recorder->requests[index],
+					      end_state, sequence->n_computed);
+	return status < 0 ? failed(sequence, status, error) : MOETRACE_OK;
+}
+
+static uint32_t pass_phase(const struct mtk_schedule_pass *pass)
+{
+	if (pass->n_decode_rows == pass->n_rows)
+		return MOETRACE_PHASE_DECODE;
+	return pass->n_decode_rows == 0 ? MOETRACE_PHASE_PREFILL : MOETRACE_PHASE_MIXED;
+}
+
+void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
+				 const struct mtk_schedule_pass *pass)
+{
+	struct moetrace_pass_info info;
+	uint32_t i;
+
+	if (!recorder->session)
+		return;
+	for (i = 0; i < pass->n_slices; i++) {
+		const struct mtk_slice *from = &pass->slices[i];
+		struct moetrace_slice *to = &recorder->slices[i];
+
+		to->request = recorder->requests[from->sequence];
+		to->first_position = from->first_position;
+		to->n_rows = from->n_rows;
+		to->phase = from->is_decode ? MOETRACE_PHASE_DECODE : MOETRACE_PHASE_PREFILL;
+	}
+	MOETRACE_INIT(&info);
+	info.model = recorder->model;
+	info.phase = pass_phase(pass);
+	info.n_rows = pass->n_rows;
+	info.slices = recorder->slices;
+	info.n_slices = pass->n_slices;
+	info.runtime_pass = &recorder->n_passes;
+	recorder->pass = moetrace_pass_begin(recorder->session, &info);
+	recorder->n_passes++;
+}
+
+void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+			    const int32_t *ids, const float *weights)
+{
+	struct mtk_serve_recorder *recorder = ctx;
+	struct moetrace_selection *selection = &recorder->selection;
+
+	selection->layer = layer;
+	selection->n_rows = n_rows;
+	selection->k = top_k;
+	selection->ids = ids;
+	selection->weights = weights;
+	moetrace_select_experts(recorder->pass, selection);
+}
+
+void mtk_serve_record_pass_end(struct mtk_serve_recorder *recorder)
+{
+	moetrace_pass_end(recorder->pass);
+	recorder->pass = NULL;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the engine tells the recorder while it serves: the model once, each request from admission
+ * to its end, and each pass with its slices and the choice of every layer. Without a session every
+ * function does nothing and succeeds, so that the serving loop is the same with and without
+ * recording. The calls of a pass allocate nothing.
+ */
+#ifndef MTK_ENGINE_SERVE_RECORD_H
+#define MTK_ENGINE_SERVE_RECORD_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <moetrace/moetrace.h>
+
+#include "kernels/engine/error.h"
+#include "kernels/engine/model.h"
+#include "kernels/engine/scheduler.h"
+
+struct mtk_serve_recorder {
+	struct moetrace_session *session;	/* NULL: nothing is recorded */
+	bool records_tokens;
+	uint32_t model;
+	uint64_t *requests;			/* [n_sequences] handles */
+	struct moetrace_slice *slices;		/* [n_batch] */
+	struct moetrace_selection selection;	/* what is the same in every layer is set once */
+	struct moetrace_pass *pass;		/* in flight, or NULL */
+	uint64_t n_passes;			/* the engine's own number of the pass */
+};
+
+/**
+ * Describe @model to @session and make room for @n_sequences requests and @n_batch slices.
+ *
+ * @session       NULL: nothing is recorded.
+ * @model_name    Stored; the engine gives the path of the file.
+ *
+ * Returns  MOETRACE_OK, MOETRACE_E_NOMEM, or the status of moetrace_model_add()
+ * Owner    caller; release with mtk_serve_recorder_release(), which does not close the session.
+ */
+int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace_session *session,
+			    bool records_tokens, const struct mtk_model *model,
+			    const char *model_name, uint32_t n_sequences, uint32_t n_batch,
+			    struct mtk_error *error);
+
+void mtk_serve_recorder_release(struct mtk_serve_recorder *recorder);
+
+/* A request was admitted: its id, attributes and, if asked for, the tokens of its prompt. */
+int mtk_serve_record_begin(struct mtk_serve_recorder *recorder, uint32_t index,
+			   const struct mtk_sequence *sequence, struct mtk_error *error);
+
+/* A request ended in @end_state, after the pass that computed its last position. */
+int mtk_serve_record_end(struct mtk_serve_recorder *recorder, uint32_t index,
+			 const struct mtk_sequence *sequence,
+			 enum moetrace_request_end_state end_state, struct mtk_error *error);
+
+void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
+				 const struct mtk_schedule_pass *pass);
+
+/* The select_experts hook of the model; @ctx is the recorder. */
+void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+			    const int32_t *ids, const float *weights);
+
+void mtk_serve_record_pass_end(struct mtk_serve_recorder *recorder);
+
+#endif
