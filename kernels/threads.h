@@ -13,8 +13,8 @@ struct mtk_threads;
 
 #define MTK_MAX_THREADS 256
 
-/* Runs the piece [begin, end) of a loop; thread is 0 .. n_threads - 1, 0 being the caller. */
-typedef void (*mtk_task_fn)(void *arg, uint32_t begin, uint32_t end, uint32_t thread);
+/* Runs the piece [begin, end) of a loop. */
+typedef void (*mtk_task_fn)(void *arg, uint32_t begin, uint32_t end);
 
 /**
  * Returns  MOETRACE_OK, MOETRACE_E_INVALID (n_threads is 0 or over MTK_MAX_THREADS),
@@ -29,7 +29,8 @@ void mtk_threads_destroy(struct mtk_threads *threads);
 uint32_t mtk_threads_count(const struct mtk_threads *threads);
 
 /*
- * Run fn over [0, n) in pieces of at most grain, on all threads, and return when all are done.
+ * Run fn over [0, n) in pieces of grain iterations, on all threads, and return when all are done.
+ * What fits one piece, or a pool of one thread, runs as one piece on the caller.
  * Everything written before the call is seen by the pieces, and what they wrote by the caller.
  */
 void mtk_threads_run(struct mtk_threads *threads, uint32_t n, uint32_t grain, mtk_task_fn fn,

@@ -14,9 +14,6 @@
 struct mtk_kv_cache;
 struct mtk_model_config;
 
-/* Keys are stored in blocks of this many positions, transposed: [block][head_dim][position]. */
-#define MTK_KV_BLOCK 16
-
 /**
  * Reserve the cache of n_slots sequences of n_context positions each.
  *

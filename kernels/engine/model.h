@@ -15,6 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/matrix.h"
+
 struct mtk_kv_cache;
 struct mtk_model;
 struct mtk_threads;
@@ -39,12 +41,6 @@ struct mtk_model_config {
 	bool tie_word_embeddings;	/* the head is the embedding; there is no lm_head.weight */
 	float rms_norm_eps;
 	float rope_theta;
-};
-
-enum mtk_dtype {
-	MTK_DTYPE_F32,
-	MTK_DTYPE_F16,
-	MTK_DTYPE_BF16,
 };
 
 #define MTK_TENSOR_MAX_DIMS 8
@@ -89,7 +85,8 @@ int mtk_model_config_check(const struct mtk_model_config *config, char *message)
  *          MOETRACE_E_INVALID    impossible hyper-parameters
  *          MOETRACE_E_NOT_FOUND  a tensor is missing
  *          MOETRACE_E_FORMAT     a tensor has another shape, type or size than the config implies
- *          MOETRACE_E_UNSUPPORTED  a tensor that this front end does not compute (a bias)
+ *          MOETRACE_E_UNSUPPORTED  a tensor that this front end does not compute (a bias), or
+ *                                MOETRACE_CPU names a level that is not available
  *          MOETRACE_E_NOMEM
  * Owner    caller; release with mtk_model_destroy().
  */
@@ -100,6 +97,9 @@ int mtk_model_create(const struct mtk_model_config *config, const struct mtk_ten
 void mtk_model_destroy(struct mtk_model *model);
 
 const struct mtk_model_config *mtk_model_borrow_config(const struct mtk_model *model);
+
+/* The instruction-set level that the model runs on: plain, avx2 or avx512. */
+const char *mtk_model_cpu_name(const struct mtk_model *model);
 
 /* Bytes of weights the model holds in memory, and those of one expert of one layer. */
 size_t mtk_model_weight_bytes(const struct mtk_model *model);
@@ -129,7 +129,7 @@ struct mtk_batch {
 	const int32_t *token_ids;	/* [n_rows], 0 .. n_vocab - 1 */
 	const int32_t *positions;	/* [n_rows], 0 .. the cache's n_context - 1 */
 	const uint32_t *slots;		/* [n_rows], slots acquired from the KV cache */
-	const uint8_t *want_logits;	/* [n_rows], non-zero: this row's logits are wanted; NULL: none */
+	const uint8_t *want_logits;	/* [n_rows], non-zero: wanted; NULL: none is */
 };
 
 /*

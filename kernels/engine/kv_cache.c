@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The KV cache. Memory comes zeroed and untouched from calloc, so that pages which no position
+ * ever used cost address space only; the padding of value rows stays zero for good.
+ */
+#include "kernels/engine/kv_cache.h"
+
+#include <stdlib.h>
+
+#include <moetrace/status.h>
+
+#include "kernels/attention/attention.h"
+#include "kernels/engine/kv_layout.h"
+#include "kernels/engine/model.h"
+
+static uint32_t blocks_of(uint32_t n)
+{
+	return n / MTK_KEY_BLOCK + (n % MTK_KEY_BLOCK != 0);
+}
+
+/* Compute the sizes. False when one of them overflows. */
+static bool size_up(struct mtk_kv_cache *kv, size_t *ret_key_floats, size_t *ret_value_floats)
+{
+	size_t n_heads = (size_t)kv->n_layers * kv->n_slots;
+	size_t key_floats, value_floats, floats;
+
+	kv->head_key_floats = (size_t)blocks_of(kv->n_context) * MTK_KEY_BLOCK * kv->head_dim;
+	kv->head_value_floats = (size_t)kv->n_context * kv->value_stride;
+	if (__builtin_mul_overflow(n_heads, kv->n_kv_heads, &n_heads) ||
+	    __builtin_mul_overflow(n_heads, kv->head_key_floats, &key_floats) ||
+	    __builtin_mul_overflow(n_heads, kv->head_value_floats, &value_floats) ||
+	    __builtin_add_overflow(key_floats, value_floats, &floats) ||
+	    floats > PTRDIFF_MAX / sizeof(float))
+		return false;
+	kv->reserved_bytes = floats * sizeof(float);
+	*ret_key_floats = key_floats;
+	*ret_value_floats = value_floats;
+	return true;
+}
+
+int mtk_kv_cache_create(const struct mtk_model_config *config, uint32_t n_slots,
+			uint32_t n_context, struct mtk_kv_cache **ret_kv)
+{
+	struct mtk_kv_cache *kv;
+	size_t key_floats, value_floats;
+
+	if (n_slots == 0 || n_context == 0 || n_context > config->n_context)
+		return MOETRACE_E_INVALID;
+	kv = calloc(1, sizeof(*kv));
+	if (!kv)
+		return MOETRACE_E_NOMEM;
+	kv->n_layers = config->n_layers;
+	kv->n_kv_heads = config->n_kv_heads;
+	kv->head_dim = config->head_dim;
+	kv->value_stride = blocks_of(config->head_dim) * MTK_KEY_BLOCK;
+	kv->n_slots = n_slots;
+	kv->n_context = n_context;
+	if (!size_up(kv, &key_floats, &value_floats)) {
+		free(kv);
+		return MOETRACE_E_INVALID;
+	}
+	kv->keys = calloc(key_floats, sizeof(float));
+	kv->values = calloc(value_floats, sizeof(float));
+	kv->slots = calloc(n_slots, sizeof(*kv->slots));
+	kv->free_slots = calloc(n_slots, sizeof(*kv->free_slots));
+	if (!kv->keys || !kv->values || !kv->slots || !kv->free_slots) {
+		mtk_kv_cache_destroy(kv);
+		return MOETRACE_E_NOMEM;
+	}
+	/* The lowest slot lies on top, so that few sequences touch few pages. */
+	for (uint32_t slot = n_slots; slot-- > 0;)
+		kv->free_slots[kv->n_free++] = slot;
+	*ret_kv = kv;
+	return MOETRACE_OK;
+}
+
+void mtk_kv_cache_destroy(struct mtk_kv_cache *kv)
+{
+	if (!kv)
+		return;
+	free(kv->free_slots);
+	free(kv->slots);
+	free(kv->values);
+	free(kv->keys);
+	free(kv);
+}
+
+int mtk_kv_cache_slot_acquire(struct mtk_kv_cache *kv, uint32_t *ret_slot)
+{
+	uint32_t slot;
+
+	if (kv->n_free == 0)
+		return MOETRACE_E_LIMIT;
+	slot = kv->free_slots[--kv->n_free];
+	kv->slots[slot] = (struct mtk_kv_slot){.acquired = true};
+	*ret_slot = slot;
+	return MOETRACE_OK;
+}
+
+void mtk_kv_cache_slot_release(struct mtk_kv_cache *kv, uint32_t slot)
+{
+	if (slot >= kv->n_slots || !kv->slots[slot].acquired)
+		return;
+	kv->slots[slot] = (struct mtk_kv_slot){.acquired = false};
+	kv->free_slots[kv->n_free++] = slot;
+}
+
+uint32_t mtk_kv_cache_slot_length(const struct mtk_kv_cache *kv, uint32_t slot)
+{
+	return slot < kv->n_slots ? kv->slots[slot].length : 0;
+}
+
+void mtk_kv_cache_slot_truncate(struct mtk_kv_cache *kv, uint32_t slot, uint32_t n_positions)
+{
+	if (slot < kv->n_slots && kv->slots[slot].length > n_positions)
+		kv->slots[slot].length = n_positions;
+}
+
+uint32_t mtk_kv_cache_n_slots(const struct mtk_kv_cache *kv)
+{
+	return kv->n_slots;
+}
+
+uint32_t mtk_kv_cache_n_free_slots(const struct mtk_kv_cache *kv)
+{
+	return kv->n_free;
+}
+
+uint32_t mtk_kv_cache_n_context(const struct mtk_kv_cache *kv)
+{
+	return kv->n_context;
+}
+
+size_t mtk_kv_cache_reserved_bytes(const struct mtk_kv_cache *kv)
+{
+	return kv->reserved_bytes;
+}
+
+size_t mtk_kv_cache_used_bytes(const struct mtk_kv_cache *kv)
+{
+	size_t position_floats = (size_t)kv->n_layers * kv->n_kv_heads *
+				 ((size_t)kv->head_dim + kv->value_stride);
+	size_t n_positions = 0;
+
+	for (uint32_t slot = 0; slot < kv->n_slots; slot++)
+		n_positions += kv->slots[slot].length;
+	return n_positions * position_floats * sizeof(float);
+}

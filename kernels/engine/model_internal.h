@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The inside of a model and of a workspace, for the files that build them and the forward pass.
+ */
+#ifndef MTK_ENGINE_MODEL_INTERNAL_H
+#define MTK_ENGINE_MODEL_INTERNAL_H
+
+#include "kernels/cpu.h"
+#include "kernels/engine/model.h"
+#include "kernels/experts/experts.h"
+#include "kernels/matrix.h"
+
+/* The largest batch of a workspace: far above any use, far below an overflow of rows x heads or x experts. */
+#define MTK_MAX_ROWS (1u << 16)
+
+struct mtk_layer {
+	float *input_norm;		/* [n_hidden] */
+	float *post_attention_norm;	/* [n_hidden] */
+	float *query_norm;		/* [head_dim] */
+	float *key_norm;		/* [head_dim] */
+	struct mtk_matrix qkv;		/* outputs: all query heads, all key heads, all value heads */
+	struct mtk_matrix output;
+	struct mtk_matrix router;
+	struct mtk_matrix *gate_up;	/* [n_experts]; data are pieces of one block */
+	struct mtk_matrix *down;	/* likewise */
+};
+
+struct mtk_model {
+	struct mtk_model_config config;
+	const struct mtk_cpu_ops *ops;
+	struct mtk_layer *layers;
+	struct mtk_matrix embedding;
+	struct mtk_matrix head;		/* data is NULL when the embedding is the head */
+	float *final_norm;
+	float *cosines;			/* [n_context][head_dim / 2] */
+	float *sines;
+	size_t weight_bytes;
+};
+
+struct mtk_workspace {
+	uint32_t n_rows_max;
+	size_t bytes;
+	float *hidden;			/* [rows][n_hidden]: the residual stream */
+	float *normed;			/* [rows][n_hidden] */
+	float *qkv;			/* [rows][qkv outputs] */
+	float *attention;		/* [rows][n_heads * head_dim] */
+	float *router_logits;		/* [rows][n_experts] */
+	float *route_scratch;		/* [rows][mtk_route_scratch_floats()] */
+	float *weights;			/* [rows][top_k] */
+	int32_t *ids;			/* [rows][top_k] */
+	float *gate_up_out;		/* [rows * top_k][2 * n_intermediate] */
+	float *expert_out;		/* [rows * top_k][n_hidden] */
+	float *moe_out;			/* [rows][n_hidden] */
+	uint32_t *wanted_rows;		/* rows whose logits are wanted */
+	struct mtk_expert_groups groups;
+};
+
+/* Outputs of the query, key and value projections together. */
+static inline uint32_t mtk_model_qkv_width(const struct mtk_model_config *config)
+{
+	return (config->n_heads + 2 * config->n_kv_heads) * config->head_dim;
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The scratch memory of forward passes: every buffer is sized for the largest batch at creation,
+ * so that a pass allocates nothing.
+ */
+#include <stdlib.h>
+
+#include <moetrace/status.h>
+
+#include "kernels/engine/model_internal.h"
+
+struct buffer {
+	void **place;
+	size_t n_rows;
+	size_t row_bytes;
+};
+
+static int take_buffer(struct mtk_workspace *workspace, const struct buffer *buffer)
+{
+	size_t bytes;
+
+	if (__builtin_mul_overflow(buffer->n_rows, buffer->row_bytes, &bytes) ||
+	    bytes > PTRDIFF_MAX - 64)
+		return MOETRACE_E_INVALID;
+	bytes = (bytes + 63) / 64 * 64;
+	*buffer->place = aligned_alloc(64, bytes);
+	if (!*buffer->place)
+		return MOETRACE_E_NOMEM;
+	workspace->bytes += bytes;
+	return MOETRACE_OK;
+}
+
+static int take_buffers(struct mtk_workspace *w, const struct mtk_model_config *c)
+{
+	const size_t n_rows = w->n_rows_max;
+	const size_t n_slots = n_rows * c->top_k;
+	const size_t width = sizeof(float);
+	const struct buffer buffers[] = {
+		{(void **)&w->hidden, n_rows, c->n_hidden * width},
+		{(void **)&w->normed, n_rows, c->n_hidden * width},
+		{(void **)&w->qkv, n_rows, mtk_model_qkv_width(c) * width},
+		{(void **)&w->attention, n_rows, (size_t)c->n_heads * c->head_dim * width},
+		{(void **)&w->router_logits, n_rows, c->n_experts * width},
+		{(void **)&w->route_scratch, n_rows, mtk_route_scratch_floats(c->n_experts) * width},
+		{(void **)&w->weights, n_slots, width},
+		{(void **)&w->ids, n_slots, sizeof(*w->ids)},
+		{(void **)&w->gate_up_out, n_slots, 2 * (size_t)c->n_intermediate * width},
+		{(void **)&w->expert_out, n_slots, c->n_hidden * width},
+		{(void **)&w->moe_out, n_rows, c->n_hidden * width},
+		{(void **)&w->wanted_rows, n_rows, sizeof(*w->wanted_rows)},
+		{(void **)&w->groups.first, (size_t)c->n_experts + 1, sizeof(*w->groups.first)},
+		{(void **)&w->groups.slots, n_slots, sizeof(*w->groups.slots)},
+		{(void **)&w->groups.rows, n_slots, sizeof(*w->groups.rows)},
+	};
+
+	for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
+		int status = take_buffer(w, &buffers[i]);
+
+		if (status)
+			return status;
+	}
+	return MOETRACE_OK;
+}
+
+int mtk_workspace_create(const struct mtk_model *model, uint32_t n_rows_max,
+			 struct mtk_workspace **ret_workspace)
+{
+	struct mtk_workspace *workspace;
+	int status;
+
+	if (n_rows_max == 0 || n_rows_max > MTK_MAX_ROWS)
+		return MOETRACE_E_INVALID;
+	workspace = calloc(1, sizeof(*workspace));
+	if (!workspace)
+		return MOETRACE_E_NOMEM;
+	workspace->n_rows_max = n_rows_max;
+	status = take_buffers(workspace, &model->config);
+	if (status) {
+		mtk_workspace_destroy(workspace);
+		return status;
+	}
+	*ret_workspace = workspace;
+	return MOETRACE_OK;
+}
+
+void mtk_workspace_destroy(struct mtk_workspace *workspace)
+{
+	if (!workspace)
+		return;
+	free(workspace->hidden);
+	free(workspace->normed);
+	free(workspace->qkv);
+	free(workspace->attention);
+	free(workspace->router_logits);
+	free(workspace->route_scratch);
+	free(workspace->weights);
+	free(workspace->ids);
+	free(workspace->gate_up_out);
+	free(workspace->expert_out);
+	free(workspace->moe_out);
+	free(workspace->wanted_rows);
+	free(workspace->groups.first);
+	free(workspace->groups.slots);
+	free(workspace->groups.rows);
+	free(workspace);
+}
+
+size_t mtk_workspace_bytes(const struct mtk_workspace *workspace)
+{
+	return workspace->bytes;
+}
