@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Agreement of the whole engine with one forward pass of the reference implementation, on every
+ * instruction-set level of this processor: router logits, chosen experts, weights, cross-entropy,
+ * last logits, the output of the MoE block, and the greedy continuations of prompts.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/json.h"
+#include "kernels/cpu.h"
+#include "kernels/sample/sample.h"
+#include "tests/kernels/support/tinymoe.h"
+
+#define GOLDEN "tests/data/tinymoe/golden/"
+
+#define N_SEQUENCES 10
+#define N_TOKENS 160
+#define N_ROWS (N_SEQUENCES * N_TOKENS)
+#define N_LAYERS 6
+#define N_EXPERTS 64
+#define N_HIDDEN 128
+#define N_VOCAB 256
+#define TOP_K 8
+
+/* Below this gap between the eighth and the ninth router logit the choice is a near tie. */
+#define NEAR_TIE 1e-4f
+
+/* The block's input and output are stored for this many tokens of the first two sequences. */
+#define N_BLOCK_TOKENS 64
+#define N_BLOCK_ROWS (2 * N_BLOCK_TOKENS)
+
+/* Below this gap another order of summation may choose another greedy byte. */
+#define GREEDY_GAP 0.005
+#define N_GREEDY_BYTES 64
+
+struct results {
+	float router_logits[N_LAYERS][N_ROWS][N_EXPERTS];
+	int32_t ids[N_LAYERS][N_ROWS][TOP_K];
+	float weights[N_LAYERS][N_ROWS][TOP_K];
+	float moe_in[N_LAYERS][N_ROWS][N_HIDDEN];
+	float moe_out[N_LAYERS][N_ROWS][N_HIDDEN];
+	float logits[N_ROWS][N_VOCAB];
+};
+
+static struct results *results;
+static uint8_t *tokens;		/* [N_SEQUENCES][N_TOKENS + 1] */
+
+static const char *const level_names[] = {"plain", "avx2", "avx512"};
+
+static void take_router_logits(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_experts,
+			       const float *logits)
+{
+	struct results *to = ctx;
+
+	ck_assert_uint_eq(n_rows, N_ROWS);
+	ck_assert_uint_eq(n_experts, N_EXPERTS);
+	memcpy(to->router_logits[layer], logits, sizeof(to->router_logits[layer]));
+}
+
+static void take_choice(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+			const int32_t *ids, const float *weights)
+{
+	struct results *to = ctx;
+
+	ck_assert_uint_eq(n_rows, N_ROWS);
+	ck_assert_uint_eq(top_k, TOP_K);
+	memcpy(to->ids[layer], ids, sizeof(to->ids[layer]));
+	memcpy(to->weights[layer], weights, sizeof(to->weights[layer]));
+}
+
+static void take_moe_in(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_hidden,
+			const float *hidden)
+{
+	struct results *to = ctx;
+
+	ck_assert_uint_eq(n_rows, N_ROWS);
+	ck_assert_uint_eq(n_hidden, N_HIDDEN);
+	memcpy(to->moe_in[layer], hidden, sizeof(to->moe_in[layer]));
+}
+
+static void take_moe_out(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_hidden,
+			 const float *hidden)
+{
+	struct results *to = ctx;
+
+	ck_assert_uint_eq(n_rows, N_ROWS);
+	ck_assert_uint_eq(n_hidden, N_HIDDEN);
+	memcpy(to->moe_out[layer], hidden, sizeof(to->moe_out[layer]));
+}
+
+/* All sequences in one batch, on the level of a test's loop index. */
+static void run_sequences(void)
+{
+	const struct mtk_forward_hooks hooks = {
+		.ctx = results,
+		.router_logits = take_router_logits,
+		.select_experts = take_choice,
+		.moe_input = take_moe_in,
+		.moe_output = take_moe_out,
+	};
+	static int32_t token_ids[N_ROWS], positions[N_ROWS];
+	static uint32_t slots[N_ROWS];
+	static uint8_t want_logits[N_ROWS];
+	const struct mtk_batch batch = {N_ROWS, token_ids, positions, slots, want_logits};
+	struct tinymoe tiny = tinymoe_open(N_SEQUENCES, N_ROWS, 2);
+
+	for (uint32_t s = 0; s < N_SEQUENCES; s++) {
+		uint32_t slot;
+
+		ck_assert_int_eq(mtk_kv_cache_slot_acquire(tiny.kv, &slot), 0);
+		for (uint32_t t = 0; t < N_TOKENS; t++) {
+			uint32_t row = s * N_TOKENS + t;
+
+			token_ids[row] = tokens[s * (N_TOKENS + 1) + t];
+			positions[row] = (int32_t)t;
+			slots[row] = slot;
+			want_logits[row] = 1;
+		}
+	}
+	ck_assert_int_eq(mtk_model_forward(tiny.model, tiny.workspace, tiny.kv, tiny.threads,
+					   &batch, &hooks, results->logits[0]), 0);
+	tinymoe_close(&tiny);
+}
+
+static void skip_or_use_level(int level)
+{
+	if (!mtk_cpu_ops_find((enum mtk_cpu_level)level)) {
+		printf("level %s: not available here\n", level_names[level]);
+		exit(EXIT_SUCCESS);
+	}
+	tinymoe_use_level(level_names[level]);
+}
+
+static void setup(void)
+{
+	results = malloc(sizeof(*results));
+	ck_assert_ptr_nonnull(results);
+	tokens = tinymoe_read_file(GOLDEN "tokens.u8", N_SEQUENCES * (N_TOKENS + 1), NULL);
+}
+
+static void teardown(void)
+{
+	free(results);
+	free(tokens);
+}
+
+START_TEST(test_router_logits)
+{
+	float *expected = tinymoe_read_file(GOLDEN "router_logits.f32",
+					    sizeof(results->router_logits), NULL);
+	const float *found = results->router_logits[0][0];
+	float worst = 0.0f;
+
+	skip_or_use_level(_i);
+	run_sequences();
+	for (size_t i = 0; i < sizeof(results->router_logits) / sizeof(float); i++) {
+		ck_assert_msg(fabsf(found[i] - expected[i]) <= 1e-4f, "element %zu: %g, not %g", i,
+			      (double)found[i], (double)expected[i]);
+		worst = fmaxf(worst, fabsf(found[i] - expected[i]));
+	}
+	printf("router logits, %s: largest difference %.2g\n", level_names[_i], (double)worst);
+	free(expected);
+}
+END_TEST
+
+/* The place of an expert in a row, or TOP_K. */
+static uint32_t place_of(const uint8_t *ids, int32_t id)
+{
+	uint32_t j = 0;
+
+	while (j < TOP_K && ids[j] != id)
+		j++;
+	return j;
+}
+
+START_TEST(test_choice)
+{
+	const size_t n = (size_t)N_LAYERS * N_ROWS;
+	float *gaps = tinymoe_read_file(GOLDEN "cut_gap.f32", n * sizeof(float), NULL);
+	float *weights = tinymoe_read_file(GOLDEN "topk_weights.f32", sizeof(results->weights),
+					   NULL);
+	uint8_t *ids = tinymoe_read_file(GOLDEN "topk_ids.u8", n * TOP_K, NULL);
+	uint32_t n_compared = 0;
+
+	skip_or_use_level(_i);
+	run_sequences();
+	for (size_t row = 0; row < n; row++) {
+		const int32_t *found_ids = results->ids[0][0] + row * TOP_K;
+		const float *found_weights = results->weights[0][0] + row * TOP_K;
+
+		for (uint32_t j = 1; j < TOP_K; j++)
+			ck_assert_float_ge(found_weights[j - 1], found_weights[j]);
+		if (gaps[row] < NEAR_TIE)
+			continue;
+		n_compared++;
+		for (uint32_t j = 0; j < TOP_K; j++) {
+			uint32_t place = place_of(ids + row * TOP_K, found_ids[j]);
+
+			ck_assert_msg(place < TOP_K, "row %zu: expert %d was not expected", row,
+				      found_ids[j]);
+			ck_assert_float_eq_tol(found_weights[j], weights[row * TOP_K + place],
+					       1e-5f);
+		}
+	}
+	ck_assert_uint_eq(n_compared, n - 7);
+	free(gaps);
+	free(weights);
+	free(ids);
+}
+END_TEST
+
+/* The cross-entropy of the byte that follows a row, in nats. */
+static double cross_entropy(uint32_t row, uint8_t next)
+{
+	const float *logits = results->logits[row];
+	double max = -INFINITY;
+	double sum = 0.0;
+
+	for (uint32_t v = 0; v < N_VOCAB; v++)
+		max = fmax(max, (double)logits[v]);
+	for (uint32_t v = 0; v < N_VOCAB; v++)
+		sum += exp((double)logits[v] - max);
+	return max + log(sum) - (double)logits[next];
+}
+
+START_TEST(test_cross_entropy)
+{
+	float *expected = tinymoe_read_file(GOLDEN "ce.f32", N_ROWS * sizeof(float), NULL);
+	double sum = 0.0;
+
+	skip_or_use_level(_i);
+	run_sequences();
+	for (uint32_t row = 0; row < N_ROWS; row++) {
+		uint32_t s = row / N_TOKENS;
+		uint32_t t = row % N_TOKENS;
+		double found = cross_entropy(row, tokens[s * (N_TOKENS + 1) + t + 1]);
+
+		ck_assert_double_eq_tol(found, (double)expected[row], 1e-4);
+		sum += found;
+	}
+	ck_assert_double_eq_tol(sum / N_ROWS, 1.01900, 1e-5);
+	free(expected);
+}
+END_TEST
+
+START_TEST(test_last_logits)
+{
+	float *expected = tinymoe_read_file(GOLDEN "last_logits.f32",
+					    N_SEQUENCES * N_VOCAB * sizeof(float), NULL);
+
+	skip_or_use_level(_i);
+	run_sequences();
+	for (uint32_t s = 0; s < N_SEQUENCES; s++)
+		for (uint32_t v = 0; v < N_VOCAB; v++)
+			ck_assert_float_eq_tol(results->logits[(s + 1) * N_TOKENS - 1][v],
+					       expected[s * N_VOCAB + v], 2e-4f);
+	free(expected);
+}
+END_TEST
+
+/* The norm of a difference over the norm of what was expected. */
+static double relative_error(const float *found, const float *expected, uint32_t n)
+{
+	double difference = 0.0;
+	double norm = 0.0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		double d = (double)found[i] - (double)expected[i];
+
+		difference += d * d;
+		norm += (double)expected[i] * (double)expected[i];
+	}
+	return sqrt(difference / norm);
+}
+
+/* The golden rows of one layer against what the pass gave; returns the largest error. */
+static double compare_block(const char *direction, uint32_t layer,
+			    const float (*found)[N_HIDDEN], double bar)
+{
+	char path[128];
+	float *expected;
+	double worst = 0.0;
+
+	snprintf(path, sizeof(path), GOLDEN "moe_layer%u_%s.f32", layer, direction);
+	expected = tinymoe_read_file(path, N_BLOCK_ROWS * N_HIDDEN * sizeof(float), NULL);
+	for (uint32_t i = 0; i < N_BLOCK_ROWS; i++) {
+		uint32_t row = i / N_BLOCK_TOKENS * N_TOKENS + i % N_BLOCK_TOKENS;
+		double error = relative_error(found[row], expected + i * N_HIDDEN, N_HIDDEN);
+
+		ck_assert_msg(error <= bar, "layer %u, row %u, %s: error %g", layer, i, direction,
+			      error);
+		worst = fmax(worst, error);
+	}
+	free(expected);
+	return worst;
+}
+
+START_TEST(test_moe_block)
+{
+	static const uint32_t layers[] = {0, 3, 5};
+
+	skip_or_use_level(_i);
+	run_sequences();
+	for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
+		uint32_t layer = layers[i];
+		double in = compare_block("in", layer, results->moe_in[layer], 5e-6);
+		double out = compare_block("out", layer, results->moe_out[layer], 5e-6);
+
+		printf("moe block, layer %u, %s: relative error in %.2g, out %.2g\n", layer,
+		       level_names[_i], in, out);
+	}
+}
+END_TEST
+
+struct greedy_case {
+	char prompt[256];
+	char text[512];
+	size_t n_prompt;
+	size_t n_text;
+	double min_logit_gap;
+};
+
+struct greedy_cases {
+	char key[32];
+	struct greedy_case cases[32];
+	uint32_t n_cases;
+};
+
+static size_t copy_text(const struct mt_json_event *event, char *to, size_t size)
+{
+	ck_assert_uint_le(event->n_bytes, size);
+	memcpy(to, event->text, event->n_bytes);
+	return event->n_bytes;
+}
+
+static int take_greedy(void *context, const struct mt_json_event *event,
+		       struct mt_json_error *error)
+{
+	struct greedy_cases *cases = context;
+	struct greedy_case *current = &cases->cases[cases->n_cases];
+
+	(void)error;
+	ck_assert_uint_lt(cases->n_cases, 32);
+	if (event->kind == MT_JSON_KEY)
+		cases->key[copy_text(event, cases->key, sizeof(cases->key) - 1)] = '\0';
+	else if (event->kind == MT_JSON_OBJECT_END)
+		cases->n_cases++;
+	else if (event->kind == MT_JSON_STRING && !strcmp(cases->key, "prompt"))
+		current->n_prompt = copy_text(event, current->prompt, sizeof(current->prompt));
+	else if (event->kind == MT_JSON_STRING && !strcmp(cases->key, "text"))
+		current->n_text = copy_text(event, current->text, sizeof(current->text));
+	else if (event->kind == MT_JSON_NUMBER && !strcmp(cases->key, "min_logit_gap"))
+		ck_assert_int_eq(mt_json_double(event, &current->min_logit_gap), 0);
+	return 0;
+}
+
+/* Forward n tokens of one slot from position first; gives the greedy successor of the last. */
+static int32_t advance(struct tinymoe *tiny, uint32_t slot, uint32_t first, const char *bytes,
+		       uint32_t n)
+{
+	int32_t token_ids[256], positions[256];
+	uint32_t slots[256];
+	uint8_t want_logits[256] = {0};
+	float logits[N_VOCAB];
+	const struct mtk_batch batch = {n, token_ids, positions, slots, want_logits};
+
+	for (uint32_t i = 0; i < n; i++) {
+		token_ids[i] = (unsigned char)bytes[i];
+		positions[i] = (int32_t)(first + i);
+		slots[i] = slot;
+	}
+	want_logits[n - 1] = 1;
+	ck_assert_int_eq(mtk_model_forward(tiny->model, tiny->workspace, tiny->kv, tiny->threads,
+					   &batch, NULL, logits), 0);
+	return mtk_sample_greedy(logits, N_VOCAB);
+}
+
+static void check_greedy(struct tinymoe *tiny, const struct greedy_case *expected)
+{
+	uint32_t position = (uint32_t)expected->n_prompt;
+	uint32_t slot;
+	int32_t next;
+
+	ck_assert_uint_eq(expected->n_text, expected->n_prompt + N_GREEDY_BYTES);
+	ck_assert_int_eq(mtk_kv_cache_slot_acquire(tiny->kv, &slot), 0);
+	next = advance(tiny, slot, 0, expected->prompt, position);
+	for (;;) {
+		char byte = (char)next;
+
+		ck_assert_msg(byte == expected->text[position], "%.*s: byte %u is 0x%02x, not 0x%02x",
+			      (int)expected->n_prompt, expected->prompt, position, (unsigned)next,
+			      (unsigned char)expected->text[position]);
+		if (position + 1 == expected->n_text)
+			break;
+		next = advance(tiny, slot, position, &byte, 1);
+		position++;
+	}
+	mtk_kv_cache_slot_release(tiny->kv, slot);
+}
+
+START_TEST(test_greedy_text)
+{
+	static struct greedy_cases cases;
+	const struct mt_json_limits limits = {1u << 20, 4};
+	struct mt_json_error error;
+	struct tinymoe tiny;
+	size_t n_bytes;
+	char *json = tinymoe_read_file("tests/data/tinymoe/greedy.json", 0, &n_bytes);
+	uint32_t n_compared = 0;
+
+	skip_or_use_level(_i);
+	ck_assert_int_eq(mt_json_parse(json, n_bytes, &limits, take_greedy, &cases, &error), 0);
+	ck_assert_uint_eq(cases.n_cases, 15);
+	tiny = tinymoe_open(1, 256, 1);
+	for (uint32_t i = 0; i < cases.n_cases; i++) {
+		if (cases.cases[i].min_logit_gap < GREEDY_GAP)
+			continue;
+		check_greedy(&tiny, &cases.cases[i]);
+		n_compared++;
+	}
+	ck_assert_uint_ge(n_compared, 10);
+	tinymoe_close(&tiny);
+	free(json);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+	Suite *suite = suite_create("golden");
+	TCase *tcase = tcase_create("reference");
+
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 120);
+	tcase_add_loop_test(tcase, test_router_logits, 0, MTK_CPU_N_LEVELS);
+	tcase_add_loop_test(tcase, test_choice, 0, MTK_CPU_N_LEVELS);
+	tcase_add_loop_test(tcase, test_cross_entropy, 0, MTK_CPU_N_LEVELS);
+	tcase_add_loop_test(tcase, test_last_logits, 0, MTK_CPU_N_LEVELS);
+	tcase_add_loop_test(tcase, test_moe_block, 0, MTK_CPU_N_LEVELS);
+	tcase_add_loop_test(tcase, test_greedy_text, 0, MTK_CPU_N_LEVELS);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
+
+int main(void)
+{
+	SRunner *runner = srunner_create(make_suite());
+	int n_failed;
+
+	srunner_run_all(runner, CK_NORMAL);
+	n_failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
