@@ -3,9 +3,10 @@
 -- The tables of a trace: what was recorded, and nothing that can be recomputed.
 --
 -- Rules that hold for every table: columns are INTEGER, REAL, TEXT or BLOB; NULL means
--- unknown or not applicable, as the column says, and never stands for zero. Columns ending
--- in _ns are nanoseconds of the session's clock: CLOCK_MONOTONIC minus its value when the
--- session was opened (clock_snapshot ties it to the calendar). Blobs are little-endian and
+-- unknown or not applicable, as the column says, and never stands for zero. Points in time
+-- (_ns) are nanoseconds of the session's clock: CLOCK_MONOTONIC minus its value when the
+-- session was opened; the calendar's time of t is realtime_ns + (t - session_ns) of a
+-- clock_snapshot near it. Durations are named so. Blobs are little-endian and
 -- unpadded. layer, expert, position, attempt, row and topk_rank count from 0. Keys named
 -- after their table (pass_id in pass) count from 1 and belong to this file alone.
 -- The views in schema/views are the comfortable way to read these tables.
@@ -78,7 +79,7 @@ CREATE TABLE layer (
 	scaling_owner TEXT,             -- who applies it: 'router' or 'output'; NULL: none or not told
 	soft_cap REAL,                  -- tanh soft cap on the router logits; NULL: none or not told
 	has_correction_bias INTEGER,    -- 1: a bias acts on the choice; NULL: not told
-	weight_kind TEXT,               -- what stored weights include: 'raw', 'renormalized', 'scaled'; NULL: not told
+	weight_kind TEXT,               -- what stored weights include: 'raw', 'renormalized', 'scaled' or 'renormalized,scaled'; NULL: not told
 	gemm_block_rows INTEGER,        -- row block of the expert GEMM; NULL: not told
 	expert_weight_bytes INTEGER,    -- bytes of one expert's weights; NULL: not told
 	router_impl TEXT,               -- the routing code that serves the layer; NULL: not told
@@ -105,22 +106,22 @@ CREATE TABLE request (
 	request_id INTEGER PRIMARY KEY, -- key; one a request and recording
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
 	handle INTEGER NOT NULL,   -- the session's number of the request: equal in all recordings it was open in
-	external_id TEXT,          -- the runtime's own id; NULL: not told, or redacted
+	external_id TEXT,          -- the runtime's own id, not necessarily unique; NULL: not told, or redacted
 	prompt_positions INTEGER,  -- tokens of the prompt; NULL: not told
-	n_positions INTEGER,       -- positions forwarded, reused ones included; the last sampled token is normally not forwarded; NULL: not ended
+	n_positions INTEGER,       -- length of the sequence that went through the model; the last sampled token normally did not; NULL: not ended
 	n_attempts INTEGER NOT NULL, -- computations begun: 1 plus the retracts
 	begin_ns INTEGER NOT NULL, -- when it began
 	end_ns INTEGER,            -- when it ended; NULL: not ended
 	end_state TEXT,            -- 'finished', 'aborted' or 'failed'; NULL: not ended
 	verdict TEXT NOT NULL,     -- 'complete', 'partial' or 'unfinished'; independent of end_state
-	reasons TEXT               -- why partial, comma-separated: lost, began_before, unwritten, unresolved, missing (the runtime declared positions that no pass carried), invalid (ids that no expert has); NULL: not partial
+	reasons TEXT               -- why partial, comma-separated without spaces: lost (the recorder dropped something), began_before (positions from before the recording), unwritten (nobody wrote a layer), unresolved (verify rows whose acceptance was never reported), missing (positions that no pass carried), invalid (ids that no expert has); NULL: not partial
 );
 
 -- A property of a request, such as domain, route or user class.
 CREATE TABLE request_attribute (
 	request_id INTEGER NOT NULL REFERENCES request(request_id), -- its request
 	key TEXT NOT NULL,  -- name
-	value TEXT,         -- value
+	value TEXT,         -- value; NULL: the key alone
 	PRIMARY KEY (request_id, key)
 ) WITHOUT ROWID;
 
@@ -134,7 +135,7 @@ CREATE TABLE request_token (
 
 -- One forward pass of one model over n_rows rows (tokens).
 CREATE TABLE pass (
-	pass_id INTEGER PRIMARY KEY,   -- key; ascends in the order in which passes closed
+	pass_id INTEGER PRIMARY KEY,   -- key; ascends in the order in which passes ended (sort by begin_ns for time)
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
 	model_id INTEGER NOT NULL REFERENCES model(model_id), -- its model
 	phase TEXT NOT NULL,           -- 'prefill', 'decode', 'mixed', 'verify', 'draft', 'idle' or 'dummy'
@@ -144,8 +145,8 @@ CREATE TABLE pass (
 	padding_rows INTEGER NOT NULL, -- padding rows after them, in no slice and not stored
 	runtime_pass INTEGER,          -- the runtime's own number of the pass; NULL: not told
 	verdict TEXT NOT NULL,         -- 'complete' or 'partial'
-	reasons TEXT,                  -- why partial, comma-separated: lost (the recorder dropped a layer), unwritten (nobody wrote a layer), invalid (ids that no expert has), unended (the recording ended first); NULL: complete
-	n_dropped INTEGER NOT NULL     -- records of this pass that the recorder dropped
+	reasons TEXT,                  -- why partial, comma-separated: lost (the recorder dropped a layer), unwritten (nobody wrote a layer), invalid (ids that no expert has), unended (still running when the recording ended: stored as far as it came); NULL: complete
+	n_dropped INTEGER NOT NULL     -- layers of this pass that the recorder dropped (state 2 in pass_layer)
 );
 
 -- A slice of a pass: consecutive rows that belong to one request.
@@ -185,9 +186,9 @@ CREATE TABLE pass_layer (
 	active_experts INTEGER,   -- distinct routed experts that rows selected, padding excluded; NULL: nothing stored
 	padding_active_experts INTEGER, -- routed experts that padding rows selected and no other row; NULL: padding was not shown
 	max_load INTEGER,         -- rows of the most loaded routed expert; NULL: nothing stored
-	selected_ns INTEGER,      -- when the selection was recorded; NULL: nothing stored
+	selected_ns INTEGER,      -- when the selection was handed over; NULL: nothing stored, or the runtime said that the time means nothing
 	state INTEGER NOT NULL,   -- 0 stored, 1 unwritten (nobody wrote the layer), 2 dropped (written, lost by the recorder)
-	map_epoch INTEGER,        -- expert map in force; NULL: none
+	map_epoch INTEGER,        -- expert map in force; NULL: none (experts were not mapped)
 	selection_order INTEGER,  -- 0 selection (descending biased score, then lower id), 1 restored, 2 unknown; NULL: nothing stored
 	n_rows INTEGER,           -- rows stored for this layer; NULL: nothing stored
 	topk_id INTEGER REFERENCES topk(topk_id), -- run that holds them; NULL: nothing stored
@@ -195,7 +196,7 @@ CREATE TABLE pass_layer (
 	PRIMARY KEY (pass_id, layer_id)
 ) WITHOUT ROWID;
 
--- Tokens that an expert received in a window of time (rows with none are left out).
+-- Tokens that an expert received in a window of time; no entry where all would be 0.
 -- A pass counts where it begins; the column follows the slice's own phase.
 CREATE TABLE expert_load_window (
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
@@ -214,6 +215,7 @@ CREATE TABLE expert_load_window (
 -- The session's clock against the calendar, about once a second.
 CREATE TABLE clock_snapshot (
 	clock_snapshot_id INTEGER PRIMARY KEY, -- key
+	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process whose clock it is
 	session_ns INTEGER NOT NULL,     -- the session's clock
 	monotonic_ns INTEGER NOT NULL,   -- CLOCK_MONOTONIC
 	realtime_ns INTEGER NOT NULL,    -- CLOCK_REALTIME: nanoseconds since 1970-01-01 UTC
@@ -247,6 +249,7 @@ CREATE TABLE gap (
 -- Something a person should know: a refused call, a failing disk, a source that is off.
 CREATE TABLE diagnostic (
 	diagnostic_id INTEGER PRIMARY KEY, -- key
+	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process that reports
 	time_ns INTEGER NOT NULL,  -- when
 	severity TEXT NOT NULL,    -- 'info', 'warning' or 'error'
 	source TEXT NOT NULL,      -- part that reports: 'session', 'pass', 'request', 'writer', 'store'

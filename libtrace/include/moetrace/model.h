@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Models: what the recorder must know about a model's layers with experts before passes of
- * that model are recorded. Numbers come from the running code, never from a configuration
- * file's names, so that what is stored is what ran.
+ * that model are recorded. Pass the numbers that the running code uses, not what a
+ * configuration file says, so that what is stored is what ran.
  *
  * Expert ids are logical. A layer emits ids in [0, n_experts + n_zero_experts +
  * n_shared_slots): routed experts first, then zero experts, then fused shared slots.
@@ -52,33 +52,37 @@ enum moetrace_scaling_owner {
 	MOETRACE_SCALING_OUTPUT = 2, /* it is applied to the experts' output */
 };
 
-/* What the weights that the runtime passes include. */
+/*
+ * What the weights that the runtime passes include: flags. This says what was stored;
+ * renormalize and routed_scaling_factor say what the model does, at whatever place.
+ */
 enum moetrace_weight_kind {
 	MOETRACE_WEIGHT_UNKNOWN = 0,
-	MOETRACE_WEIGHT_RAW = 1,          /* the scores of the selected experts */
+	MOETRACE_WEIGHT_RAW = 1,          /* the scores of the selected experts, nothing else */
 	MOETRACE_WEIGHT_RENORMALIZED = 2, /* divided by their sum */
-	MOETRACE_WEIGHT_SCALED = 3,       /* and multiplied by routed_scaling_factor */
+	MOETRACE_WEIGHT_SCALED = 4,       /* multiplied by routed_scaling_factor */
 };
 
 struct moetrace_layer_info {
 	size_t size;                    /* set by MOETRACE_INIT() */
 	uint32_t layer;                 /* number in the model, dense layers counted, from 0 */
-	enum moetrace_layer_kind kind;
+	uint32_t kind;                  /* enum moetrace_layer_kind */
 	uint32_t n_experts;             /* routed experts, at least 1 */
 	uint32_t n_zero_experts;        /* experts that compute nothing */
 	uint32_t n_shared_slots;        /* shared experts fused into the top-k */
-	uint32_t top_k;                 /* entries a row, fused shared slots included, at least 1 */
-	enum moetrace_scoring scoring;
+	uint32_t top_k;                 /* entries a row, fused shared slots included (top-8 with one
+	                                   fused shared slot: 9), at least 1 */
+	uint32_t scoring;               /* enum moetrace_scoring */
 	uint32_t n_groups;              /* 0: not grouped */
 	uint32_t topk_groups;           /* groups kept; 0: not grouped */
-	enum moetrace_tristate renormalize;
+	uint32_t renormalize;           /* enum moetrace_tristate */
 	double routed_scaling_factor;   /* 0: none or unknown */
-	enum moetrace_scaling_owner scaling_owner;
+	uint32_t scaling_owner;         /* enum moetrace_scaling_owner */
 	double soft_cap;                /* 0: none or unknown */
-	enum moetrace_tristate correction_bias;
-	enum moetrace_weight_kind weight_kind;
+	uint32_t correction_bias;       /* enum moetrace_tristate: a bias acts on the choice */
+	uint32_t weight_kind;           /* enum moetrace_weight_kind: RAW, or the others or-ed */
 	uint32_t gemm_block_rows;       /* 0: unknown */
-	uint64_t expert_weight_bytes;   /* of one expert; 0: unknown */
+	uint64_t expert_weight_bytes;   /* of one expert, as far as this process holds it; 0: unknown */
 	const char *router_impl;        /* code that selects; NULL: unknown */
 	const char *runner_backend;     /* code that runs the experts; NULL: unknown */
 	const char *impl_reason;        /* why these; NULL: unknown */
@@ -87,21 +91,23 @@ struct moetrace_layer_info {
 struct moetrace_model_info {
 	size_t size;              /* set by MOETRACE_INIT() */
 	const char *name;         /* required */
-	enum moetrace_model_kind kind;
+	uint32_t kind;            /* enum moetrace_model_kind */
 	const char *architecture; /* e.g. "Qwen3MoeForCausalLM"; NULL: unknown */
 	const char *quantization; /* e.g. "fp8"; NULL: unknown */
 	uint32_t n_layers;        /* all layers, dense ones counted; 0: unknown */
-	const struct moetrace_layer_info *layers; /* those with experts, by ascending number; read
-	                                             by the size of the first one */
+	const struct moetrace_layer_info *layers; /* the layers with experts that this process runs,
+	                                             by ascending number, all of the same size */
 	uint32_t n_moe_layers;    /* length of layers; 0 is allowed: nothing to record */
+	uint32_t first_moe_ordinal; /* MoE ordinal of layers[0] in the whole model: 0, unless an
+	                             earlier pipeline stage has layers with experts */
 };
 
 /**
  * Add a model. Allowed at any time, also while recording; not part of the hot path.
  *
  * @info       Copied.
- * @ret_model  The handle for moetrace_pass_info.model, set on success only. Valid as long as
- *             the session.
+ * @ret_model  The handle for moetrace_pass_info.model, never 0 and valid as long as the
+ *             session; set to 0 on failure.
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID  NULL, no name, a layer without experts or top_k, top_k above

@@ -18,12 +18,17 @@
  * What the traced program can rely on: the hot path (moetrace_pass_begin(),
  * moetrace_select_experts(), moetrace_pass_end()) never allocates, locks, logs, makes a
  * system call or waits; when memory is short it drops and counts. No call ends the process
- * or writes to its standard streams. The calls of the hot path accept NULL and then do
- * nothing, so that a program whose session did not open needs no other path.
+ * or writes to its standard streams. A program whose session did not open needs no other
+ * path: the handles are then NULL or 0, with which the calls of the hot path do nothing and
+ * the others return MOETRACE_E_INVALID.
  *
- * Options and descriptions are structs whose first member is their size: set them up with
- * MOETRACE_INIT() and then fill in what is known; a zero member means the default named
- * beside it. Fields are only ever appended, so programs keep working with later libraries.
+ * Options and descriptions are structs whose first member is their size: set up each one (in
+ * an array, each element) with MOETRACE_INIT() and then fill in what is known; a zero member
+ * means the default named beside it. Fields are only ever appended, so programs keep working
+ * with later libraries. The small structs moetrace_rank and moetrace_slice are fixed for ever
+ * and have no size.
+ *
+ * Where ranks of one model compute the same routing (tensor parallel), record on one of them.
  */
 #ifndef MOETRACE_MOETRACE_H
 #define MOETRACE_MOETRACE_H

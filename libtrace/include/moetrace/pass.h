@@ -30,16 +30,22 @@ MOETRACE_BEGIN_DECLS
 struct moetrace_pass; /* opaque; memory of the session */
 
 enum moetrace_phase {
-	MOETRACE_PHASE_PREFILL = 1,
-	MOETRACE_PHASE_DECODE = 2,
-	MOETRACE_PHASE_MIXED = 3,  /* of a pass, never of a slice */
-	MOETRACE_PHASE_VERIFY = 4, /* checks tokens of a draft; rows stay unresolved */
-	MOETRACE_PHASE_DRAFT = 5,  /* of a draft or MTP model */
-	MOETRACE_PHASE_IDLE = 6,   /* no rows of its own: keeps ranks in step */
-	MOETRACE_PHASE_DUMMY = 7,  /* warm-up, profiling run */
+	MOETRACE_PHASE_PREFILL = 1, /* tokens that were given: the prompt, or a chunk of it */
+	MOETRACE_PHASE_DECODE = 2,  /* the token sampled last, one a request */
+	MOETRACE_PHASE_MIXED = 3,   /* of a pass whose slices differ, never of a slice */
+	MOETRACE_PHASE_VERIFY = 4,  /* tokens that a draft proposes. Their acceptance cannot be
+	                               reported yet: the rows are 'unresolved' and make their request
+	                               partial. The sampled token in front of them is DECODE. */
+	MOETRACE_PHASE_DRAFT = 5,   /* every slice of a draft or MTP model, its prompt too */
+	MOETRACE_PHASE_IDLE = 6,    /* no rows: keeps ranks in step */
+	MOETRACE_PHASE_DUMMY = 7,   /* warm-up, profiling run: rows of no request */
 };
 
-/* Consecutive rows of a pass that belong to one request. */
+/*
+ * Consecutive rows of a pass that belong to one request. A request may have several slices in
+ * a pass; n_rows may be 0; positions may repeat in verify and draft slices only. A slice that
+ * names a request which is not open keeps its rows as rows of no request (counted misuse).
+ */
 struct moetrace_slice {
 	uint64_t request;          /* from moetrace_request_begin(), or MOETRACE_NO_REQUEST */
 	const uint32_t *positions; /* [n_rows]; NULL: first_position, first_position + 1, ... */
@@ -51,7 +57,7 @@ struct moetrace_slice {
 
 struct moetrace_pass_info {
 	size_t size;                  /* set by MOETRACE_INIT() */
-	uint32_t model;               /* from moetrace_model_add() */
+	uint32_t model;               /* from moetrace_model_add(), never 0 */
 	uint32_t phase;               /* enum moetrace_phase, required */
 	uint32_t n_rows;              /* rows (tokens) without padding */
 	uint32_t padding_rows;        /* rows after them that only fill the batch up, e.g. to a captured size */
@@ -88,23 +94,25 @@ enum moetrace_type {
 };
 
 enum moetrace_selection_order {
-	MOETRACE_ORDER_SELECTION = 0, /* each row descends by biased score, equal ones by lower id */
-	MOETRACE_ORDER_UNKNOWN = 1,   /* analyses that need the order will refuse */
+	MOETRACE_ORDER_UNKNOWN = 0,   /* analyses that need the order refuse */
+	MOETRACE_ORDER_SELECTION = 1, /* each row descends by the score that chose (with its bias),
+	                                 equal ones by lower id; fused shared slots come last */
 };
 
 /* A router's choice in one layer: @k expert ids, and weights, for each row. */
 struct moetrace_selection {
 	size_t size;        /* set by MOETRACE_INIT() */
-	uint32_t layer;     /* index into moetrace_model_info.layers (the MoE ordinal, not the
-	                       number of the layer in the model) */
+	uint32_t layer_index; /* index into moetrace_model_info.layers; NOT the number of the layer
+	                         in the model: dense layers are not counted here */
 	uint32_t n_rows;    /* rows in the arrays: the pass's n_rows; or these plus its padding_rows,
 	                       which then follow and are counted apart; or, with row_map, fewer */
 	uint32_t k;         /* entries a row, at most the layer's top_k; 0: the layer's top_k */
 	uint32_t id_type;   /* enum moetrace_type, an integer type */
-	const void *ids;    /* [n_rows][k] logical expert ids in host memory. A negative id, or the
-	                       type's largest value where it is unsigned, means no expert: such
-	                       entries are left out. Other ids that the layer does not have are
-	                       left out and counted as invalid. */
+	const void *ids;    /* [n_rows][k] logical expert ids in host memory, aligned to their type. A
+	                       negative id, or the type's largest value where it is unsigned, means
+	                       no expert (unless the layer has that id): such entries are left out.
+	                       Other ids that the layer does not have are left out, too, and
+	                       counted as invalid. */
 	size_t ids_row_bytes;     /* from row to row; 0: rows follow each other */
 	uint32_t weight_type;     /* enum moetrace_type: F32, F16, BF16, or NONE without weights */
 	uint32_t order;           /* enum moetrace_selection_order */
@@ -113,11 +121,14 @@ struct moetrace_selection {
 	size_t weights_row_bytes; /* from row to row; 0: rows follow each other */
 	const uint32_t *row_map;  /* [n_rows] ascending rows of the pass that this layer sees; NULL:
 	                             all of them. Padding is not shown with a map. */
+	uint32_t untimed;         /* 1: called after the fact (ids copied back from a device); the time
+	                             of the call, else stored as the layer's, means nothing */
 };
 
 /**
- * Hand over the experts that one layer selected in this pass: once a layer and pass; a second
- * time is counted and ignored. The arrays are free for reuse when the call returns.
+ * Hand over the experts that one layer selected in this pass, all rows at once: a second call
+ * for the same layer and pass is counted and ignored. Ids of a row are distinct. The arrays
+ * are free for reuse when the call returns.
  *
  * @pass  NULL: nothing happens.
  */
@@ -126,7 +137,7 @@ void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_s
 
 /**
  * End a pass. The pass is not valid afterwards. Layers that nobody handed over are stored
- * as unwritten and make the pass partial.
+ * as unwritten and make the pass partial, unless the pass has no rows.
  *
  * @pass  NULL: nothing happens.
  */

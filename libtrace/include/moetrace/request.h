@@ -6,6 +6,15 @@
  *
  * Order that the caller keeps: a request begins before a pass names it, and ends after
  * moetrace_pass_end() of the last pass that named it has returned.
+ *
+ * Requests may begin, change and end while the session is idle. Every recording that a
+ * request is open in gets a row for it, with the attributes set so far; tokens go into the
+ * recording that runs when they are given.
+ *
+ * Not yet told apart: positions that a prefix cache supplied, and the recomputation of a
+ * preempted request. The first make the request partial ('missing'), the second counts as
+ * misuse (a position computed twice).
+ *
  * Threads: any. Not part of the hot path: calls may allocate and take a short lock; they
  * never wait for the disk.
  */
@@ -30,8 +39,8 @@ struct moetrace_request_info {
  * Begin a request.
  *
  * @info         NULL: nothing is known of it. Copied.
- * @ret_request  Its handle, never MOETRACE_NO_REQUEST; set on success only. Handles are not
- *               reused within a session.
+ * @ret_request  Its handle, not reused within the session; set to MOETRACE_NO_REQUEST on
+ *               failure.
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID  session or ret_request is NULL
@@ -49,17 +58,19 @@ int moetrace_request_begin(struct moetrace_session *session,
  * @value  NULL: the key alone.
  *
  * Returns  MOETRACE_OK, MOETRACE_E_INVALID, MOETRACE_E_NOMEM, MOETRACE_E_STATE as above;
- *          a request that is not open is counted as misuse when it is noticed.
+ *          A request that is not open is found out later and counted as misuse.
  */
 MOETRACE_API
 int moetrace_request_attribute_set(struct moetrace_session *session, uint64_t request,
 				   const char *key, const char *value);
 
 /**
- * Store token ids of a request. Nothing else in a trace reveals content: call it only where
- * that is wanted. A position given again replaces the earlier token.
+ * Store token ids of a request, in the recording that runs. No other call stores them (though
+ * external ids and attributes are the caller's text, and a hash layer's experts follow from
+ * the token). A position given again replaces the earlier token.
  *
- * @first_position  Position of the first token.
+ * @first_position  Position of the first token. Positions past the last forwarded one are
+ *                  allowed: the last sampled token has no experts, but may be stored.
  * @token_ids       [n_tokens], copied.
  *
  * Returns  as moetrace_request_attribute_set().
@@ -78,9 +89,9 @@ enum moetrace_request_end_state {
  * End a request. Its handle is not valid afterwards.
  *
  * @end_state    How it ended; independent of the verdict on its recording.
- * @n_positions  Positions that were forwarded through the model, from 0. The last sampled
- *               token normally was not. MOETRACE_POSITIONS_UNKNOWN: the highest position
- *               seen plus one.
+ * @n_positions  Length of the sequence that went through the model, from position 0. The
+ *               last sampled token normally did not. MOETRACE_POSITIONS_UNKNOWN: the highest
+ *               position seen plus one, verify and draft slices aside.
  *
  * Returns  as moetrace_request_attribute_set().
  */

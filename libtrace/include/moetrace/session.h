@@ -21,10 +21,10 @@ MOETRACE_BEGIN_DECLS
 
 struct moetrace_session; /* opaque */
 
-/* A rank among ranks, e.g. 3 of 8. size 0: the runtime does not say (stored as NULL). */
+/* A rank among ranks, e.g. 3 of 8. Part of the options: no MOETRACE_INIT() for it alone. */
 struct moetrace_rank {
-	uint32_t rank; /* from 0 */
-	uint32_t size; /* number of ranks; 0: unknown, and rank is ignored */
+	uint32_t rank;    /* from 0 */
+	uint32_t n_ranks; /* 0: the runtime does not say (stored as NULL), and rank is ignored */
 };
 
 /* How weights are narrowed for storage; see moetrace_selection.weights. */
@@ -43,7 +43,7 @@ struct moetrace_session_opts {
 	struct moetrace_rank pp;     /* pipeline parallel */
 	struct moetrace_rank ep;     /* expert parallel */
 	struct moetrace_rank dp;     /* data parallel */
-	enum moetrace_weight_format weight_format;
+	uint32_t weight_format;      /* enum moetrace_weight_format */
 	uint32_t n_rings;            /* passes that can be in flight at once, 1 to 64; 0: 4 */
 	uint64_t ring_bytes;         /* memory of each ring, a power of two from 64 KiB to 4 GiB;
 	                                0: 32 MiB. All rings are touched at open. */
@@ -52,7 +52,8 @@ struct moetrace_session_opts {
 	uint64_t file_limit_bytes;   /* the recording ends (end_reason 'file_limit') before the file
 	                                grows past this; 0: the smaller of 10 GiB and half of the
 	                                free space of its file system at open */
-	uint64_t window_ns;          /* first length of the windows of expert_load; 0: 10 s */
+	uint64_t window_ns;          /* length of the windows of expert_load, at least 1 ms; it doubles
+	                                whenever a recording would pass 500 000 rows of them; 0: 10 s */
 };
 
 /**
@@ -61,7 +62,7 @@ struct moetrace_session_opts {
  * @path         File to create; an existing path is refused. SQLite keeps PATH-wal and
  *               PATH-shm beside it until the session is closed.
  * @opts         NULL: all defaults. Strings are copied.
- * @ret_session  Set on success only. The session is idle.
+ * @ret_session  The session, idle; set to NULL on failure.
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID  a NULL path or ret_session, or an option out of its range
@@ -120,14 +121,15 @@ int moetrace_start(struct moetrace_session *session, const struct moetrace_recor
 
 /**
  * Stop the recording, wait up to stop_timeout_ms for passes in flight, and commit. Passes
- * still running then are lost and counted ('stop_timeout').
+ * still running then are stored as far as they came, as partial ('unended'), and counted as
+ * lost (table gap, 'stop_timeout').
  *
  * @reason  Stored as end_reason; NULL: "stopped".
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID  session is NULL
  *          MOETRACE_E_STATE    not recording
- *          MOETRACE_E_TIMEOUT  stopped, but passes in flight were lost
+ *          MOETRACE_E_TIMEOUT  stopped, but passes in flight were cut off
  *          MOETRACE_E_IO       stopped, but not everything could be written
  */
 MOETRACE_API
@@ -176,7 +178,9 @@ MOETRACE_API
 int moetrace_status(struct moetrace_session *session, struct moetrace_session_status *ret_status);
 
 /**
- * Why the last call on this session failed, as one line without newline; "" if none did.
+ * Why the last call of this header on this session failed, as one line without newline; ""
+ * if none did, or session is NULL. With several threads: the last of any thread. What the
+ * hot path refused is in table diagnostic, and counted in moetrace_session_status.misuse.
  *
  * @buffer        Where to copy it, always ended by a zero byte.
  * @buffer_bytes  Its size; a longer text is cut.
@@ -188,7 +192,7 @@ void moetrace_errmsg(struct moetrace_session *session, char *buffer, size_t buff
 MOETRACE_API
 const char *moetrace_status_string(int status);
 
-/** The library's version, e.g. "0.1.0"; MOETRACE_VERSION is that of the headers. */
+/** The library's version, e.g. "0.1.0"; MOETRACE_VERSION_STRING is that of the headers. */
 MOETRACE_API
 const char *moetrace_version(void);
 

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Narrowing: expert ids of any integer type to one or two bytes, weights to two. Each call
+ * treats rows of k entries that lie row_bytes apart and writes them without gaps.
+ */
+#ifndef MT_NARROW_H
+#define MT_NARROW_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct mt_matrix {
+	const void *data;
+	uint32_t type;    /* enum moetrace_type */
+	size_t row_bytes; /* from row to row */
+	uint64_t n_rows;
+	uint32_t k;
+};
+
+/*
+ * The fast way for ids that are all in [0, n_ids): returns 1, or 0 if one is not, or the type
+ * has no fast way; what was written is then of no use.
+ */
+int mt_narrow_ids_all(const struct mt_matrix *ids, uint32_t n_ids, uint8_t id_bytes, void *ret_ids);
+
+/*
+ * The careful way: entries without an expert (negative, or the largest value of an unsigned
+ * type) and invalid ids are left out, their row's weights with them; ret_n_valid [n_rows]
+ * counts what stays, the rest of a row is 0.
+ *
+ * @weights  [n_rows][k] already narrowed, compacted in place; NULL: none.
+ *
+ * Returns the number of invalid ids.
+ */
+uint64_t mt_narrow_ids_some(const struct mt_matrix *ids, uint32_t n_ids, uint8_t id_bytes,
+			    void *ret_ids, uint16_t *weights, uint8_t *ret_n_valid);
+
+/* @weight_format: FP16 or BF16 of enum moetrace_weight_format. */
+void mt_narrow_weights(const struct mt_matrix *weights, uint32_t weight_format,
+		       uint16_t *ret_weights);
+
+/* Bytes of an element; 0: not an element type. */
+uint32_t mt_type_bytes(uint32_t type);
+int mt_type_is_integer(uint32_t type);
+int mt_type_is_number(uint32_t type);
+
+/* The vector loops, where the processor has them; each returns how many it did (a multiple
+   of its width, from the start). ret_bad: not 0 if one of these ids is out of range. */
+uint64_t mt_narrow_i32_u8_avx2(const int32_t *ids, uint64_t n, uint32_t n_ids, uint8_t *ret_ids,
+			       uint32_t *ret_bad);
+uint64_t mt_narrow_f32_f16_avx2(const float *weights, uint64_t n, uint16_t *ret_weights);
+int mt_narrow_has_avx2(void);
+
+#endif

@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The hot path. Nothing here allocates, locks, logs, makes a system call or waits; what does
+ * not fit is counted. A pass lives in the ring that it claimed, so it needs no thread-local
+ * memory and any thread may hand over its layers.
+ *
+ * Recording is latched: the ring is claimed first, then the recording is read; stop clears
+ * the recording first and then looks for claimed rings. So every pass is either seen by stop
+ * or sees that recording is off.
+ */
+#include "libtrace/session.h"
+
+#include <string.h>
+
+#include "libtrace/clock.h"
+#include "libtrace/narrow.h"
+
+/* Kept free in the ring while a pass runs, so that its end always fits, behind padding. */
+#define END_BYTES ((sizeof(struct mt_record_end) + MT_LINE_BYTES) * 2)
+
+void mt_misuse(struct moetrace_session *session, enum mt_misuse misuse)
+{
+	atomic_fetch_add_explicit(&session->misuse[misuse], 1, memory_order_relaxed);
+}
+
+static void count_loss(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n_bytes,
+		       uint64_t now_ns)
+{
+	struct mt_loss *loss = &session->losses[kind];
+	uint64_t none = 0;
+
+	atomic_compare_exchange_strong_explicit(&loss->first_ns, &none, now_ns,
+						memory_order_relaxed, memory_order_relaxed);
+	atomic_store_explicit(&loss->last_ns, now_ns, memory_order_relaxed);
+	atomic_fetch_add_explicit(&loss->n_bytes, n_bytes, memory_order_relaxed);
+	/* Pairs with the writer's exchange: the times are in place once the count is. */
+	atomic_fetch_add_explicit(&loss->n, 1, memory_order_release);
+	if (kind != MT_LOSS_LAYER_RING_FULL)
+		atomic_fetch_add_explicit(&session->n_lost_passes, 1, memory_order_relaxed);
+}
+
+static int is_slice_phase(uint32_t phase)
+{
+	return phase >= MOETRACE_PHASE_PREFILL && phase <= MOETRACE_PHASE_DUMMY &&
+	       phase != MOETRACE_PHASE_MIXED;
+}
+
+/* Check a pass's description; returns 0 if it is consistent. */
+static int check_info(struct moetrace_session *session, const struct moetrace_pass_info *info,
+		      uint64_t *ret_n_positions)
+{
+	uint64_t n_rows = 0;
+	uint64_t n_positions = 0;
+
+	if (info->model == 0 || info->model > atomic_load_explicit(&session->n_models,
+								    memory_order_acquire))
+		return mt_misuse(session, MT_MISUSE_MODEL), -1;
+	if (info->phase < MOETRACE_PHASE_PREFILL || info->phase > MOETRACE_PHASE_DUMMY)
+		return mt_misuse(session, MT_MISUSE_PHASE), -1;
+	if (info->n_slices && !info->slices)
+		return mt_misuse(session, MT_MISUSE_SLICES), -1;
+	for (uint32_t i = 0; i < info->n_slices; i++) {
+		const struct moetrace_slice *slice = &info->slices[i];
+
+		if (!is_slice_phase(slice->phase ? slice->phase : info->phase))
+			return mt_misuse(session, MT_MISUSE_PHASE), -1;
+		n_rows += slice->n_rows;
+		n_positions += slice->positions ? slice->n_rows : 0;
+	}
+	if (info->n_slices && n_rows != info->n_rows)
+		return mt_misuse(session, MT_MISUSE_SLICES), -1;
+	*ret_n_positions = n_positions;
+	return 0;
+}
+
+static void write_slices(struct mt_record_begin *begin, const struct moetrace_pass_info *info)
+{
+	struct mt_record_slice *to = (struct mt_record_slice *)(begin + 1);
+	uint32_t *positions = (uint32_t *)(to + info->n_slices);
+
+	for (uint32_t i = 0; i < info->n_slices; i++, to++) {
+		const struct moetrace_slice *from = &info->slices[i];
+
+		to->request = from->request;
+		to->first_position = from->first_position;
+		to->n_rows = from->n_rows;
+		to->phase = from->phase ? from->phase : info->phase;
+		to->has_positions = from->positions != NULL;
+		if (from->positions) {
+			memcpy(positions, from->positions, (size_t)from->n_rows * 4);
+			positions += from->n_rows;
+		}
+	}
+}
+
+static void write_begin(struct moetrace_pass *pass, struct mt_reservation reservation,
+			const struct moetrace_pass_info *info, uint64_t n_positions,
+			uint64_t now_ns)
+{
+	struct mt_record_begin *begin = (struct mt_record_begin *)reservation.record;
+
+	begin->begin_ns = now_ns;
+	begin->runtime_pass = info->runtime_pass ? *info->runtime_pass : 0;
+	begin->has_runtime_pass = info->runtime_pass != NULL;
+	begin->recording_id = pass->recording_id;
+	begin->model = info->model;
+	begin->phase = info->phase;
+	begin->n_rows = info->n_rows;
+	begin->padding_rows = info->padding_rows;
+	begin->n_slices = info->n_slices;
+	begin->n_positions = (uint32_t)n_positions;
+	write_slices(begin, info);
+	mt_ring_commit(pass->ring, reservation);
+}
+
+static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_info *info)
+{
+	pass->model = pass->session->models[info->model - 1];
+	pass->n_rows = info->n_rows;
+	pass->padding_rows = info->padding_rows;
+	atomic_store_explicit(&pass->n_accepted, 0, memory_order_relaxed);
+	atomic_store_explicit(&pass->n_dropped, 0, memory_order_relaxed);
+	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++) {
+		atomic_store_explicit(&pass->handed_over[i], 0, memory_order_relaxed);
+		atomic_store_explicit(&pass->dropped[i], 0, memory_order_relaxed);
+	}
+}
+
+struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
+					  const struct moetrace_pass_info *info)
+{
+	struct mt_reservation reservation;
+	struct moetrace_pass *pass;
+	struct mt_ring *ring;
+	uint64_t n_positions;
+	uint64_t n_bytes;
+	uint64_t now_ns;
+
+	if (!session || !atomic_load_explicit(&session->recording_id, memory_order_relaxed))
+		return NULL;
+	if (!info || info->size < sizeof(*info))
+		return mt_misuse(session, MT_MISUSE_SIZE), NULL;
+	if (check_info(session, info, &n_positions))
+		return NULL;
+	n_bytes = sizeof(struct mt_record_begin) +
+		  (uint64_t)info->n_slices * sizeof(struct mt_record_slice) + n_positions * 4;
+	now_ns = mt_session_ns(session, mt_monotonic_ns());
+	ring = mt_ring_claim(&session->pool);
+	if (!ring) {
+		count_loss(session, MT_LOSS_PASS_NO_RING, n_bytes, now_ns);
+		return NULL;
+	}
+	pass = &session->passes[mt_ring_index(&session->pool, ring)];
+	pass->recording_id = atomic_load(&session->recording_id);
+	if (!pass->recording_id)
+		goto err_release;
+	reservation = mt_ring_reserve(ring, MT_RECORD_BEGIN, n_bytes, END_BYTES);
+	if (!reservation.record) {
+		count_loss(session, MT_LOSS_PASS_RING_FULL, n_bytes, now_ns);
+		goto err_release;
+	}
+	pass->session = session;
+	pass->ring = ring;
+	reset_pass(pass, info);
+	write_begin(pass, reservation, info, n_positions, now_ns);
+	return pass;
+
+err_release:
+	mt_ring_release(&session->pool, ring);
+	return NULL;
+}
+
+/* A selection, checked, with its defaults filled in. */
+struct checked {
+	const struct mt_layer *layer;
+	struct mt_matrix ids;
+	struct mt_matrix weights; /* type NONE: none, or not to be stored */
+	uint32_t n_rows;
+	uint32_t n_padding;
+	uint32_t weight_format;
+};
+
+static int check_matrix(struct moetrace_session *session, struct mt_matrix *matrix,
+			const void *data, uint32_t type, size_t row_bytes, uint32_t k)
+{
+	uint32_t type_bytes = mt_type_bytes(type);
+
+	matrix->data = data;
+	matrix->type = type;
+	matrix->k = k;
+	matrix->row_bytes = row_bytes ? row_bytes : (size_t)k * type_bytes;
+	if (matrix->row_bytes < (size_t)k * type_bytes || matrix->row_bytes % type_bytes)
+		return mt_misuse(session, MT_MISUSE_TYPE), -1;
+	if (matrix->n_rows && (!data || (uintptr_t)data % type_bytes))
+		return mt_misuse(session, MT_MISUSE_POINTER), -1;
+	return 0;
+}
+
+static int check_rows(const struct moetrace_pass *pass, const struct moetrace_selection *selection,
+		      struct checked *ret_checked)
+{
+	uint64_t n_with_padding = (uint64_t)pass->n_rows + pass->padding_rows;
+	uint64_t next = 0;
+
+	ret_checked->n_rows = selection->n_rows;
+	ret_checked->n_padding = 0;
+	if (!selection->row_map) {
+		if (selection->n_rows != pass->n_rows && selection->n_rows != n_with_padding)
+			return mt_misuse(pass->session, MT_MISUSE_ROWS), -1;
+		ret_checked->n_rows = pass->n_rows;
+		ret_checked->n_padding = selection->n_rows - pass->n_rows;
+		return 0;
+	}
+	if (selection->n_rows > pass->n_rows)
+		return mt_misuse(pass->session, MT_MISUSE_ROWS), -1;
+	for (uint32_t i = 0; i < selection->n_rows; i++) {
+		if (selection->row_map[i] < next || selection->row_map[i] >= pass->n_rows)
+			return mt_misuse(pass->session, MT_MISUSE_ROW_MAP), -1;
+		next = (uint64_t)selection->row_map[i] + 1;
+	}
+	return 0;
+}
+
+static int check_selection(const struct moetrace_pass *pass,
+			   const struct moetrace_selection *selection, struct checked *ret_checked)
+{
+	struct moetrace_session *session = pass->session;
+	uint32_t k;
+
+	if (selection->size < sizeof(*selection))
+		return mt_misuse(session, MT_MISUSE_SIZE), -1;
+	if (selection->layer_index >= pass->model->n_layers)
+		return mt_misuse(session, MT_MISUSE_LAYER), -1;
+	ret_checked->layer = &pass->model->layers[selection->layer_index];
+	k = selection->k ? selection->k : ret_checked->layer->top_k;
+	if (k > ret_checked->layer->top_k)
+		return mt_misuse(session, MT_MISUSE_TOP_K), -1;
+	if (!mt_type_is_integer(selection->id_type) || selection->order > MOETRACE_ORDER_SELECTION ||
+	    (selection->weight_type && !mt_type_is_number(selection->weight_type)))
+		return mt_misuse(session, MT_MISUSE_TYPE), -1;
+	if (check_rows(pass, selection, ret_checked))
+		return -1;
+	ret_checked->ids.n_rows = ret_checked->n_rows;
+	ret_checked->weights.n_rows = ret_checked->n_rows;
+	ret_checked->weights.type = MOETRACE_TYPE_NONE;
+	ret_checked->weight_format = MOETRACE_WEIGHT_FORMAT_NONE;
+	if (selection->weight_type && session->opts.weight_format != MOETRACE_WEIGHT_FORMAT_NONE) {
+		if (check_matrix(session, &ret_checked->weights, selection->weights,
+				 selection->weight_type, selection->weights_row_bytes, k))
+			return -1;
+		ret_checked->weight_format = session->opts.weight_format;
+	}
+	ret_checked->ids.n_rows = selection->n_rows;
+	if (check_matrix(session, &ret_checked->ids, selection->ids, selection->id_type,
+			 selection->ids_row_bytes, k))
+		return -1;
+	ret_checked->ids.n_rows = ret_checked->n_rows;
+	return 0;
+}
+
+/* The stored rows' ids; the rare rows with fewer than k experts take the careful way. */
+static void write_ids(struct mt_record_layer *to, const struct mt_layer_parts *parts,
+		      const struct checked *checked)
+{
+	to->has_valid = !mt_narrow_ids_all(&checked->ids, checked->layer->n_ids, to->id_bytes,
+					   parts->ids);
+	if (!to->has_valid)
+		return;
+	to->n_invalid = (uint32_t)mt_narrow_ids_some(
+		&checked->ids, checked->layer->n_ids, to->id_bytes, parts->ids,
+		checked->weights.type ? parts->weights : NULL, parts->n_valid);
+}
+
+static void write_padding_ids(struct mt_record_layer *to, const struct mt_layer_parts *parts,
+			      const struct checked *checked)
+{
+	struct mt_matrix padding = checked->ids;
+	uint8_t *ids = parts->ids + (uint64_t)to->n_rows * to->k * to->id_bytes;
+
+	padding.data = (const uint8_t *)padding.data + to->n_rows * padding.row_bytes;
+	padding.n_rows = to->n_padding;
+	to->has_padding_valid = !mt_narrow_ids_all(&padding, checked->layer->n_ids, to->id_bytes,
+						   ids);
+	if (to->has_padding_valid)
+		(void)mt_narrow_ids_some(&padding, checked->layer->n_ids, to->id_bytes, ids, NULL,
+					 parts->n_valid + to->n_rows);
+}
+
+static void write_layer(struct mt_record_layer *to, const struct mt_record_layer *header,
+			const struct moetrace_selection *selection, const struct checked *checked)
+{
+	struct mt_layer_parts parts;
+
+	/* All but the record's own header, which the reservation has filled in. */
+	memcpy((uint8_t *)to + sizeof(to->record), (const uint8_t *)header + sizeof(to->record),
+	       sizeof(*to) - sizeof(to->record));
+	parts = mt_layer_parts(to);
+	if (to->has_row_map)
+		memcpy(parts.row_map, selection->row_map, (size_t)to->n_rows * 4);
+	if (checked->weights.type)
+		mt_narrow_weights(&checked->weights, to->weight_format, parts.weights);
+	write_ids(to, &parts, checked);
+	if (to->n_padding)
+		write_padding_ids(to, &parts, checked);
+}
+
+static void drop_layer(struct moetrace_pass *pass, uint32_t layer, uint64_t n_bytes,
+		       uint64_t now_ns)
+{
+	atomic_fetch_or_explicit(&pass->dropped[layer / 64], UINT64_C(1) << (layer % 64),
+				 memory_order_relaxed);
+	atomic_fetch_add_explicit(&pass->n_dropped, 1, memory_order_relaxed);
+	count_loss(pass->session, MT_LOSS_LAYER_RING_FULL, n_bytes, now_ns);
+}
+
+void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_selection *selection)
+{
+	struct mt_record_layer header = { .n_invalid = 0 };
+	struct mt_reservation reservation;
+	struct checked checked;
+	uint64_t n_bytes;
+	uint64_t bit;
+
+	if (!pass)
+		return;
+	if (!selection)
+		return mt_misuse(pass->session, MT_MISUSE_SIZE);
+	if (check_selection(pass, selection, &checked))
+		return;
+	bit = UINT64_C(1) << (selection->layer_index % 64);
+	if (atomic_fetch_or_explicit(&pass->handed_over[selection->layer_index / 64], bit,
+				     memory_order_relaxed) & bit)
+		return mt_misuse(pass->session, MT_MISUSE_DUPLICATE);
+	header.selected_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	header.layer = selection->layer_index;
+	header.n_rows = checked.n_rows;
+	header.n_padding = checked.n_padding;
+	header.k = (uint16_t)checked.ids.k;
+	header.id_bytes = checked.layer->id_bytes;
+	header.weight_format = (uint8_t)checked.weight_format;
+	header.order = (uint8_t)selection->order;
+	header.has_row_map = selection->row_map != NULL;
+	header.untimed = selection->untimed != 0;
+	n_bytes = mt_layer_parts(&header).n_bytes;
+	reservation = mt_ring_reserve(pass->ring, MT_RECORD_LAYER, n_bytes, END_BYTES);
+	if (!reservation.record)
+		return drop_layer(pass, selection->layer_index, n_bytes, header.selected_ns);
+	write_layer((struct mt_record_layer *)reservation.record, &header, selection, &checked);
+	mt_ring_commit(pass->ring, reservation);
+	atomic_fetch_add_explicit(&pass->n_accepted, 1, memory_order_relaxed);
+}
+
+void moetrace_pass_end(struct moetrace_pass *pass)
+{
+	struct mt_reservation reservation;
+	struct mt_record_end *end;
+
+	if (!pass)
+		return;
+	/* Cannot fail: END_BYTES were kept free and only this call takes them. */
+	reservation = mt_ring_reserve(pass->ring, MT_RECORD_END, sizeof(*end), 0);
+	end = (struct mt_record_end *)reservation.record;
+	end->end_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	end->n_accepted = atomic_load_explicit(&pass->n_accepted, memory_order_relaxed);
+	end->n_dropped = atomic_load_explicit(&pass->n_dropped, memory_order_relaxed);
+	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++)
+		end->dropped_layers[i] = atomic_load_explicit(&pass->dropped[i],
+							      memory_order_relaxed);
+	mt_ring_commit(pass->ring, reservation);
+	mt_ring_release(&pass->session->pool, pass->ring);
+}

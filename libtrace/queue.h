@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The side channel: everything that is not on the hot path reaches the writer as messages in
+ * one order, without loss. Messages that end something carry the ring positions of the moment
+ * they were posted, so that the writer first takes all records that came before them.
+ */
+#ifndef MT_QUEUE_H
+#define MT_QUEUE_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "libtrace/ring.h"
+
+enum mt_message_type {
+	MT_MESSAGE_MODEL,         /* model */
+	MT_MESSAGE_REQUEST,       /* request, text (external id or NULL), number (prompt positions) */
+	MT_MESSAGE_ATTRIBUTE,     /* request, text (key), text2 (value or NULL) */
+	MT_MESSAGE_TOKENS,        /* request, number (first position), tokens, n_tokens */
+	MT_MESSAGE_REQUEST_END,   /* request, number (positions), state */
+	MT_MESSAGE_START,         /* recording_id, text (routing source or NULL) */
+	MT_MESSAGE_STOP,          /* recording_id, text (reason), number (passes given up) */
+	MT_MESSAGE_FLUSH,
+	MT_MESSAGE_CLOSE,
+};
+
+struct mt_message {
+	struct mt_message *next;
+	enum mt_message_type type;
+	uint64_t time_ns; /* session clock, when it was posted */
+	uint64_t request;
+	uint64_t number;
+	uint32_t recording_id;
+	uint32_t state;
+	uint32_t model;
+	uint32_t n_tokens;
+	char *text;
+	char *text2;
+	uint32_t *tokens;
+	uint64_t ticket;                 /* posting order; mt_queue_wait() takes it */
+	uint64_t heads[MT_MAX_RINGS];    /* ring positions when it was posted */
+};
+
+/* Lock order: none; the lock is the innermost one. */
+struct mt_queue {
+	pthread_mutex_t lock;       /* protects all members */
+	pthread_cond_t posted;      /* the writer waits for messages */
+	pthread_cond_t done;        /* callers wait for their ticket */
+	struct mt_message *first;
+	struct mt_message **last;
+	uint64_t n_posted;
+	int urgent;                 /* a message that somebody waits for is in the list */
+	uint64_t n_done;
+	int done_status;            /* of the last FLUSH, STOP or CLOSE */
+};
+
+int mt_queue_open(struct mt_queue *queue);
+void mt_queue_close(struct mt_queue *queue);
+
+/* A message with copies of the strings; NULL: out of memory. */
+struct mt_message *mt_message_new(enum mt_message_type type, const char *text, const char *text2);
+void mt_message_free(struct mt_message *message);
+
+/* Takes ownership. Returns the ticket. */
+uint64_t mt_queue_post(struct mt_queue *queue, struct mt_ring_pool *pool,
+		       struct mt_message *message);
+
+/* Wait until the writer has done the message; returns its status. */
+int mt_queue_wait(struct mt_queue *queue, uint64_t ticket);
+
+/* Writer: take all messages (a list through next), without waiting. */
+struct mt_message *mt_queue_take(struct mt_queue *queue);
+
+/* Writer: sleep until a message is there that somebody waits for, or @timeout_ns passed. */
+void mt_queue_sleep(struct mt_queue *queue, uint64_t timeout_ns);
+
+/* Writer: the message with this ticket, and all before it, are done. */
+void mt_queue_done(struct mt_queue *queue, uint64_t ticket, int status);
+
+#endif

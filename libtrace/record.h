@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The records that the hot path writes into a ring and the writer takes out: the only
+ * language between the two. Records begin on a cache line. A ring holds whole passes one
+ * after the other: BEGIN, any number of LAYER, END; PAD fills the end of the memory.
+ */
+#ifndef MT_RECORD_H
+#define MT_RECORD_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <moetrace/moetrace.h>
+
+#define MT_LINE_BYTES 64u
+#define MT_LAYER_WORDS (MOETRACE_MAX_MOE_LAYERS / 64)
+
+enum mt_record_type {
+	MT_RECORD_PAD = 1,
+	MT_RECORD_BEGIN = 2,
+	MT_RECORD_LAYER = 3,
+	MT_RECORD_END = 4,
+};
+
+struct mt_record {
+	_Atomic uint64_t stamp; /* the ring's key ^ the record's position, once it is complete */
+	uint64_t n_bytes;       /* whole lines, this header included */
+	uint32_t type;
+	uint32_t reserved;
+};
+
+struct mt_record_slice {
+	uint64_t request;
+	uint32_t first_position;
+	uint32_t n_rows;
+	uint32_t phase;         /* the slice's own, never 0 */
+	uint32_t has_positions; /* its n_rows positions follow in the record's position array */
+};
+
+/* Followed by slices [n_slices], then by the positions of those slices that have them. */
+struct mt_record_begin {
+	struct mt_record record;
+	uint64_t begin_ns;
+	uint64_t runtime_pass;
+	uint32_t has_runtime_pass;
+	uint32_t recording_id;
+	uint32_t model;
+	uint32_t phase;
+	uint32_t n_rows;
+	uint32_t padding_rows;
+	uint32_t n_slices;
+	uint32_t n_positions; /* in the position array */
+};
+
+/*
+ * Followed, in this order and each only as long as it applies, by
+ * row_map u32 [n_rows], weights u16 [n_rows][k], ids [n_rows + n_padding][k] of id_bytes,
+ * n_valid u8 [n_rows + n_padding].
+ */
+struct mt_record_layer {
+	struct mt_record record;
+	uint64_t selected_ns;
+	uint32_t layer;         /* index among the model's MoE layers */
+	uint32_t n_rows;        /* rows to store */
+	uint32_t n_padding;     /* padding rows, counted only */
+	uint32_t n_invalid;     /* ids that the layer does not have, left out */
+	uint16_t k;
+	uint8_t id_bytes;
+	uint8_t weight_format;  /* enum moetrace_weight_format */
+	uint8_t order;          /* enum moetrace_selection_order */
+	uint8_t has_row_map;
+	uint8_t has_valid;      /* 0: all k entries of all stored rows are in use */
+	uint8_t has_padding_valid;
+	uint8_t untimed;
+	uint8_t reserved[7];
+};
+
+struct mt_record_end {
+	struct mt_record record;
+	uint64_t end_ns;
+	uint32_t n_accepted;
+	uint32_t n_dropped;
+	uint64_t dropped_layers[MT_LAYER_WORDS]; /* a bit a layer index */
+};
+
+/* Where the parts that follow a LAYER header lie. */
+struct mt_layer_parts {
+	uint32_t *row_map;
+	uint16_t *weights;
+	uint8_t *ids;
+	uint8_t *n_valid; /* of the stored rows, then of the padding rows */
+	uint64_t n_bytes; /* of header and parts */
+};
+
+static inline struct mt_layer_parts mt_layer_parts(struct mt_record_layer *layer)
+{
+	struct mt_layer_parts parts;
+	uint64_t n_rows = layer->n_rows;
+	uint64_t n_all = n_rows + layer->n_padding;
+	uint8_t *at = (uint8_t *)(layer + 1);
+
+	parts.row_map = (uint32_t *)at;
+	at += layer->has_row_map ? n_rows * 4 : 0;
+	parts.weights = (uint16_t *)at;
+	at += layer->weight_format != MOETRACE_WEIGHT_FORMAT_NONE ? n_rows * layer->k * 2 : 0;
+	parts.ids = at;
+	at += n_all * layer->k * layer->id_bytes;
+	parts.n_valid = at;
+	at += n_all;
+	parts.n_bytes = (uint64_t)(at - (uint8_t *)layer);
+	return parts;
+}
+
+_Static_assert(sizeof(struct mt_record) == 24, "the header has no holes");
+_Static_assert(sizeof(struct mt_record_layer) % 8 == 0, "parts begin aligned");
+_Static_assert(sizeof(struct mt_record_begin) % 8 == 0, "slices begin aligned");
+
+#endif

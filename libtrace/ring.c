@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A ring is a stream of bytes with two ever-growing positions, head and tail, over memory
+ * of a power of two. Invariants: tail <= head <= tail + n_bytes; both are multiples of a
+ * cache line; a record never wraps (a PAD record fills the end).
+ *
+ * A record is complete when its first word equals key ^ position. Old contents of the memory
+ * cannot pass for that: the key is random and the position is different in every lap. The
+ * writer only looks at the word at tail, which is always the start of a record.
+ */
+#include "libtrace/ring.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <time.h>
+
+static uint64_t random_key(void)
+{
+	uint64_t key = 0;
+	struct timespec now;
+
+	if (getrandom(&key, sizeof(key), GRND_NONBLOCK) != (ssize_t)sizeof(key)) {
+		clock_gettime(CLOCK_MONOTONIC, &now);
+		key = (uint64_t)now.tv_nsec * UINT64_C(0x9e3779b97f4a7c15);
+	}
+	return key | 1;
+}
+
+int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring_bytes)
+{
+	uint64_t total_bytes = ring_bytes * n_rings;
+	void *memory = mmap(NULL, total_bytes, PROT_READ | PROT_WRITE,
+			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (memory == MAP_FAILED)
+		return MOETRACE_E_NOMEM;
+	/* Huge pages spare the hot path TLB misses; a refusal changes nothing. */
+	(void)madvise(memory, total_bytes, MADV_HUGEPAGE);
+	memset(memory, 0, total_bytes);
+	memset(pool->rings, 0, sizeof(pool->rings));
+	pool->memory = memory;
+	pool->n_rings = n_rings;
+	pool->ring_bytes = ring_bytes;
+	for (uint32_t i = 0; i < n_rings; i++) {
+		pool->rings[i].data = pool->memory + i * ring_bytes;
+		pool->rings[i].n_bytes = ring_bytes;
+		pool->rings[i].key = random_key();
+	}
+	atomic_store(&pool->free, n_rings == 64 ? UINT64_MAX : (UINT64_C(1) << n_rings) - 1);
+	return MOETRACE_OK;
+}
+
+void mt_ring_pool_close(struct mt_ring_pool *pool)
+{
+	if (pool->memory)
+		munmap(pool->memory, pool->ring_bytes * pool->n_rings);
+	pool->memory = NULL;
+}
+
+static struct mt_ring *best_ring(struct mt_ring_pool *pool, uint64_t free)
+{
+	struct mt_ring *best = NULL;
+	uint64_t best_bytes = UINT64_MAX;
+
+	while (free) {
+		struct mt_ring *ring = &pool->rings[__builtin_ctzll(free)];
+		uint64_t waiting_bytes = mt_ring_waiting_bytes(ring);
+
+		if (waiting_bytes <= ring->n_bytes / 2)
+			return ring;
+		if (waiting_bytes < best_bytes) {
+			best = ring;
+			best_bytes = waiting_bytes;
+		}
+		free &= free - 1;
+	}
+	return best;
+}
+
+struct mt_ring *mt_ring_claim(struct mt_ring_pool *pool)
+{
+	uint64_t free = atomic_load_explicit(&pool->free, memory_order_relaxed);
+
+	while (free) {
+		struct mt_ring *ring = best_ring(pool, free);
+		uint64_t bit = UINT64_C(1) << (ring - pool->rings);
+
+		/*
+		 * Sequentially consistent: a pass claims first and then looks whether recording
+		 * is on; stop turns it off and then looks who holds a ring. One sees the other.
+		 * Also pairs with the release of the ring's last holder.
+		 */
+		if (atomic_compare_exchange_weak(&pool->free, &free, free & ~bit))
+			return ring;
+	}
+	return NULL;
+}
+
+void mt_ring_release(struct mt_ring_pool *pool, struct mt_ring *ring)
+{
+	/* Releases what this holder wrote into the ring's pass to the next holder. */
+	atomic_fetch_or(&pool->free, UINT64_C(1) << (ring - pool->rings));
+}
+
+uint32_t mt_ring_index(const struct mt_ring_pool *pool, const struct mt_ring *ring)
+{
+	return (uint32_t)(ring - pool->rings);
+}
+
+static struct mt_record *record_at(struct mt_ring *ring, uint64_t position)
+{
+	return (struct mt_record *)(ring->data + (position & (ring->n_bytes - 1)));
+}
+
+struct mt_reservation mt_ring_reserve(struct mt_ring *ring, enum mt_record_type type,
+				      uint64_t n_bytes, uint64_t keep_free_bytes)
+{
+	struct mt_reservation none = { NULL, 0 };
+	struct mt_reservation got;
+	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+	uint64_t pad_bytes;
+
+	if (n_bytes > ring->n_bytes)
+		return none;
+	n_bytes = (n_bytes + MT_LINE_BYTES - 1) & ~(uint64_t)(MT_LINE_BYTES - 1);
+	do {
+		/* Pairs with mt_ring_take(): the writer is done with the memory before tail. */
+		uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+		uint64_t to_end_bytes = ring->n_bytes - (head & (ring->n_bytes - 1));
+
+		pad_bytes = n_bytes > to_end_bytes ? to_end_bytes : 0;
+		if (head - tail + pad_bytes + n_bytes + keep_free_bytes > ring->n_bytes)
+			return none;
+	} while (!atomic_compare_exchange_weak_explicit(&ring->head, &head,
+							head + pad_bytes + n_bytes,
+							memory_order_release,
+							memory_order_relaxed));
+	if (pad_bytes) {
+		struct mt_reservation pad = { record_at(ring, head), head };
+
+		pad.record->n_bytes = pad_bytes;
+		pad.record->type = MT_RECORD_PAD;
+		mt_ring_commit(ring, pad);
+	}
+	got.position = head + pad_bytes;
+	got.record = record_at(ring, got.position);
+	got.record->n_bytes = n_bytes;
+	got.record->type = type;
+	return got;
+}
+
+void mt_ring_commit(struct mt_ring *ring, struct mt_reservation reservation)
+{
+	/* Pairs with mt_ring_peek(): the whole record is visible once the stamp is. */
+	atomic_store_explicit(&reservation.record->stamp, ring->key ^ reservation.position,
+			      memory_order_release);
+}
+
+struct mt_record *mt_ring_peek(struct mt_ring *ring, uint64_t limit)
+{
+	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+	struct mt_record *record = record_at(ring, tail);
+
+	if (tail >= limit)
+		return NULL;
+	if (atomic_load_explicit(&record->stamp, memory_order_acquire) != (ring->key ^ tail))
+		return NULL;
+	return record;
+}
+
+void mt_ring_take(struct mt_ring *ring, const struct mt_record *record)
+{
+	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
+
+	atomic_store_explicit(&ring->tail, tail + record->n_bytes, memory_order_release);
+}

@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rings: memory that passes write records into and the writer takes them out of.
+ *
+ * A pool is made and touched once. A pass claims a ring by one atomic operation and gives it
+ * back when it ends; what it wrote stays until the writer has taken it. While it holds the
+ * ring, any of its threads may reserve and commit records, without waiting: a reservation
+ * that does not fit fails.
+ */
+#ifndef MT_RING_H
+#define MT_RING_H
+
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "libtrace/record.h"
+
+#define MT_MAX_RINGS 64u
+
+struct mt_ring {
+	_Alignas(MT_LINE_BYTES) _Atomic uint64_t head; /* bytes ever reserved, by producers */
+	_Alignas(MT_LINE_BYTES) _Atomic uint64_t tail; /* bytes ever taken, by the writer */
+	_Alignas(MT_LINE_BYTES) uint8_t *data;
+	uint64_t n_bytes; /* power of two */
+	uint64_t key;     /* odd, so that no stamp is zero */
+};
+
+struct mt_ring_pool {
+	_Alignas(MT_LINE_BYTES) _Atomic uint64_t free; /* a bit a ring that nobody holds */
+	uint32_t n_rings;
+	uint64_t ring_bytes;
+	uint8_t *memory;
+	struct mt_ring rings[MT_MAX_RINGS];
+};
+
+/* A reservation: where to write, and its position in the ring's stream of bytes. */
+struct mt_reservation {
+	struct mt_record *record; /* NULL: no room */
+	uint64_t position;
+};
+
+/* Returns MOETRACE_OK or MOETRACE_E_NOMEM. Touches every page. */
+int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring_bytes);
+void mt_ring_pool_close(struct mt_ring_pool *pool);
+
+/* Claim a ring that is at most half full, else the emptiest free one; NULL: none is free. */
+struct mt_ring *mt_ring_claim(struct mt_ring_pool *pool);
+void mt_ring_release(struct mt_ring_pool *pool, struct mt_ring *ring);
+uint32_t mt_ring_index(const struct mt_ring_pool *pool, const struct mt_ring *ring);
+
+/*
+ * Reserve @n_bytes (rounded up to lines) and set the record's size and type. At least
+ * @keep_free_bytes stay free behind it for records that must not be lost.
+ */
+struct mt_reservation mt_ring_reserve(struct mt_ring *ring, enum mt_record_type type,
+				      uint64_t n_bytes, uint64_t keep_free_bytes);
+void mt_ring_commit(struct mt_ring *ring, struct mt_reservation reservation);
+
+/*
+ * Writer only. The next complete record before position @limit, or NULL: none is there, or
+ * its producer is still copying. mt_ring_take() makes its memory free again.
+ */
+struct mt_record *mt_ring_peek(struct mt_ring *ring, uint64_t limit);
+void mt_ring_take(struct mt_ring *ring, const struct mt_record *record);
+
+static inline uint64_t mt_ring_head(struct mt_ring *ring)
+{
+	/* Pairs with the reservations: what was reserved before is seen. */
+	return atomic_load_explicit(&ring->head, memory_order_acquire);
+}
+
+static inline uint64_t mt_ring_waiting_bytes(struct mt_ring *ring)
+{
+	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+
+	return mt_ring_head(ring) - tail;
+}
+
+#endif

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a session is made of. The hot path reads what is fixed at open and the atomics; the
+ * writer thread owns everything that reaches the file; callers reach it through the queue.
+ *
+ * Lock order: sessions' list -> control -> queue; errmsg is innermost, taken alone.
+ */
+#ifndef MT_SESSION_H
+#define MT_SESSION_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <moetrace/moetrace.h>
+
+#include "libtrace/queue.h"
+#include "libtrace/ring.h"
+
+/* Ways to use the hot path wrongly: counted, named in table diagnostic, otherwise ignored. */
+#define MT_MISUSE_MAP(X)                                                                      \
+	X(MODEL, "pass", "a pass names a model that was not added; pass ignored")             \
+	X(PHASE, "pass", "a pass or slice has no valid phase; pass ignored")                  \
+	X(SLICES, "pass", "the slices' rows do not add up to the pass's rows; pass ignored")  \
+	X(SIZE, "pass", "a struct's size member is not set; use MOETRACE_INIT()")             \
+	X(LAYER, "pass", "a selection names a layer that the model does not have; ignored")   \
+	X(ROWS, "pass", "a selection's rows are not those of its pass; ignored")              \
+	X(TOP_K, "pass", "a selection has more entries a row than the layer's top_k; ignored")\
+	X(TYPE, "pass", "a selection's type or row distance is not allowed; ignored")         \
+	X(POINTER, "pass", "a selection's arrays are NULL or not aligned; ignored")           \
+	X(ROW_MAP, "pass", "a row map does not ascend within its pass; ignored")              \
+	X(DUPLICATE, "pass", "a layer was handed over twice in one pass; the first counts")   \
+	X(REQUEST, "request", "a call names a request that is not open; ignored")             \
+	X(POSITION, "request", "a position of a request was computed twice in one attempt")
+
+enum mt_misuse {
+#define MT_MISUSE_ENUM(name, source, sentence) MT_MISUSE_##name,
+	MT_MISUSE_MAP(MT_MISUSE_ENUM)
+#undef MT_MISUSE_ENUM
+	MT_N_MISUSE,
+};
+
+/* What the hot path needs of a layer, and the writer beside it. */
+struct mt_layer {
+	uint32_t layer_id;  /* key in the file */
+	uint32_t n_ids;     /* ids that the layer can emit */
+	uint32_t n_experts; /* routed ones: ids below this */
+	uint32_t top_k;
+	uint8_t id_bytes;
+};
+
+struct mt_model {
+	uint32_t model_id; /* key in the file */
+	uint32_t kind;     /* enum moetrace_model_kind */
+	uint32_t n_layers; /* MoE layers */
+	struct mt_layer *layers;
+	struct moetrace_model_info info; /* with copies of the strings, for the writer */
+	struct moetrace_layer_info *layer_infos;
+};
+
+/* Losses of one kind since the writer last looked. Times bound them; see gap in the schema. */
+struct mt_loss {
+	_Atomic uint64_t n;
+	_Atomic uint64_t n_bytes;
+	_Atomic uint64_t first_ns; /* 0: none yet */
+	_Atomic uint64_t last_ns;
+};
+
+enum mt_loss_kind {
+	MT_LOSS_PASS_NO_RING,
+	MT_LOSS_PASS_RING_FULL,
+	MT_LOSS_LAYER_RING_FULL,
+	MT_N_LOSS,
+};
+
+/* The pass that holds a ring. Written by the thread that begins it, then the atomics by any. */
+struct moetrace_pass {
+	struct moetrace_session *session;
+	struct mt_ring *ring;
+	const struct mt_model *model;
+	uint32_t recording_id;
+	uint32_t n_rows;
+	uint32_t padding_rows;
+	_Atomic uint32_t n_accepted;
+	_Atomic uint32_t n_dropped;
+	_Atomic uint64_t handed_over[MT_LAYER_WORDS]; /* a bit a layer index */
+	_Atomic uint64_t dropped[MT_LAYER_WORDS];
+};
+
+struct mt_writer;
+
+/* Counters that the writer publishes at each commit. */
+struct mt_published {
+	uint64_t recorded_passes;
+	uint64_t recorded_rows;
+	uint64_t recorded_assignments;
+	uint64_t dropped_passes;
+	uint64_t dropped_layers;
+	uint64_t dropped_bytes;
+	uint64_t misuse;
+	uint64_t file_bytes;
+	uint64_t file_limit_bytes;
+	uint64_t ring_peak_bytes;
+	uint64_t writer_cpu_ns;
+};
+
+struct moetrace_session {
+	/* Fixed at open. */
+	struct moetrace_session_opts opts; /* resolved; strings are copies */
+	char *path;
+	uint64_t start_monotonic_ns;
+	struct mt_ring_pool pool;
+	struct moetrace_pass passes[MT_MAX_RINGS]; /* by ring */
+
+	/* Hot path. */
+	_Alignas(MT_LINE_BYTES) _Atomic uint32_t recording_id; /* 0: idle */
+	_Atomic uint32_t n_models;
+	struct mt_model *models[MOETRACE_MAX_MODELS];
+	_Alignas(MT_LINE_BYTES) struct mt_loss losses[MT_N_LOSS];
+	_Atomic uint64_t misuse[MT_N_MISUSE];
+	_Atomic uint64_t n_lost_passes; /* never reset: requests compare it */
+
+	/* Control. */
+	pthread_mutex_t control;      /* start, stop, model_add one at a time */
+	uint32_t last_recording_id;   /* under control */
+	uint32_t n_layers_added;      /* under control: keys of table layer */
+	_Atomic uint64_t n_requests;  /* handles given out */
+	_Atomic int failed;           /* the writer cannot write any more: its status */
+	_Atomic int forked;           /* this is a child's copy */
+
+	struct mt_queue queue;
+	struct mt_writer *writer;
+	pthread_t thread;
+
+	pthread_mutex_t text;         /* protects errmsg and published */
+	char errmsg[512];
+	struct mt_published published;
+
+	struct moetrace_session *next; /* in the list of open sessions, see fork.c */
+	struct moetrace_session **link;
+};
+
+static inline uint64_t mt_session_ns(const struct moetrace_session *session, uint64_t monotonic_ns)
+{
+	return monotonic_ns - session->start_monotonic_ns;
+}
+
+/* Set the text that moetrace_errmsg() gives; returns @status. */
+int mt_session_error(struct moetrace_session *session, int status, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+void mt_misuse(struct moetrace_session *session, enum mt_misuse misuse);
+
+/* Post a message; NULL is answered with MOETRACE_E_NOMEM. */
+int mt_session_post(struct moetrace_session *session, struct mt_message *message);
+
+void mt_model_free(struct mt_model *model);
+
+/* fork.c: keep the list of open sessions that a forked child must leave alone. */
+void mt_fork_enlist(struct moetrace_session *session);
+void mt_fork_delist(struct moetrace_session *session);
+
+#endif
