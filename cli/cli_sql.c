@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Statements of the verbs: prepared, stepped and printed with one way of reporting errors.
+ */
+#include "cli/cli.h"
+
+#include <stdlib.h>
+
+#include <moetrace/status.h>
+
+int mt_trace_error(const struct mt_trace *trace)
+{
+	int rc = sqlite3_errcode(trace->db);
+	const char *advice = "'moetrace check' says what is wrong with the file";
+
+	if (rc == SQLITE_BUSY || rc == SQLITE_NOMEM || rc == SQLITE_IOERR)
+		advice = "try again";
+	else if (trace->is_query && rc != SQLITE_CORRUPT && rc != SQLITE_NOTADB)
+		advice = "correct the SQL";
+	mt_error("%s: %s; %s", trace->path, sqlite3_errmsg(trace->db), advice);
+	return MT_EXIT_FAILED;
+}
+
+sqlite3_stmt *mt_trace_prepare(const struct mt_trace *trace, const char *sql)
+{
+	sqlite3_stmt *stmt = NULL;
+
+	if (sqlite3_prepare_v2(trace->db, sql, -1, &stmt, NULL) != SQLITE_OK)
+		mt_trace_error(trace);
+	return stmt;
+}
+
+int mt_trace_int(const struct mt_trace *trace, const char *sql, int64_t *ret_value)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql);
+	int rc;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	rc = sqlite3_step(stmt);
+	if (rc == SQLITE_ROW || rc == SQLITE_DONE) {
+		*ret_value = rc == SQLITE_ROW ? sqlite3_column_int64(stmt, 0) : 0;
+		sqlite3_finalize(stmt);
+		return MT_EXIT_OK;
+	}
+	mt_trace_error(trace);
+	sqlite3_finalize(stmt);
+	return MT_EXIT_FAILED;
+}
+
+static void cell_print(struct mt_table *table, sqlite3_stmt *stmt, int column)
+{
+	switch (sqlite3_column_type(stmt, column)) {
+	case SQLITE_INTEGER:
+		mt_table_int64(table, sqlite3_column_int64(stmt, column));
+		break;
+	case SQLITE_FLOAT:
+		mt_table_double(table, sqlite3_column_double(stmt, column));
+		break;
+	case SQLITE_TEXT:
+		mt_table_bytes(table, (const char *)sqlite3_column_text(stmt, column),
+			       (size_t)sqlite3_column_bytes(stmt, column));
+		break;
+	case SQLITE_BLOB:
+		mt_table_blob(table, sqlite3_column_blob(stmt, column),
+			      (size_t)sqlite3_column_bytes(stmt, column));
+		break;
+	default:
+		mt_table_null(table);
+	}
+}
+
+static int table_begin(struct mt_table *ret_table, struct mt_output *output, sqlite3_stmt *stmt)
+{
+	int n_columns = sqlite3_column_count(stmt);
+	const char **names = calloc((size_t)n_columns, sizeof(*names));
+	int status = MOETRACE_E_NOMEM;
+	int i;
+
+	if (!names)
+		return status;
+	for (i = 0; i < n_columns; i++) {
+		names[i] = sqlite3_column_name(stmt, i);
+		if (!names[i])
+			goto out;
+	}
+	status = mt_table_begin(ret_table, output, names, (size_t)n_columns);
+out:
+	free(names);
+	return status;
+}
+
+int mt_trace_print(const struct mt_trace *trace, struct mt_output *output, sqlite3_stmt *stmt)
+{
+	struct mt_table table;
+	int n_columns = sqlite3_column_count(stmt);
+	int status;
+	int rc;
+	int i;
+
+	if (table_begin(&table, output, stmt) != MOETRACE_OK) {
+		mt_error("%s: out of memory", trace->path);
+		return MT_EXIT_FAILED;
+	}
+	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && !ferror(output->out))
+		for (i = 0; i < n_columns; i++)
+			cell_print(&table, stmt, i);
+	status = mt_table_end(&table);
+	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
+		return mt_trace_error(trace);
+	if (status != MOETRACE_OK) {
+		mt_error("%s: out of memory; rows are missing", trace->path);
+		return MT_EXIT_FAILED;
+	}
+	return MT_EXIT_OK;
+}
+
+int mt_trace_print_sql(const struct mt_trace *trace, struct mt_output *output, const char *sql)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql);
+	int status;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	status = mt_trace_print(trace, output, stmt);
+	sqlite3_finalize(stmt);
+	return status;
+}

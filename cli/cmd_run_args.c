@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The command line of `moetrace run`. Bounds here are those of the types and of plain sense; whether
+ * a size fits the machine is found out when memory is asked for.
+ */
+#include "cli/cmd_run.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/threads.h"
+
+#define DEFAULT_BATCH 16
+#define DEFAULT_CHUNK 128
+#define DEFAULT_CONTEXT 1024
+
+#define MAX_BATCH (1u << 16)
+#define MAX_CHUNK (1u << 20)
+#define MAX_CONTEXT (1u << 24)
+#define MAX_TEMPERATURE 100.0
+
+enum {
+	OPT_MODEL = MT_OPT_OWN,
+	OPT_WORKLOAD,
+	OPT_BATCH,
+	OPT_CHUNK,
+	OPT_CONTEXT,
+	OPT_STOP_BYTE,
+	OPT_TEMPERATURE,
+	OPT_THREADS,
+	OPT_SEED,
+	OPT_NO_RECORD,
+	OPT_RECORD_TOKENS,
+	OPT_TEXT_OUTPUT,
+};
+
+static const struct argp_option argp_options[] = {
+	{ "model", OPT_MODEL, "FILE.safetensors", 0, "The model, a Qwen3-MoE over bytes", 1 },
+	{ "workload", OPT_WORKLOAD, "FILE.jsonl", 0,
+	  "The requests: a JSON object a line with prompt, max_new_tokens and optionally id; other "
+	  "keys become attributes",
+	  1 },
+	{ "output", 'o', "FILE.db", 0, "Record into this new file", 1 },
+	{ "text-output", OPT_TEXT_OUTPUT, "FILE.jsonl", 0,
+	  "Write a JSON object a request: id, prompt, text, finish_reason", 1 },
+	{ "force", 'f', NULL, 0, "Replace output files that exist", 1 },
+	{ "no-record", OPT_NO_RECORD, NULL, 0, "Serve without recording; -o is not needed", 2 },
+	{ "record-tokens", OPT_RECORD_TOKENS, NULL, 0,
+	  "Store the tokens, too: the recording then reveals the text", 2 },
+	{ "batch", OPT_BATCH, "N", 0, "Requests at a time [16]", 3 },
+	{ "chunk", OPT_CHUNK, "N", 0, "Prompt rows a pass at most [128]", 3 },
+	{ "context", OPT_CONTEXT, "N", 0,
+	  "Positions a request may take [1024]; one that reaches them ends with finish_reason "
+	  "length",
+	  3 },
+	{ "threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 3 },
+	{ "stop-byte", OPT_STOP_BYTE, "N", 0,
+	  "A request ends after generating this byte, 0 to 255 [none]; it is the last of the text", 4 },
+	{ "temperature", OPT_TEMPERATURE, "X", 0, "Sample at this temperature [0: greedy]", 4 },
+	{ "seed", OPT_SEED, "N", 0, "Seed of the sampling [0]", 4 },
+	{ 0 },
+};
+
+static error_t u32_parse(struct mt_run_options *options, const char *name, const char *text,
+			 uint32_t max, uint32_t *ret_value)
+{
+	uint64_t value;
+	error_t error = mt_args_uint(&options->args, name, text, 1, max, &value);
+
+	if (error == 0)
+		*ret_value = (uint32_t)value;
+	return error;
+}
+
+static error_t stop_byte_parse(struct mt_run_options *options, const char *text)
+{
+	uint64_t value;
+	error_t error = mt_args_uint(&options->args, "--stop-byte", text, 0, 255, &value);
+
+	if (error == 0)
+		options->stop_byte = (int32_t)value;
+	return error;
+}
+
+static error_t temperature_parse(struct mt_run_options *options, const char *text)
+{
+	char *end;
+	double value = strtod(text, &end);
+
+	if (end == text || *end != '\0' || !(value >= 0.0) || value > MAX_TEMPERATURE)
+		return mt_args_error(&options->args,
+				     "--temperature is '%s', a number from 0 to %g is needed", text,
+				     MAX_TEMPERATURE);
+	options->temperature = value;
+	return 0;
+}
+
+/* What is required or excluded depends on all options together. */
+static error_t options_complete(struct mt_run_options *options)
+{
+	struct mt_args *args = &options->args;
+
+	if (!options->model)
+		return mt_args_error(args, "--model FILE.safetensors is missing");
+	if (!options->workload)
+		return mt_args_error(args, "--workload FILE.jsonl is missing");
+	if (!options->output && !options->no_record)
+		return mt_args_error(args, "-o FILE.db is missing (or give --no-record)");
+	if (options->no_record && options->output) {
+		mt_warn("%s is not written: --no-record was given", options->output);
+		options->output = NULL;
+	}
+	return 0;
+}
+
+static error_t own_parse(int key, char *text, struct mt_run_options *options)
+{
+	switch (key) {
+	case OPT_BATCH:
+		return u32_parse(options, "--batch", text, MAX_BATCH, &options->n_batch);
+	case OPT_CHUNK:
+		return u32_parse(options, "--chunk", text, MAX_CHUNK, &options->n_chunk);
+	case OPT_CONTEXT:
+		return u32_parse(options, "--context", text, MAX_CONTEXT, &options->n_context);
+	case OPT_THREADS:
+		return u32_parse(options, "--threads", text, MTK_MAX_THREADS, &options->n_threads);
+	case OPT_STOP_BYTE:
+		return stop_byte_parse(options, text);
+	case OPT_TEMPERATURE:
+		return temperature_parse(options, text);
+	case OPT_SEED:
+		return mt_args_uint(&options->args, "--seed", text, 0, UINT64_MAX, &options->seed);
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static error_t option_parse(int key, char *text, struct argp_state *state)
+{
+	struct mt_run_options *options = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &options->args;
+		return 0;
+	case OPT_MODEL:
+		options->model = text;
+		return 0;
+	case OPT_WORKLOAD:
+		options->workload = text;
+		return 0;
+	case OPT_TEXT_OUTPUT:
+		options->text_output = text;
+		return 0;
+	case OPT_NO_RECORD:
+		options->no_record = true;
+		return 0;
+	case OPT_RECORD_TOKENS:
+		options->records_tokens = true;
+		return 0;
+	case 'o':
+		options->output = text;
+		return 0;
+	case 'f':
+		options->overwrites = true;
+		return 0;
+	case ARGP_KEY_END:
+		return options_complete(options);
+	default:
+		return own_parse(key, text, options);
+	}
+}
+
+static const char doc[] =
+	"Serve a workload on the built-in engine and record every token's experts\v"
+	"A token is a byte. Requests are batched continuously: as soon as one ends, the next begins. "
+	"What a request generates depends on the model, its prompt, the seed and its place in the "
+	"workload, not on --batch, --chunk, --threads or recording. A first Ctrl-C ends the run at the "
+	"next pass and closes the recording properly, a second one at once.";
+
+static uint32_t threads_default(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	if (n < 1)
+		return 1;
+	return n > MTK_MAX_THREADS ? MTK_MAX_THREADS : (uint32_t)n;
+}
+
+int mt_run_options_parse(int argc, char **argv, struct mt_run_options *ret_options)
+{
+	static const struct argp_child children[] = { { &mt_args_argp, 0, NULL, 0 }, { 0 } };
+	static const struct argp argp = { argp_options, option_parse, NULL, doc, children, NULL, NULL };
+	struct mt_run_options options = {
+		.args.no_file = true,
+		.n_batch = DEFAULT_BATCH,
+		.n_chunk = DEFAULT_CHUNK,
+		.n_context = DEFAULT_CONTEXT,
+		.n_threads = threads_default(),
+		.stop_byte = -1,
+	};
+	int exit_code = mt_args_parse(&argp, argc, argv, &options.args, &options);
+
+	if (exit_code == MT_EXIT_OK)
+		*ret_options = options;
+	return exit_code;
+}
