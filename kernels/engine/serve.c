@@ -41,6 +41,32 @@ static uint64_t now_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+static uint32_t min_u32(uint32_t limit, uint64_t need)
+{
+	return need < limit ? (uint32_t)need : limit;
+}
+
+/* No more room than the workload can use: the limits bound what it may ask for. */
+static void limits_fit(struct mtk_schedule_limits *limits, const struct mtk_workload *workload)
+{
+	uint64_t max_prompt = 1, max_positions = 1;
+	size_t i;
+
+	for (i = 0; i < workload->n_requests; i++) {
+		const struct mtk_workload_request *request = &workload->requests[i];
+		uint64_t n_new = min_u32(limits->n_context, request->max_new_tokens);
+		uint64_t n_positions = request->n_prompt_bytes + n_new - 1;
+
+		if (request->n_prompt_bytes > max_prompt)
+			max_prompt = request->n_prompt_bytes;
+		if (n_positions > max_positions)
+			max_positions = n_positions;
+	}
+	limits->n_batch = min_u32(limits->n_batch, workload->n_requests);
+	limits->n_chunk = min_u32(limits->n_chunk, limits->n_batch * max_prompt);
+	limits->n_context = min_u32(limits->n_context, max_positions);
+}
+
 static int buffers_allocate(struct mtk_server *server, uint32_t n_requests,
 			    struct mtk_error *error)
 {
@@ -99,7 +125,8 @@ int mtk_server_create(const struct mtk_model *model, const struct mtk_workload *
 		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
 	server->model = model;
 	server->options = *options;
-	status = mtk_scheduler_create(workload, &options->limits, &server->scheduler, error);
+	limits_fit(&server->options.limits, workload);
+	status = mtk_scheduler_create(workload, &server->options.limits, &server->scheduler, error);
 	if (status < 0)
 		goto err_server;
 	server->stats.n_requests = (uint32_t)workload->n_requests;

@@ -204,7 +204,7 @@ void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t
 	struct mtk_serve_recorder *recorder = ctx;
 	struct moetrace_selection *selection = &recorder->selection;
 
-	selection->layer = layer;
+	selection->layer_index = layer;
 	selection->n_rows = n_rows;
 	selection->k = top_k;
 	selection->ids = ids;
