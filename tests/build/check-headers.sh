@@ -8,9 +8,10 @@
 includes="-I$MOETRACE_BUILDDIR/libtrace/include -I$MOETRACE_SRCDIR/libtrace/include"
 flags="-Wall -Wextra -Wundef -Wshadow -pedantic -pedantic-errors -Werror -fsyntax-only"
 
-# compile COMPILER-AND-OPTIONS: the program on stdin.
+# compile COMPILER-AND-OPTIONS HEADER: a program that includes it twice.
 compile() {
-	cat >"$tmp/program"
+	printf '#include <%s>\n#include <%s>\nint main(void);\nint main(void) { return 0; }\n' \
+		"$2" "$2" >"$tmp/program"
 	# shellcheck disable=SC2086 # lists of options
 	run $1 $flags $includes "$tmp/program"
 }
@@ -26,8 +27,7 @@ for compiler in "$MOETRACE_CC -std=c99 -x c -Wstrict-prototypes" \
 	set -- $compiler
 	need_command "$1"
 	for header in moetrace/moetrace.h moetrace/version.h $headers; do
-		printf '#include <%s>\n#include <%s>\nint main(void);\nint main(void) { return 0; }\n' \
-			"$header" "$header" | compile "$compiler"
+		compile "$compiler" "$header"
 		[ "$status" -ne 0 ] || continue
 		# A part of the umbrella says so, and compiles through it.
 		grep -q '#error.*moetrace/moetrace\.h' "$tmp/err" || fail "$compiler: <$header>"

@@ -6,18 +6,31 @@
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
 
-# The folders that are not sources: git's own, builds, and what autoreconf makes.
+# tree_files TREE: its sources, relative to it. Without git these are all files but
+# those of build folders and those that autoreconf and configure make.
 tree_files() {
 	(
 		cd "$1" || exit 1
-		find . \( -name .git -o -name 'build' -o -name 'build-check' -o -name autom4te.cache \
-			-o -name '.deps' -o -name '.libs' -o -name 'moetrace-[0-9]*' \) -prune \
-			-o -type f -print | sed 's|^\./||' |
+		if [ -e .git ] && git -c safe.directory='*' ls-files -co --exclude-standard 2>/dev/null; then
+			exit
+		fi
+		find . -name config.status | sed 's|/config.status$||' | grep -v '^\.$' >"$tmp/builds"
+		find . \( -name autom4te.cache -o -name .deps -o -name .libs \) -prune -o -type f -print |
+			awk -v builds="$tmp/builds" '
+				BEGIN { while ((getline line < builds) > 0) build[++n] = line "/" }
+				{
+					for (i = 1; i <= n; i++)
+						if (index($0, build[i]) == 1)
+							next
+					print substr($0, 3)
+				}' |
 			grep -vE '^(configure~?|aclocal\.m4|config\.(h\.in|log|status|h)~?|Makefile(\.in)?|libtool|stamp-h1)$' |
 			grep -vE '^m4/(libtool|lt[a-z~]*)\.m4$' |
 			grep -vE '^build-aux/(ar-lib|compile|config\.(guess|sub)|depcomp|install-sh|ltmain\.sh|missing|test-driver)$' |
-			grep -vE '(^|/)demo\.db|\.(o|lo|la|a|so|log|trs)$' | LC_ALL=C sort
-	)
+			grep -vE '\.(o|lo|la|a|so|log|trs)$|(^|/)\.dirstamp$'
+	) | while read -r file; do
+		[ ! -f "$1/$file" ] || echo "$file"
+	done | LC_ALL=C sort
 }
 
 # violations TREE: prints them; succeeds when there is none.
@@ -85,5 +98,5 @@ mit='/* SPDX-License-Identifier: MIT */'
 plant common/planted.c 'int no_licence;'
 plant common/planted.c "$mit$(printf '\n/* see /%s/main */' work)"
 plant README.md "$(printf 'fetch it from https://%s.org/simple' pypi)"
-plant common/planted.c "$mit$(printf '\n/* %s: later */' TODO)"
+plant common/planted.c "$mit$(printf '\n/* %sDO: later */' TO)"
 plant common/planted.c "$mit$(printf '\nint blank; \nint more;')"
