@@ -78,7 +78,7 @@ unlicensed() {
 }
 
 check_tree() {
-	tree_files "$1" | grep -E '(\.([chl]|cc|cu|cuh|sh|awk|m4|ac|am|mk|sql|py|pl|map|ts|tsx|js|css|in|h2m)|^bootstrap|^\.ci/run|^\.clang-format)$' |
+	tree_files "$1" | grep -E '(\.([chl]|cc|cu|cuh|sh|awk|m4|ac|am|mk|sql|py|pl|map|ts|tsx|js|css|in)|^bootstrap|^\.ci/run|^\.clang-format)$' |
 		grep -vE '^(viewer/dist/|examples/tinymoe/text/|tests/.*/data/|tests/data/|tests/fuzz/corpus/)' >"$tmp/sources"
 	violations "$1" && unlicensed "$1"
 }
