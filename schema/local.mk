@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: MIT
 #
-# The SQL files, in the order in which they are applied. libtrace/local.mk
-# embeds them.
+# The SQL files, in the order in which they are applied: a view comes after the
+# views that it reads. libtrace/local.mk embeds them.
 
-schema_sql_files =
+schema_sql_files = \
+	schema/0001-core.sql \
+	schema/views/expert_load.sql \
+	schema/views/layer_balance.sql \
+	schema/views/pass_summary.sql \
+	schema/views/request_summary.sql \
+	schema/views/token_topk.sql \
+	schema/views/routed_expert.sql \
+	schema/views/layer_time.sql \
+	schema/views/loss.sql
 
 EXTRA_DIST += $(schema_sql_files)

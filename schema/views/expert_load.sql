@@ -15,11 +15,10 @@ slot AS (
 	SELECT l.layer_id, l.model_id, l.layer, hi.value * 256 + lo.value AS expert,
 		l.n_experts, l.n_zero_experts
 	FROM layer AS l
-	JOIN byte AS hi
+	CROSS JOIN byte AS hi
 		ON hi.value <= (l.n_experts + l.n_zero_experts + l.n_shared_slots - 1) / 256
-	JOIN byte AS lo
-		ON hi.value * 256 + lo.value
-			< l.n_experts + l.n_zero_experts + l.n_shared_slots
+	CROSS JOIN byte AS lo
+		ON lo.value < l.n_experts + l.n_zero_experts + l.n_shared_slots - hi.value * 256
 )
 SELECT
 	r.recording_id AS recording_id,            -- INTEGER recording

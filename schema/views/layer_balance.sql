@@ -14,16 +14,10 @@ WITH per_pass AS (
 	GROUP BY p.recording_id, pl.layer_id
 ),
 total AS (
-	SELECT recording_id, layer_id, sum(tokens) AS tokens, max(tokens) AS hottest_tokens,
-		sum(tokens = 0) AS dead_experts
+	-- The most tokens and the lowest expert that has them, found in one pass as one number.
+	SELECT recording_id, layer_id, sum(tokens) AS tokens,
+		max(tokens * 65536 + 65535 - expert) AS hottest, sum(tokens = 0) AS dead_experts
 	FROM expert_load WHERE kind = 'routed' GROUP BY recording_id, layer_id
-),
-hottest AS (
-	SELECT e.recording_id, e.layer_id, min(e.expert) AS expert
-	FROM expert_load AS e
-	JOIN total AS t ON t.recording_id = e.recording_id AND t.layer_id = e.layer_id
-		AND t.hottest_tokens = e.tokens
-	WHERE e.kind = 'routed' AND e.tokens > 0 GROUP BY e.recording_id, e.layer_id
 )
 SELECT
 	t.recording_id AS recording_id,        -- INTEGER recording
@@ -37,11 +31,10 @@ SELECT
 	pp.max_active_experts AS max_active_experts,   -- INTEGER most in one pass; NULL: no pass
 	pp.mean_max_load AS mean_max_load,     -- REAL rows of the most loaded expert a pass, mean; NULL: no pass
 	pp.max_load AS max_load,               -- INTEGER the same, largest; NULL: no pass
-	h.expert AS hottest_expert,            -- INTEGER expert with most tokens (lowest id of equals); NULL: no token
-	1.0 * t.hottest_tokens * l.n_experts / nullif(t.tokens, 0) AS max_over_mean, -- REAL its tokens over the mean of all experts; NULL: no token
-	1.0 * t.tokens / nullif(t.hottest_tokens * l.n_experts, 0) AS balancedness,  -- REAL mean over max, of the totals; NULL: no token
+	iif(t.tokens > 0, 65535 - t.hottest % 65536, NULL) AS hottest_expert, -- INTEGER expert with most tokens (lowest id of equals); NULL: no token
+	1.0 * (t.hottest / 65536) * l.n_experts / nullif(t.tokens, 0) AS max_over_mean, -- REAL its tokens over the mean of all experts; NULL: no token
+	1.0 * t.tokens / nullif((t.hottest / 65536) * l.n_experts, 0) AS balancedness,  -- REAL mean over max, of the totals; NULL: no token
 	t.dead_experts AS dead_experts         -- INTEGER routed experts without a token
 FROM total AS t
 JOIN layer AS l ON l.layer_id = t.layer_id
-LEFT JOIN per_pass AS pp ON pp.recording_id = t.recording_id AND pp.layer_id = t.layer_id
-LEFT JOIN hottest AS h ON h.recording_id = t.recording_id AND h.layer_id = t.layer_id;
+LEFT JOIN per_pass AS pp ON pp.recording_id = t.recording_id AND pp.layer_id = t.layer_id;
