@@ -114,8 +114,10 @@ else
 fi
 
 say "make distcheck"
+mkdir -p "$root"
 result=0
-make -s -C "$root/werror" -j "$jobs" distcheck || result=$?
+make -s -C "$root/werror" -j "$jobs" distcheck >"$root/distcheck.log" 2>&1 || result=$?
+[ "$result" -eq 0 ] || tail -n 300 "$root/distcheck.log"
 single "$result"
 
 printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
