@@ -9,7 +9,7 @@ AC_DEFUN([MT_SUMMARY], [
 		[mt_sum_cuda="found ($mt_cuda_reason), no GPU code in this version"],
 		[mt_sum_cuda="no: $mt_cuda_reason"])
 	AS_IF([test "$mt_check_state" = yes], [mt_sum_check=yes],
-		[mt_sum_check="no: Check 0.15.2 or newer not found (check)"])
+		[mt_sum_check="no, make check skips them: Check 0.15.2 or newer not found (check)"])
 	AM_COND_IF([HAVE_HELP2MAN], [mt_sum_man=yes],
 		[mt_sum_man="no: help2man not found, or cross-compiling"])
 	AM_COND_IF([HAVE_VERSION_SCRIPT], [mt_sum_map="version script"],

@@ -20,7 +20,12 @@ AM_TESTS_ENVIRONMENT = \
 
 EXTRA_DIST += \
 	%D%/support/env.sh \
-	%D%/support/lib.sh
+	%D%/support/lib.sh \
+	%D%/support/no-check.sh
+
+if !HAVE_CHECK
+TESTS += %D%/support/no-check.sh
+endif
 
 include tests/build/local.mk
 include tests/unit/local.mk
