@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "common/json.h"
-#include "kernels/cpu.h"
 #include "kernels/sample/sample.h"
+#include "tests/kernels/support/levels.h"
 #include "tests/kernels/support/tinymoe.h"
 
 #define GOLDEN "tests/data/tinymoe/golden/"
@@ -48,8 +48,6 @@ struct results {
 
 static struct results *results;
 static uint8_t *tokens;		/* [N_SEQUENCES][N_TOKENS + 1] */
-
-static const char *const level_names[] = {"plain", "avx2", "avx512"};
 
 static void take_router_logits(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_experts,
 			       const float *logits)
@@ -126,15 +124,6 @@ static void run_sequences(void)
 	tinymoe_close(&tiny);
 }
 
-static void skip_or_use_level(int level)
-{
-	if (!mtk_cpu_ops_find((enum mtk_cpu_level)level)) {
-		printf("level %s: not available here\n", level_names[level]);
-		exit(EXIT_SUCCESS);
-	}
-	tinymoe_use_level(level_names[level]);
-}
-
 static void setup(void)
 {
 	results = malloc(sizeof(*results));
@@ -155,14 +144,14 @@ START_TEST(test_router_logits)
 	const float *found = results->router_logits[0][0];
 	float worst = 0.0f;
 
-	skip_or_use_level(_i);
+	tinymoe_use_level(_i);
 	run_sequences();
 	for (size_t i = 0; i < sizeof(results->router_logits) / sizeof(float); i++) {
 		ck_assert_msg(fabsf(found[i] - expected[i]) <= 1e-4f, "element %zu: %g, not %g", i,
 			      (double)found[i], (double)expected[i]);
 		worst = fmaxf(worst, fabsf(found[i] - expected[i]));
 	}
-	printf("router logits, %s: largest difference %.2g\n", level_names[_i], (double)worst);
+	printf("router logits, %s: largest difference %.2g\n", level_name(_i), (double)worst);
 	free(expected);
 }
 END_TEST
@@ -186,7 +175,7 @@ START_TEST(test_choice)
 	uint8_t *ids = tinymoe_read_file(GOLDEN "topk_ids.u8", n * TOP_K, NULL);
 	uint32_t n_compared = 0;
 
-	skip_or_use_level(_i);
+	tinymoe_use_level(_i);
 	run_sequences();
 	for (size_t row = 0; row < n; row++) {
 		const int32_t *found_ids = results->ids[0][0] + row * TOP_K;
@@ -232,7 +221,7 @@ START_TEST(test_cross_entropy)
 	float *expected = tinymoe_read_file(GOLDEN "ce.f32", N_ROWS * sizeof(float), NULL);
 	double sum = 0.0;
 
-	skip_or_use_level(_i);
+	tinymoe_use_level(_i);
 	run_sequences();
 	for (uint32_t row = 0; row < N_ROWS; row++) {
 		uint32_t s = row / N_TOKENS;
@@ -252,7 +241,7 @@ START_TEST(test_last_logits)
 	float *expected = tinymoe_read_file(GOLDEN "last_logits.f32",
 					    N_SEQUENCES * N_VOCAB * sizeof(float), NULL);
 
-	skip_or_use_level(_i);
+	tinymoe_use_level(_i);
 	run_sequences();
 	for (uint32_t s = 0; s < N_SEQUENCES; s++)
 		for (uint32_t v = 0; v < N_VOCAB; v++)
@@ -303,7 +292,7 @@ START_TEST(test_moe_block)
 {
 	static const uint32_t layers[] = {0, 3, 5};
 
-	skip_or_use_level(_i);
+	tinymoe_use_level(_i);
 	run_sequences();
 	for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
 		uint32_t layer = layers[i];
@@ -311,7 +300,7 @@ START_TEST(test_moe_block)
 		double out = compare_block("out", layer, results->moe_out[layer], 5e-6);
 
 		printf("moe block, layer %u, %s: relative error in %.2g, out %.2g\n", layer,
-		       level_names[_i], in, out);
+		       level_name(_i), in, out);
 	}
 }
 END_TEST
@@ -412,7 +401,7 @@ START_TEST(test_greedy_text)
 	char *json = tinymoe_read_file("tests/data/tinymoe/greedy.json", 0, &n_bytes);
 	uint32_t n_compared = 0;
 
-	skip_or_use_level(_i);
+	tinymoe_use_level(_i);
 	ck_assert_int_eq(mt_json_parse(json, n_bytes, &limits, take_greedy, &cases, &error), 0);
 	ck_assert_uint_eq(cases.n_cases, 15);
 	tiny = tinymoe_open(1, 256, 1);
@@ -432,15 +421,16 @@ static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("golden");
 	TCase *tcase = tcase_create("reference");
+	const int n_levels = levels_available();
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 120);
-	tcase_add_loop_test(tcase, test_router_logits, 0, MTK_CPU_N_LEVELS);
-	tcase_add_loop_test(tcase, test_choice, 0, MTK_CPU_N_LEVELS);
-	tcase_add_loop_test(tcase, test_cross_entropy, 0, MTK_CPU_N_LEVELS);
-	tcase_add_loop_test(tcase, test_last_logits, 0, MTK_CPU_N_LEVELS);
-	tcase_add_loop_test(tcase, test_moe_block, 0, MTK_CPU_N_LEVELS);
-	tcase_add_loop_test(tcase, test_greedy_text, 0, MTK_CPU_N_LEVELS);
+	tcase_add_loop_test(tcase, test_router_logits, 0, n_levels);
+	tcase_add_loop_test(tcase, test_choice, 0, n_levels);
+	tcase_add_loop_test(tcase, test_cross_entropy, 0, n_levels);
+	tcase_add_loop_test(tcase, test_last_logits, 0, n_levels);
+	tcase_add_loop_test(tcase, test_moe_block, 0, n_levels);
+	tcase_add_loop_test(tcase, test_greedy_text, 0, n_levels);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -5,16 +5,42 @@
 
 if HAVE_CHECK
 %C%_programs = \
-	%D%/check_golden
+	%D%/check_determinism \
+	%D%/check_golden \
+	%D%/check_model \
+	%D%/check_ops \
+	%D%/check_threads
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
+thread_tests += %D%/check_threads
 
-%C%_support = %D%/support/tinymoe.c %D%/support/tinymoe.h
+%C%_cflags = $(AM_CFLAGS) $(CHECK_CFLAGS)
+%C%_libs = kernels/libmtk.la $(CHECK_LIBS) -lm
+%C%_support = \
+	%D%/support/levels.h \
+	%D%/support/tinymoe.c %D%/support/tinymoe.h
+
+%C%_check_determinism_SOURCES = %D%/check_determinism.c $(%C%_support)
+%C%_check_determinism_CFLAGS = $(%C%_cflags)
+%C%_check_determinism_LDADD = $(%C%_libs)
 
 %C%_check_golden_SOURCES = %D%/check_golden.c $(%C%_support)
-%C%_check_golden_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-%C%_check_golden_LDADD = kernels/libmtk.la $(CHECK_LIBS) -lm
+%C%_check_golden_CFLAGS = $(%C%_cflags)
+%C%_check_golden_LDADD = $(%C%_libs)
+
+%C%_check_model_SOURCES = %D%/check_model.c $(%C%_support)
+%C%_check_model_CFLAGS = $(%C%_cflags)
+%C%_check_model_LDADD = $(%C%_libs)
+
+%C%_check_ops_SOURCES = %D%/check_ops.c %D%/support/levels.h \
+	%D%/support/random.c %D%/support/random.h
+%C%_check_ops_CFLAGS = $(%C%_cflags)
+%C%_check_ops_LDADD = $(%C%_libs)
+
+%C%_check_threads_SOURCES = %D%/check_threads.c
+%C%_check_threads_CFLAGS = $(%C%_cflags)
+%C%_check_threads_LDADD = $(%C%_libs)
 endif
 
 EXTRA_DIST += \

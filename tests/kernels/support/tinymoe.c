@@ -10,6 +10,7 @@
 
 #include "kernels/engine/qwen3moe_config.h"
 #include "kernels/engine/safetensors.h"
+#include "tests/kernels/support/levels.h"
 
 #define PATH_BYTES 4096
 
@@ -46,12 +47,9 @@ void *tinymoe_read_file(const char *path, size_t n_bytes, size_t *ret_bytes)
 	return bytes;
 }
 
-void tinymoe_use_level(const char *name)
+void tinymoe_use_level(int level)
 {
-	if (name)
-		setenv("MOETRACE_CPU", name, 1);
-	else
-		unsetenv("MOETRACE_CPU");
+	ck_assert_int_eq(setenv("MOETRACE_CPU", level_name(level), 1), 0);
 }
 
 struct tinymoe tinymoe_open(uint32_t n_slots, uint32_t n_rows_max, uint32_t n_threads)

@@ -27,7 +27,7 @@ void tinymoe_close(struct tinymoe *tiny);
 /* The bytes of a file of the source tree, to be freed; exactly n_bytes unless that is 0. */
 void *tinymoe_read_file(const char *path, size_t n_bytes, size_t *ret_bytes);
 
-/* Restrict the models opened from here on to a level; NULL: the best of this processor. */
-void tinymoe_use_level(const char *name);
+/* The level of the models opened from here on, an enum mtk_cpu_level. */
+void tinymoe_use_level(int level);
 
 #endif
