@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Registration. The same sources are compiled twice: with SQLITE_CORE into the command, which
+ * links SQLite, and without it into the module, where every call goes through the table that
+ * the host's SQLite passes to the entry point. The module is never unloaded while a connection
+ * uses it, so it keeps no state of its own.
+ */
+#include <sqlite3ext.h>
+SQLITE_EXTENSION_INIT1
+
+#include "mt_sql.h"
+
+int mt_sql_register(sqlite3 *db)
+{
+	int rc = mt_sql_register_topk(db);
+
+	if (rc == SQLITE_OK)
+		rc = mt_sql_register_load(db);
+	return rc;
+}
+
+#ifndef SQLITE_CORE
+__attribute__((visibility("default")))
+int sqlite3_moetracesql_init(sqlite3 *db, char **ret_error, const sqlite3_api_routines *api);
+
+int sqlite3_moetracesql_init(sqlite3 *db, char **ret_error, const sqlite3_api_routines *api)
+{
+	int rc;
+
+	SQLITE_EXTENSION_INIT2(api);
+	rc = mt_sql_register(db);
+	if (rc != SQLITE_OK)
+		*ret_error = sqlite3_mprintf("moetrace_sql: %s", sqlite3_errmsg(db));
+	return rc;
+}
+#endif

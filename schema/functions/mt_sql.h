@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The SQL functions of moetrace for whole files. mt_sql_register() adds them to a connection;
+ * the loadable module moetrace_sql calls it from its entry sqlite3_moetracesql_init. They read
+ * the trace that is the connection's main database and write nothing.
+ *
+ *   moe_topk   table-valued: the columns of routed_expert, also for rows of no request
+ *   moe_load   table-valued: tokens by recording, layer, expert and phase, from the stored ids
+ */
+#ifndef MT_SCHEMA_FUNCTIONS_MT_SQL_H
+#define MT_SCHEMA_FUNCTIONS_MT_SQL_H
+
+#include <sqlite3.h>
+
+/* Returns an SQLite result code; on failure sqlite3_errmsg(db) says why. */
+int mt_sql_register(sqlite3 *db);
+
+/* The parts, one a table-valued function. */
+int mt_sql_register_topk(sqlite3 *db);
+int mt_sql_register_load(sqlite3 *db);
+
+#endif
