@@ -1,20 +1,56 @@
 # SPDX-License-Identifier: MIT
 #
-# The recorder: libmoetrace, the only library that is installed for linking.
+# The recorder: libmoetrace, the only library that is installed for linking. Its sources are
+# a convenience library, so that tests can reach what is inside.
 
+noinst_LTLIBRARIES += %D%/libmt_trace.la
 lib_LTLIBRARIES += %D%/libmoetrace.la
 
 moetracedir = $(includedir)/moetrace
 nodist_moetrace_HEADERS = %D%/include/moetrace/version.h
-moetrace_HEADERS =
+moetrace_HEADERS = \
+	%D%/include/moetrace/model.h \
+	%D%/include/moetrace/moetrace.h \
+	%D%/include/moetrace/pass.h \
+	%D%/include/moetrace/request.h \
+	%D%/include/moetrace/session.h \
+	%D%/include/moetrace/status.h
 
-%C%_libmoetrace_la_SOURCES =
-nodist_%C%_libmoetrace_la_SOURCES = %D%/store/schema_sql.c
-%C%_libmoetrace_la_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
-%C%_libmoetrace_la_LIBADD = \
+%C%_libmt_trace_la_SOURCES = \
+	%D%/assembly.c %D%/assembly.h \
+	%D%/clock.h \
+	%D%/count.c %D%/count.h \
+	%D%/coverage.c %D%/coverage.h \
+	%D%/definitions.c %D%/definitions.h \
+	%D%/fork.c \
+	%D%/ledger.c %D%/ledger.h \
+	%D%/load.c %D%/load.h \
+	%D%/model.c \
+	%D%/narrow.c %D%/narrow.h \
+	%D%/narrow_avx2.c \
+	%D%/pass.c \
+	%D%/queue.c %D%/queue.h \
+	%D%/record.h \
+	%D%/recording.c \
+	%D%/request.c \
+	%D%/ring.c %D%/ring.h \
+	%D%/session.c %D%/session.h \
+	%D%/status.c \
+	%D%/writer.c %D%/writer.h %D%/writer_internal.h \
+	%D%/store/rows.c \
+	%D%/store/schema_sql.h \
+	%D%/store/stmt.h \
+	%D%/store/store.c %D%/store/store.h %D%/store/store_internal.h \
+	%D%/store/topk.c
+nodist_%C%_libmt_trace_la_SOURCES = %D%/store/schema_sql.c
+%C%_libmt_trace_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
+%C%_libmt_trace_la_LIBADD = \
 	common/libmt_common.la \
 	$(SQLITE3_LIBS) \
 	$(PTHREAD_LIBS)
+
+%C%_libmoetrace_la_SOURCES =
+%C%_libmoetrace_la_LIBADD = %D%/libmt_trace.la
 %C%_libmoetrace_la_LDFLAGS = \
 	$(AM_LDFLAGS) \
 	-no-undefined \
@@ -24,7 +60,7 @@ nodist_%C%_libmoetrace_la_SOURCES = %D%/store/schema_sql.c
 EXTRA_DIST += %D%/libmoetrace.map
 if HAVE_VERSION_SCRIPT
 %C%_libmoetrace_la_LDFLAGS += -Wl,--version-script=$(srcdir)/%D%/libmoetrace.map
-%C%_libmoetrace_la_DEPENDENCIES = common/libmt_common.la %D%/libmoetrace.map
+%C%_libmoetrace_la_DEPENDENCIES = %D%/libmt_trace.la %D%/libmoetrace.map
 else
 %C%_libmoetrace_la_LDFLAGS += -export-symbols-regex '^moetrace_'
 endif

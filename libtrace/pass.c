@@ -59,6 +59,8 @@ static int check_info(struct moetrace_session *session, const struct moetrace_pa
 		return mt_misuse(session, MT_MISUSE_PHASE), -1;
 	if (info->n_slices && !info->slices)
 		return mt_misuse(session, MT_MISUSE_SLICES), -1;
+	if (!info->n_slices && info->n_rows && info->phase == MOETRACE_PHASE_MIXED)
+		return mt_misuse(session, MT_MISUSE_PHASE), -1;
 	for (uint32_t i = 0; i < info->n_slices; i++) {
 		const struct moetrace_slice *slice = &info->slices[i];
 
@@ -102,7 +104,7 @@ static void write_begin(struct moetrace_pass *pass, struct mt_reservation reserv
 	begin->begin_ns = now_ns;
 	begin->runtime_pass = info->runtime_pass ? *info->runtime_pass : 0;
 	begin->has_runtime_pass = info->runtime_pass != NULL;
-	begin->recording_id = pass->recording_id;
+	begin->recording_id = atomic_load_explicit(&pass->recording_id, memory_order_relaxed);
 	begin->model = info->model;
 	begin->phase = info->phase;
 	begin->n_rows = info->n_rows;
@@ -124,6 +126,13 @@ static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_in
 		atomic_store_explicit(&pass->handed_over[i], 0, memory_order_relaxed);
 		atomic_store_explicit(&pass->dropped[i], 0, memory_order_relaxed);
 	}
+}
+
+static void release(struct moetrace_session *session, struct moetrace_pass *pass)
+{
+	/* 0 tells stop that whoever claims the ring next has not latched its recording yet. */
+	atomic_store_explicit(&pass->recording_id, 0, memory_order_relaxed);
+	mt_ring_release(&session->pool, pass->ring);
 }
 
 struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
@@ -151,22 +160,22 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 		return NULL;
 	}
 	pass = &session->passes[mt_ring_index(&session->pool, ring)];
-	pass->recording_id = atomic_load(&session->recording_id);
-	if (!pass->recording_id)
+	pass->session = session;
+	pass->ring = ring;
+	atomic_store(&pass->recording_id, atomic_load(&session->recording_id));
+	if (!atomic_load_explicit(&pass->recording_id, memory_order_relaxed))
 		goto err_release;
 	reservation = mt_ring_reserve(ring, MT_RECORD_BEGIN, n_bytes, END_BYTES);
 	if (!reservation.record) {
 		count_loss(session, MT_LOSS_PASS_RING_FULL, n_bytes, now_ns);
 		goto err_release;
 	}
-	pass->session = session;
-	pass->ring = ring;
 	reset_pass(pass, info);
 	write_begin(pass, reservation, info, n_positions, now_ns);
 	return pass;
 
 err_release:
-	mt_ring_release(&session->pool, ring);
+	release(session, pass);
 	return NULL;
 }
 
@@ -367,5 +376,5 @@ void moetrace_pass_end(struct moetrace_pass *pass)
 		end->dropped_layers[i] = atomic_load_explicit(&pass->dropped[i],
 							      memory_order_relaxed);
 	mt_ring_commit(pass->ring, reservation);
-	mt_ring_release(&pass->session->pool, pass->ring);
+	release(pass->session, pass);
 }

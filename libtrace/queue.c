@@ -124,6 +124,26 @@ void mt_queue_sleep(struct mt_queue *queue, uint64_t timeout_ns)
 	pthread_mutex_unlock(&queue->lock);
 }
 
+int mt_queue_has_messages(struct mt_queue *queue)
+{
+	int has;
+
+	pthread_mutex_lock(&queue->lock);
+	has = queue->first != NULL;
+	pthread_mutex_unlock(&queue->lock);
+	return has;
+}
+
+int mt_queue_is_urgent(struct mt_queue *queue)
+{
+	int urgent;
+
+	pthread_mutex_lock(&queue->lock);
+	urgent = queue->urgent;
+	pthread_mutex_unlock(&queue->lock);
+	return urgent;
+}
+
 void mt_queue_done(struct mt_queue *queue, uint64_t ticket, int status)
 {
 	pthread_mutex_lock(&queue->lock);

@@ -19,7 +19,7 @@ enum mt_message_type {
 	MT_MESSAGE_TOKENS,        /* request, number (first position), tokens, n_tokens */
 	MT_MESSAGE_REQUEST_END,   /* request, number (positions), state */
 	MT_MESSAGE_START,         /* recording_id, text (routing source or NULL) */
-	MT_MESSAGE_STOP,          /* recording_id, text (reason), number (passes given up) */
+	MT_MESSAGE_STOP,          /* text (reason) */
 	MT_MESSAGE_FLUSH,
 	MT_MESSAGE_CLOSE,
 };
@@ -73,6 +73,10 @@ struct mt_message *mt_queue_take(struct mt_queue *queue);
 
 /* Writer: sleep until a message is there that somebody waits for, or @timeout_ns passed. */
 void mt_queue_sleep(struct mt_queue *queue, uint64_t timeout_ns);
+
+/* Writer: is there a message, or one that somebody waits for? */
+int mt_queue_has_messages(struct mt_queue *queue);
+int mt_queue_is_urgent(struct mt_queue *queue);
 
 /* Writer: the message with this ticket, and all before it, are done. */
 void mt_queue_done(struct mt_queue *queue, uint64_t ticket, int status);

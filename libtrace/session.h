@@ -78,7 +78,7 @@ struct moetrace_pass {
 	struct moetrace_session *session;
 	struct mt_ring *ring;
 	const struct mt_model *model;
-	uint32_t recording_id;
+	_Atomic uint32_t recording_id; /* stop looks at it from another thread */
 	uint32_t n_rows;
 	uint32_t padding_rows;
 	_Atomic uint32_t n_accepted;

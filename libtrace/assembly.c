@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Invariants: a pass is in the file entirely or not at all (with its slices, layers, load
+ * counts and what it means for its requests), except for top-k rows that no layer points to
+ * when the process was killed in the middle of it; counts of an open pass are zero again when
+ * it is closed.
+ */
+#include "libtrace/assembly.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtrace/count.h"
+
+void mt_assembly_open(struct mt_assembly *assembly, struct moetrace_session *session,
+		      struct mt_store *store, struct mt_ledger *ledger, struct mt_load *load)
+{
+	memset(assembly, 0, sizeof(*assembly));
+	assembly->session = session;
+	assembly->store = store;
+	assembly->ledger = ledger;
+	assembly->load = load;
+}
+
+void mt_assembly_close(struct mt_assembly *assembly)
+{
+	for (uint32_t i = 0; i < MT_MAX_RINGS; i++) {
+		struct mt_open_pass *pass = &assembly->passes[i];
+
+		free(pass->slices);
+		free(pass->positions);
+		free(pass->row_classes);
+		free(pass->layers);
+		free(pass->counts);
+	}
+}
+
+/* Grow an array to @n elements; what was in it is lost, what is new is zero. */
+static int reserve(void *array, uint64_t *capacity, uint64_t n, size_t element_bytes)
+{
+	void **at = array;
+
+	if (n <= *capacity)
+		return MOETRACE_OK;
+	free(*at);
+	*capacity = 0;
+	*at = calloc(n, element_bytes);
+	if (!*at)
+		return MOETRACE_E_NOMEM;
+	*capacity = n;
+	return MOETRACE_OK;
+}
+
+static enum mt_load_class class_of(const struct mt_record_slice *slice)
+{
+	if (slice->request == MOETRACE_NO_REQUEST)
+		return MT_LOAD_OTHER;
+	switch (slice->phase) {
+	case MOETRACE_PHASE_PREFILL:
+		return MT_LOAD_PREFILL;
+	case MOETRACE_PHASE_DECODE:
+		return MT_LOAD_DECODE;
+	case MOETRACE_PHASE_VERIFY:
+		return MT_LOAD_VERIFY;
+	default:
+		return MT_LOAD_OTHER;
+	}
+}
+
+static void classify_rows(struct mt_open_pass *pass)
+{
+	uint8_t *at = pass->row_classes;
+
+	pass->one_class = pass->begin.n_slices ? (int)class_of(&pass->slices[0]) : MT_LOAD_OTHER;
+	for (uint32_t i = 1; i < pass->begin.n_slices; i++)
+		if ((int)class_of(&pass->slices[i]) != pass->one_class)
+			pass->one_class = -1;
+	if (pass->one_class >= 0)
+		return;
+	for (uint32_t i = 0; i < pass->begin.n_slices; i++) {
+		memset(at, (int)class_of(&pass->slices[i]), pass->slices[i].n_rows);
+		at += pass->slices[i].n_rows;
+	}
+}
+
+static uint32_t model_index(const struct mt_open_pass *pass)
+{
+	return pass->begin.model - 1;
+}
+
+/* Requests that are not open make rows of no request; better known now than at the end. */
+static void drop_unknown_requests(struct mt_assembly *assembly, struct mt_open_pass *pass)
+{
+	for (uint32_t i = 0; i < pass->begin.n_slices; i++) {
+		struct mt_record_slice *slice = &pass->slices[i];
+
+		if (slice->request == MOETRACE_NO_REQUEST ||
+		    mt_ledger_find(assembly->ledger, slice->request))
+			continue;
+		slice->request = MOETRACE_NO_REQUEST;
+		mt_misuse(assembly->session, MT_MISUSE_REQUEST);
+	}
+}
+
+static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
+		      const struct mt_record_begin *begin)
+{
+	const struct mt_record_slice *slices = (const struct mt_record_slice *)(begin + 1);
+	uint64_t n_cells;
+
+	pass->is_open = 0;
+	if (begin->recording_id != assembly->recording_id)
+		return MOETRACE_OK;
+	memcpy(&pass->begin, begin, sizeof(pass->begin));
+	pass->model = assembly->session->models[model_index(pass)];
+	n_cells = assembly->load->models[model_index(pass)].n_cells;
+	if (reserve(&pass->slices, &pass->slices_capacity, begin->n_slices + 1ul,
+		    sizeof(*pass->slices)) ||
+	    reserve(&pass->positions, &pass->positions_capacity, begin->n_positions + 1ul, 4) ||
+	    reserve(&pass->row_classes, &pass->rows_capacity, begin->n_rows + 1ul, 1) ||
+	    reserve(&pass->layers, &pass->layers_capacity, pass->model->n_layers + 1ul,
+		    sizeof(*pass->layers)) ||
+	    reserve(&pass->counts, &pass->counts_capacity, n_cells * MT_N_LOAD + 1,
+		    sizeof(*pass->counts)))
+		return MOETRACE_E_NOMEM;
+	memcpy(pass->slices, slices, begin->n_slices * sizeof(*slices));
+	memcpy(pass->positions, slices + begin->n_slices, begin->n_positions * 4ul);
+	drop_unknown_requests(assembly, pass);
+	classify_rows(pass);
+	pass->has_invalid = 0;
+	for (uint32_t i = 0; i < pass->model->n_layers; i++) {
+		pass->layers[i].row.state = MT_LAYER_UNWRITTEN;
+		pass->layers[i].classes = 0;
+	}
+	pass->is_open = 1;
+	return MOETRACE_OK;
+}
+
+static uint32_t *layer_counts(const struct mt_assembly *assembly, const struct mt_open_pass *pass,
+			      uint32_t layer, enum mt_load_class load_class)
+{
+	const struct mt_load_model *model = &assembly->load->models[model_index(pass)];
+
+	return pass->counts + load_class * model->n_cells + model->layer_cells[layer];
+}
+
+/* Count a layer's rows by class, and from that what pass_layer says of its load. */
+static void count_layer(struct mt_assembly *assembly, struct mt_open_pass *pass,
+			const struct mt_record_layer *record, const struct mt_layer_parts *parts)
+{
+	struct mt_assembly_layer *layer = &pass->layers[record->layer];
+	const struct mt_layer *info = &pass->model->layers[record->layer];
+	uint32_t *counts[MT_N_LOAD];
+	struct mt_count_rows rows = {
+		.ids = parts->ids,
+		.n_rows = record->n_rows,
+		.k = record->k,
+		.id_bytes = record->id_bytes,
+		.n_valid = record->has_valid ? parts->n_valid : NULL,
+	};
+	struct mt_count_summary summary;
+
+	for (uint32_t i = 0; i < MT_N_LOAD; i++)
+		counts[i] = layer_counts(assembly, pass, record->layer, i);
+	if (pass->one_class >= 0) {
+		assembly->counts.assignments += mt_count_ids(&rows, counts[pass->one_class]);
+		layer->classes = 1u << pass->one_class;
+	} else {
+		rows.row_map = record->has_row_map ? parts->row_map : NULL;
+		assembly->counts.assignments +=
+			mt_count_ids_by_class(&rows, pass->row_classes, counts);
+		layer->classes = (1u << MT_LOAD_PADDING) - 1;
+	}
+	if (record->n_padding) {
+		rows.ids += (uint64_t)record->n_rows * record->k * record->id_bytes;
+		rows.n_rows = record->n_padding;
+		rows.n_valid = record->has_padding_valid ? parts->n_valid + record->n_rows : NULL;
+		(void)mt_count_ids(&rows, counts[MT_LOAD_PADDING]);
+		layer->classes |= 1u << MT_LOAD_PADDING;
+	}
+	mt_count_summarize(counts, layer->classes, info->n_experts, &summary);
+	layer->row.active_experts = summary.active_experts;
+	layer->row.max_load = summary.max_load;
+	/* Padding that a pass has none of, or that was shown, is known; else it is not. */
+	layer->row.padding_active_experts =
+		record->n_padding || !pass->begin.padding_rows ? summary.padding_active_experts :
+								  MT_NULL;
+}
+
+static int layer_record(struct mt_assembly *assembly, struct mt_open_pass *pass,
+			struct mt_record_layer *record)
+{
+	struct mt_assembly_layer *layer = &pass->layers[record->layer];
+	struct mt_layer_parts parts = mt_layer_parts(record);
+	struct mt_topk_rows rows = {
+		.n_rows = record->n_rows,
+		.k = record->k,
+		.id_bytes = record->id_bytes,
+		.weight_format = record->weight_format,
+		.ids = parts.ids,
+		.weights = record->weight_format != MOETRACE_WEIGHT_FORMAT_NONE ? parts.weights :
+										  NULL,
+		.row_map = record->has_row_map ? parts.row_map : NULL,
+		.n_valid = record->has_valid ? parts.n_valid : NULL,
+	};
+
+	count_layer(assembly, pass, record, &parts);
+	layer->row.state = MT_LAYER_STORED;
+	layer->row.selected_ns = record->untimed ? MT_NULL : (int64_t)record->selected_ns;
+	layer->row.selection_order = record->order == MOETRACE_ORDER_SELECTION ?
+					     MT_ORDER_SELECTION :
+					     MT_ORDER_UNKNOWN;
+	layer->row.n_rows = record->n_rows;
+	assembly->counts.layers++;
+	assembly->counts.invalid_ids += record->n_invalid;
+	pass->has_invalid |= record->n_invalid != 0;
+	return mt_store_topk(assembly->store, &rows, &layer->row.topk_id, &layer->row.topk_row);
+}
+
+/* Layers that did not come: dropped by us, or never written. Returns the pass's reasons. */
+static uint32_t judge(struct mt_open_pass *pass, const struct mt_record_end *end)
+{
+	uint32_t reasons = end ? 0 : MT_REASON_UNENDED;
+
+	if (pass->has_invalid)
+		reasons |= MT_REASON_INVALID;
+	for (uint32_t i = 0; i < pass->model->n_layers; i++) {
+		struct mt_layer_row *row = &pass->layers[i].row;
+
+		if (row->state == MT_LAYER_STORED)
+			continue;
+		if (end && (end->dropped_layers[i / 64] >> (i % 64) & 1)) {
+			row->state = MT_LAYER_DROPPED;
+			reasons |= MT_REASON_LOST;
+		} else if (pass->begin.n_rows && end) {
+			reasons |= MT_REASON_UNWRITTEN;
+		}
+	}
+	return reasons;
+}
+
+static const char *const phase_names[] = {
+	[MOETRACE_PHASE_PREFILL] = "prefill", [MOETRACE_PHASE_DECODE] = "decode",
+	[MOETRACE_PHASE_MIXED] = "mixed",     [MOETRACE_PHASE_VERIFY] = "verify",
+	[MOETRACE_PHASE_DRAFT] = "draft",     [MOETRACE_PHASE_IDLE] = "idle",
+	[MOETRACE_PHASE_DUMMY] = "dummy",
+};
+
+static int write_pass(struct mt_assembly *assembly, const struct mt_open_pass *pass,
+		      const struct mt_record_end *end, uint32_t reasons)
+{
+	char text[MT_REASONS_BYTES];
+	struct mt_pass_row row = {
+		.pass_id = assembly->last_pass_id,
+		.recording_id = assembly->recording_id,
+		.model_id = pass->model->model_id,
+		.phase = phase_names[pass->begin.phase],
+		.begin_ns = (int64_t)pass->begin.begin_ns,
+		.end_ns = end ? (int64_t)end->end_ns : MT_NULL,
+		.n_rows = pass->begin.n_rows,
+		.padding_rows = pass->begin.padding_rows,
+		.runtime_pass = pass->begin.has_runtime_pass ? (int64_t)pass->begin.runtime_pass :
+							       MT_NULL,
+		.verdict = reasons ? "partial" : "complete",
+		.reasons = mt_reasons_text(reasons, text),
+		.n_dropped = end ? end->n_dropped : 0,
+	};
+
+	return mt_store_pass(assembly->store, &row);
+}
+
+static int write_slice(struct mt_assembly *assembly, const struct mt_open_pass *pass,
+		       const struct mt_record_slice *slice, struct mt_slice_row *row,
+		       uint32_t reasons)
+{
+	struct mt_request *request = slice->request ? mt_ledger_find(assembly->ledger,
+								     slice->request) :
+						      NULL;
+	struct mt_ledger_slice seen = {
+		.model_id = pass->model->model_id,
+		.is_target = pass->model->kind == MOETRACE_MODEL_TARGET,
+		.phase = slice->phase,
+		.first_position = slice->first_position,
+		.n_rows = slice->n_rows,
+		.positions = row->positions,
+		.pass_reasons = reasons,
+	};
+	int n_repeated;
+
+	row->request_id = request ? request->request_id : MT_NULL;
+	row->first_position = slice->first_position;
+	if (slice->has_positions && slice->n_rows)
+		row->first_position = row->positions[0];
+	row->n_rows = slice->n_rows;
+	row->phase = phase_names[slice->phase];
+	if (request) {
+		n_repeated = mt_ledger_slice(request, &seen);
+		if (n_repeated < 0)
+			return n_repeated;
+		if (n_repeated)
+			mt_misuse(assembly->session, MT_MISUSE_POSITION);
+	}
+	return mt_store_slice(assembly->store, row);
+}
+
+static int write_slices(struct mt_assembly *assembly, const struct mt_open_pass *pass,
+			uint32_t reasons)
+{
+	struct mt_slice_row row = { .pass_id = assembly->last_pass_id };
+	const uint32_t *positions = pass->positions;
+	struct mt_record_slice none = { .n_rows = pass->begin.n_rows, .phase = pass->begin.phase };
+	int status = MOETRACE_OK;
+
+	if (pass->begin.n_slices == 0 && pass->begin.n_rows)
+		return write_slice(assembly, pass, &none, &row, reasons);
+	for (uint32_t i = 0; !status && i < pass->begin.n_slices; i++) {
+		const struct mt_record_slice *slice = &pass->slices[i];
+
+		row.slice = i;
+		row.positions = slice->has_positions && slice->n_rows ? positions : NULL;
+		status = write_slice(assembly, pass, slice, &row, reasons);
+		row.row_offset += slice->n_rows;
+		positions += slice->has_positions ? slice->n_rows : 0;
+	}
+	return status;
+}
+
+static int write_layers(struct mt_assembly *assembly, const struct mt_open_pass *pass)
+{
+	int status = mt_load_pass(assembly->load, pass->begin.begin_ns);
+
+	for (uint32_t i = 0; !status && i < pass->model->n_layers; i++) {
+		const struct mt_assembly_layer *layer = &pass->layers[i];
+
+		if (layer->row.state == MT_LAYER_UNWRITTEN && !pass->begin.n_rows)
+			continue;
+		for (uint32_t c = 0; c < MT_N_LOAD; c++) {
+			uint32_t *counts = layer_counts(assembly, pass, i, c);
+
+			if (!(layer->classes >> c & 1))
+				continue;
+			mt_load_add(assembly->load, model_index(pass), i, c, counts);
+			memset(counts, 0, pass->model->layers[i].n_ids * sizeof(*counts));
+		}
+		status = mt_store_pass_layer(assembly->store, assembly->last_pass_id,
+					     pass->model->layers[i].layer_id, &layer->row);
+	}
+	return status;
+}
+
+static int close_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
+		      const struct mt_record_end *end)
+{
+	uint32_t reasons = judge(pass, end);
+	int status;
+
+	pass->is_open = 0;
+	assembly->last_pass_id++;
+	assembly->counts.passes++;
+	assembly->counts.rows += pass->begin.n_rows;
+	status = write_pass(assembly, pass, end, reasons);
+	if (!status)
+		status = write_slices(assembly, pass, reasons);
+	if (!status)
+		status = write_layers(assembly, pass);
+	return status;
+}
+
+int mt_assembly_record(struct mt_assembly *assembly, uint32_t ring, struct mt_record *record)
+{
+	struct mt_open_pass *pass = &assembly->passes[ring];
+
+	if (record->type == MT_RECORD_BEGIN)
+		return begin_pass(assembly, pass, (struct mt_record_begin *)record);
+	if (!pass->is_open)
+		return MOETRACE_OK;
+	if (record->type == MT_RECORD_LAYER)
+		return layer_record(assembly, pass, (struct mt_record_layer *)record);
+	if (record->type == MT_RECORD_END)
+		return close_pass(assembly, pass, (struct mt_record_end *)record);
+	return MOETRACE_OK;
+}
+
+int mt_assembly_cut(struct mt_assembly *assembly)
+{
+	int status = MOETRACE_OK;
+
+	for (uint32_t i = 0; !status && i < MT_MAX_RINGS; i++) {
+		if (!assembly->passes[i].is_open)
+			continue;
+		assembly->counts.unended++;
+		status = close_pass(assembly, &assembly->passes[i], NULL);
+	}
+	return status;
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Assembly: from the records of a ring to rows of the file. A pass is open from its BEGIN to
+ * its END; its top-k rows go to the store as they come, its own rows when it closes.
+ * Used by the writer thread alone.
+ */
+#ifndef MT_ASSEMBLY_H
+#define MT_ASSEMBLY_H
+
+#include <stdint.h>
+
+#include "libtrace/ledger.h"
+#include "libtrace/load.h"
+#include "libtrace/record.h"
+#include "libtrace/session.h"
+#include "libtrace/store/store.h"
+
+struct mt_assembly_layer {
+	struct mt_layer_row row; /* state UNWRITTEN until it comes */
+	uint32_t classes;        /* a bit an enum mt_load_class with counts */
+};
+
+/* The pass that a ring is in the middle of. */
+struct mt_open_pass {
+	int is_open;
+	struct mt_record_begin begin;
+	const struct mt_model *model;
+	struct mt_record_slice *slices;
+	uint32_t *positions;
+	uint8_t *row_classes; /* [n_rows] enum mt_load_class; unused if all are one_class */
+	int one_class;        /* enum mt_load_class; -1: rows differ */
+	uint32_t has_invalid;
+	struct mt_assembly_layer *layers; /* [n_layers of the model] */
+	uint32_t *counts;     /* [MT_N_LOAD][n_cells of the model], zero between passes */
+	uint64_t slices_capacity, positions_capacity, rows_capacity, layers_capacity,
+		counts_capacity;
+};
+
+/* Counters of the current recording. */
+struct mt_assembly_counts {
+	uint64_t passes;
+	uint64_t rows;
+	uint64_t layers;
+	uint64_t assignments;
+	uint64_t invalid_ids;
+	uint64_t unended;
+};
+
+struct mt_assembly {
+	struct moetrace_session *session;
+	struct mt_store *store;
+	struct mt_ledger *ledger;
+	struct mt_load *load;
+	uint32_t recording_id; /* passes of others are ignored; 0: all are */
+	int64_t last_pass_id;
+	struct mt_assembly_counts counts;
+	struct mt_open_pass passes[MT_MAX_RINGS];
+};
+
+void mt_assembly_open(struct mt_assembly *assembly, struct moetrace_session *session,
+		      struct mt_store *store, struct mt_ledger *ledger, struct mt_load *load);
+void mt_assembly_close(struct mt_assembly *assembly);
+
+/* One record of a ring. Returns MOETRACE_OK, MOETRACE_E_NOMEM or the store's status. */
+int mt_assembly_record(struct mt_assembly *assembly, uint32_t ring, struct mt_record *record);
+
+/* Close all open passes as far as they came: their recording ends at @now_ns. */
+int mt_assembly_cut(struct mt_assembly *assembly);
+
+#endif

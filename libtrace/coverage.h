@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A set of positions as sorted, disjoint, non-adjacent intervals. Passes mostly extend the
+ * last interval, which costs nothing more than a comparison.
+ */
+#ifndef MT_COVERAGE_H
+#define MT_COVERAGE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct mt_interval {
+	uint64_t begin;
+	uint64_t end; /* one past the last */
+};
+
+struct mt_coverage {
+	struct mt_interval *intervals;
+	size_t n_intervals;
+	size_t capacity;
+};
+
+/*
+ * Add [begin, end). Returns 1 if part of it was in the set already, 0 if not, a negative
+ * status (MOETRACE_E_NOMEM) if the set could not grow.
+ */
+int mt_coverage_add(struct mt_coverage *coverage, uint64_t begin, uint64_t end);
+
+/* Is [0, end) in the set? An empty range always is. */
+int mt_coverage_has_prefix(const struct mt_coverage *coverage, uint64_t end);
+
+void mt_coverage_free(struct mt_coverage *coverage);
+
+#endif

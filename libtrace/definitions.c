@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Definitions at the head of a trace: the resolved options, the process and its machine, and
+ * models as they are added. What cannot be read is stored as NULL.
+ */
+#include "libtrace/definitions.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "libtrace/writer_internal.h"
+
+/* The first line of a file that begins with @prefix, from after it; 0: there is none. */
+static int read_line(const char *path, const char *prefix, char *ret_line, int line_bytes)
+{
+	FILE *file = fopen(path, "re");
+	char line[512];
+	int found = 0;
+
+	while (file && !found && fgets(line, sizeof(line), file)) {
+		if (strncmp(line, prefix, strlen(prefix)) != 0)
+			continue;
+		line[strcspn(line, "\n")] = '\0';
+		snprintf(ret_line, (size_t)line_bytes, "%s", line + strlen(prefix));
+		found = 1;
+	}
+	if (file)
+		fclose(file);
+	return found;
+}
+
+static int read_executable(char *ret_path, size_t path_bytes)
+{
+	ssize_t n = readlink("/proc/self/exe", ret_path, path_bytes - 1);
+
+	if (n <= 0)
+		return 0;
+	ret_path[n] = '\0';
+	return 1;
+}
+
+void mt_program_name(char *ret_name, size_t name_bytes)
+{
+	char path[1024];
+	const char *slash;
+
+	if (!read_executable(path, sizeof(path)))
+		snprintf(path, sizeof(path), "unknown");
+	slash = strrchr(path, '/');
+	snprintf(ret_name, name_bytes, "%s", slash ? slash + 1 : path);
+}
+
+static void make_uuid(char *ret_uuid, size_t uuid_bytes)
+{
+	unsigned char b[16];
+
+	if (getrandom(b, sizeof(b), GRND_NONBLOCK) != (ssize_t)sizeof(b))
+		memset(b, 0, sizeof(b));
+	b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
+	b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
+	snprintf(ret_uuid, uuid_bytes,
+		 "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0], b[1],
+		 b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13], b[14],
+		 b[15]);
+}
+
+static int meta_number(struct mt_store *store, const char *key, uint64_t value)
+{
+	char text[24];
+
+	snprintf(text, sizeof(text), "%llu", (unsigned long long)value);
+	return mt_store_meta(store, key, text);
+}
+
+static int write_meta(struct mt_store *store, const struct moetrace_session_opts *opts)
+{
+	static const char *const weight_formats[] = { "fp16", "bf16", "none" };
+	char uuid[40];
+
+	make_uuid(uuid, sizeof(uuid));
+	mt_store_meta(store, "format", "moetrace");
+	mt_store_meta(store, "moetrace_version", moetrace_version());
+	mt_store_meta(store, "session_name", opts->session_name);
+	mt_store_meta(store, "session_uuid", uuid);
+	mt_store_meta(store, "engine_name", opts->engine_name);
+	mt_store_meta(store, "engine_version", opts->engine_version);
+	mt_store_meta(store, "opt.weight_format", weight_formats[opts->weight_format]);
+	meta_number(store, "opt.n_rings", opts->n_rings);
+	meta_number(store, "opt.ring_bytes", opts->ring_bytes);
+	meta_number(store, "opt.commit_interval_ms", opts->commit_interval_ms);
+	meta_number(store, "opt.stop_timeout_ms", opts->stop_timeout_ms);
+	meta_number(store, "opt.file_limit_bytes", opts->file_limit_bytes);
+	return meta_number(store, "opt.window_ns", opts->window_ns);
+}
+
+static int write_process(struct mt_store *store, const struct moetrace_session_opts *opts)
+{
+	const struct moetrace_rank *const ranks[] = { &opts->tp, &opts->pp, &opts->ep, &opts->dp };
+	char host[256] = "";
+	char boot_id[64];
+	char executable[1024];
+	struct mt_process_row row = { .pid = getpid() };
+
+	if (gethostname(host, sizeof(host) - 1) == 0)
+		row.host = host;
+	if (read_line("/proc/sys/kernel/random/boot_id", "", boot_id, sizeof(boot_id)))
+		row.boot_id = boot_id;
+	if (read_executable(executable, sizeof(executable)))
+		row.executable = executable;
+	for (int i = 0; i < 4; i++) {
+		row.ranks[2 * i] = ranks[i]->n_ranks ? (int64_t)ranks[i]->rank : MT_NULL;
+		row.ranks[2 * i + 1] = ranks[i]->n_ranks ? (int64_t)ranks[i]->n_ranks : MT_NULL;
+	}
+	return mt_store_process(store, &row);
+}
+
+static int write_host_device(struct mt_store *store)
+{
+	char name[256];
+	const char *at = name;
+	cpu_set_t processors;
+	int64_t n_processors = MT_NULL;
+
+	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
+		n_processors = CPU_COUNT(&processors);
+	if (!read_line("/proc/cpuinfo", "model name", name, sizeof(name)))
+		return mt_store_device(store, "host", NULL, n_processors);
+	return mt_store_device(store, "host", at + strspn(at, " \t:"), n_processors);
+}
+
+int mt_writer_define(struct mt_writer *writer)
+{
+	struct mt_store *store = writer->store;
+	const struct moetrace_session_opts *opts = &writer->session->opts;
+	int status = mt_ledger_open(&writer->ledger, store);
+
+	mt_load_open(&writer->load, store);
+	mt_assembly_open(&writer->assembly, writer->session, store, &writer->ledger, &writer->load);
+	/* Numbers below are those of the kinds of misuse. */
+	writer->last_diagnostic_id = MT_N_MISUSE;
+	mt_store_begin(store);
+	write_meta(store, opts);
+	write_process(store, opts);
+	write_host_device(store);
+	if (mt_store_is_network(store))
+		mt_store_diagnostic(store, ++writer->last_diagnostic_id, 0, "warning", "store",
+				    "the file is on a network file system: it is locked for this "
+				    "process, and cannot be read while it is recorded",
+				    1);
+	if (!status)
+		status = mt_writer_commit(writer);
+	if (status) {
+		int is_folded;
+
+		snprintf(writer->open_error, sizeof(writer->open_error), "%s",
+			 status == MOETRACE_E_NOMEM ? "out of memory" : mt_store_error(store));
+		mt_store_close(store, 0, &is_folded);
+		mt_store_remove(writer->session->path);
+	}
+	return status;
+}
+
+int mt_writer_add_model(struct mt_writer *writer, uint32_t model_index)
+{
+	const struct mt_model *model = writer->session->models[model_index];
+	int status = mt_load_model_add(&writer->load, model);
+
+	if (!status)
+		status = mt_store_model(writer->store, model->model_id, &model->info);
+	for (uint32_t i = 0; !status && i < model->n_layers; i++)
+		status = mt_store_layer(writer->store, model->layers[i].layer_id, model->model_id,
+					(int64_t)model->info.first_moe_ordinal + i,
+					&model->layer_infos[i]);
+	return status;
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Models: copied, checked and published to the hot path. A model is complete in memory, and
+ * known to the writer, before its handle exists, and never changes afterwards.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtrace/session.h"
+
+static const char **const *model_strings(struct mt_model *model, const char **ret_strings[3])
+{
+	ret_strings[0] = &model->info.name;
+	ret_strings[1] = &model->info.architecture;
+	ret_strings[2] = &model->info.quantization;
+	return ret_strings;
+}
+
+static const char **const *layer_strings(struct moetrace_layer_info *layer,
+					 const char **ret_strings[3])
+{
+	ret_strings[0] = &layer->router_impl;
+	ret_strings[1] = &layer->runner_backend;
+	ret_strings[2] = &layer->impl_reason;
+	return ret_strings;
+}
+
+void mt_model_free(struct mt_model *model)
+{
+	const char **strings[3];
+
+	for (uint32_t i = 0; model->layer_infos && i < model->n_layers; i++)
+		for (int j = 0; j < 3; j++)
+			free((char *)*layer_strings(&model->layer_infos[i], strings)[j]);
+	for (int j = 0; j < 3; j++)
+		free((char *)*model_strings(model, strings)[j]);
+	free(model->layer_infos);
+	free(model->layers);
+	free(model);
+}
+
+/* Replace three strings by copies. All are replaced, so that they can be freed, also on failure. */
+static int copy_strings(const char **const *strings)
+{
+	int status = MOETRACE_OK;
+
+	for (int i = 0; i < 3; i++) {
+		const char *string = *strings[i];
+
+		*strings[i] = string ? strdup(string) : NULL;
+		if (string && !*strings[i])
+			status = MOETRACE_E_NOMEM;
+	}
+	return status;
+}
+
+static int check_layer(struct moetrace_session *session, const struct moetrace_layer_info *info)
+{
+	uint64_t n_ids = (uint64_t)info->n_experts + info->n_zero_experts + info->n_shared_slots;
+
+	if (info->size < sizeof(*info))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: a layer's size is not set; use MOETRACE_INIT()");
+	if (!info->n_experts || !info->top_k || info->top_k > n_ids)
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: layer %u: top_k %u of %llu experts is impossible",
+					info->layer, info->top_k, (unsigned long long)n_ids);
+	if (n_ids > MOETRACE_MAX_EXPERTS || info->top_k > MOETRACE_MAX_TOP_K)
+		return mt_session_error(session, MOETRACE_E_LIMIT,
+					"model: layer %u: top_k %u of %llu experts is above the limits",
+					info->layer, info->top_k, (unsigned long long)n_ids);
+	if (info->kind > MOETRACE_LAYER_HASH || info->scoring > MOETRACE_SCORING_SPARSEMIXER ||
+	    info->renormalize > MOETRACE_YES || info->scaling_owner > MOETRACE_SCALING_OUTPUT ||
+	    info->correction_bias > MOETRACE_YES ||
+	    (info->weight_kind > MOETRACE_WEIGHT_RENORMALIZED &&
+	     info->weight_kind & ~(unsigned)(MOETRACE_WEIGHT_RENORMALIZED | MOETRACE_WEIGHT_SCALED)))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: layer %u: an enumeration has no such value",
+					info->layer);
+	return MOETRACE_OK;
+}
+
+/* The array's stride is the caller's version of the struct. */
+static const struct moetrace_layer_info *layer_at(const struct moetrace_model_info *info,
+						  uint32_t index)
+{
+	return (const void *)((const char *)info->layers + index * info->layers->size);
+}
+
+static int check_model(struct moetrace_session *session, const struct moetrace_model_info *info)
+{
+	if (!info || info->size < sizeof(*info) || !info->name ||
+	    info->kind > MOETRACE_MODEL_MTP || (info->n_moe_layers && !info->layers))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: no description, size, name, kind or layers");
+	if (info->n_moe_layers > MOETRACE_MAX_MOE_LAYERS)
+		return mt_session_error(session, MOETRACE_E_LIMIT, "model: %u layers are above %u",
+					info->n_moe_layers, MOETRACE_MAX_MOE_LAYERS);
+	for (uint32_t i = 0; i < info->n_moe_layers; i++) {
+		int status = check_layer(session, layer_at(info, i));
+
+		if (status)
+			return status;
+		if (layer_at(info, i)->size != info->layers->size)
+			return mt_session_error(session, MOETRACE_E_INVALID,
+						"model: layers of different size members");
+		if (i && layer_at(info, i)->layer <= layer_at(info, i - 1)->layer)
+			return mt_session_error(session, MOETRACE_E_INVALID,
+						"model: layer numbers do not ascend at index %u", i);
+	}
+	return MOETRACE_OK;
+}
+
+static void fill_layer(struct mt_layer *layer, const struct moetrace_layer_info *info,
+		       uint32_t layer_id)
+{
+	layer->layer_id = layer_id;
+	layer->n_ids = info->n_experts + info->n_zero_experts + info->n_shared_slots;
+	layer->n_experts = info->n_experts;
+	layer->top_k = info->top_k;
+	layer->id_bytes = layer->n_ids <= 256 ? 1 : 2;
+}
+
+/* A copy of everything; NULL: out of memory. */
+static struct mt_model *copy_model(const struct moetrace_model_info *info, uint32_t first_layer_id)
+{
+	struct mt_model *model = calloc(1, sizeof(*model));
+	const char **strings[3];
+	int status;
+
+	if (!model)
+		return NULL;
+	model->kind = info->kind;
+	model->info = *info;
+	status = copy_strings(model_strings(model, strings));
+	model->info.layers = NULL;
+	model->layers = calloc(info->n_moe_layers + 1ul, sizeof(*model->layers));
+	model->layer_infos = calloc(info->n_moe_layers + 1ul, sizeof(*model->layer_infos));
+	if (!model->layers || !model->layer_infos) {
+		mt_model_free(model);
+		return NULL;
+	}
+	model->n_layers = info->n_moe_layers;
+	for (uint32_t i = 0; i < model->n_layers; i++) {
+		model->layer_infos[i] = *layer_at(info, i);
+		if (copy_strings(layer_strings(&model->layer_infos[i], strings)))
+			status = MOETRACE_E_NOMEM;
+		fill_layer(&model->layers[i], &model->layer_infos[i], first_layer_id + i);
+	}
+	if (status) {
+		mt_model_free(model);
+		return NULL;
+	}
+	return model;
+}
+
+static int add_locked(struct moetrace_session *session, const struct moetrace_model_info *info,
+		      uint32_t *ret_model)
+{
+	uint32_t index = atomic_load(&session->n_models);
+	struct mt_message *message;
+	struct mt_model *model;
+
+	if (index == MOETRACE_MAX_MODELS)
+		return mt_session_error(session, MOETRACE_E_LIMIT, "model: there are %u already",
+					index);
+	message = mt_message_new(MT_MESSAGE_MODEL, NULL, NULL);
+	model = message ? copy_model(info, session->n_layers_added + 1) : NULL;
+	if (!model) {
+		free(message);
+		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	}
+	model->model_id = index + 1;
+	session->models[index] = model;
+	session->n_layers_added += model->n_layers;
+	message->model = index;
+	mt_session_post(session, message);
+	/* Releases the model to the hot path; its message is in the queue before any record. */
+	atomic_store(&session->n_models, index + 1);
+	*ret_model = index + 1;
+	return MOETRACE_OK;
+}
+
+int moetrace_model_add(struct moetrace_session *session, const struct moetrace_model_info *info,
+		       uint32_t *ret_model)
+{
+	int status;
+
+	if (ret_model)
+		*ret_model = 0;
+	if (!session || !ret_model)
+		return MOETRACE_E_INVALID;
+	if (atomic_load(&session->forked))
+		return MOETRACE_E_STATE;
+	status = check_model(session, info);
+	if (status)
+		return status;
+	pthread_mutex_lock(&session->control);
+	status = add_locked(session, info, ret_model);
+	pthread_mutex_unlock(&session->control);
+	return status;
+}

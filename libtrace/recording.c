@@ -1,0 +1,366 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Recordings, as the writer sees them: start, end, and the commit with everything that a
+ * reader must find in step with it: losses, misuse, counters, clock.
+ *
+ * Invariant: stats, gap and diagnostic describe exactly the rows of the same commit.
+ */
+#include "libtrace/writer_internal.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "libtrace/clock.h"
+
+#define LOAD_INTERVAL_NS MT_NS_PER_S
+#define CLOCK_INTERVAL_NS MT_NS_PER_S
+#define CLOSE_PATIENCE_NS (2 * MT_NS_PER_S)
+/* What ending a recording may still add to file and journal, beside expert load. */
+#define RESERVE_BYTES (UINT64_C(192) << 10)
+#define LOAD_ROW_BYTES 40u
+
+static uint64_t now_ns(const struct mt_writer *writer)
+{
+	return mt_session_ns(writer->session, mt_monotonic_ns());
+}
+
+uint64_t mt_writer_reserve_bytes(const struct mt_writer *writer)
+{
+	return RESERVE_BYTES + 2 * LOAD_ROW_BYTES * writer->load.n_cells;
+}
+
+static int write_clock(struct mt_writer *writer)
+{
+	struct mt_clock_snapshot snapshot = mt_clock_snapshot();
+
+	writer->last_clock_ns = now_ns(writer);
+	return mt_store_clock(writer->store,
+			      (int64_t)mt_session_ns(writer->session, snapshot.monotonic_ns),
+			      (int64_t)snapshot.monotonic_ns, (int64_t)snapshot.realtime_ns,
+			      (int64_t)snapshot.uncertainty_ns);
+}
+
+static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_loss *lost)
+{
+	static const char *const streams[] = { "pass", "pass", "layer" };
+	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full" };
+	struct mt_open_gap *gap = &writer->gaps[kind];
+	/* A loss whose time was taken by the look before lies between that look and now. */
+	uint64_t first_ns = lost->first_ns ? lost->first_ns : writer->last_loss_ns;
+	struct mt_gap_row row;
+
+	if (!gap->gap_id || gap->commit + 1 < writer->n_commits) {
+		gap->gap_id = ++writer->last_gap_id;
+		gap->start_ns = first_ns;
+		gap->n_lost = 0;
+		gap->bytes_lost = 0;
+	}
+	gap->commit = writer->n_commits;
+	gap->n_lost += lost->n;
+	gap->bytes_lost += lost->n_bytes;
+	row = (struct mt_gap_row){
+		.gap_id = gap->gap_id,
+		.recording_id = writer->recording_id,
+		.stream = streams[kind],
+		.start_ns = (int64_t)gap->start_ns,
+		.end_ns = (int64_t)(lost->last_ns > gap->start_ns ? lost->last_ns : gap->start_ns),
+		.n_lost = (int64_t)gap->n_lost,
+		.bytes_lost = (int64_t)gap->bytes_lost,
+		.reason = reasons[kind],
+	};
+	return mt_store_gap(writer->store, &row);
+}
+
+/* Take what the hot path lost since the last look. */
+static int collect_losses(struct mt_writer *writer)
+{
+	int status = MOETRACE_OK;
+
+	for (int i = 0; !status && i < MT_N_LOSS; i++) {
+		struct mt_loss *loss = &writer->session->losses[i];
+		struct mt_loss lost = { .n = atomic_exchange_explicit(&loss->n, 0,
+								      memory_order_acquire) };
+
+		if (!lost.n)
+			continue;
+		lost.n_bytes = atomic_exchange(&loss->n_bytes, 0);
+		lost.first_ns = atomic_exchange(&loss->first_ns, 0);
+		lost.last_ns = atomic_load(&loss->last_ns);
+		if (i == MT_LOSS_LAYER_RING_FULL)
+			writer->losses.layers += lost.n;
+		else
+			writer->losses.passes += lost.n;
+		writer->losses.bytes += lost.n_bytes;
+		if (writer->recording_id)
+			status = write_gap(writer, i, &lost);
+	}
+	writer->last_loss_ns = now_ns(writer);
+	return status;
+}
+
+static int collect_misuse(struct mt_writer *writer)
+{
+	static const struct {
+		const char *source;
+		const char *sentence;
+	} kinds[] = {
+#define MT_MISUSE_ROW(name, source, sentence) { source, sentence },
+		MT_MISUSE_MAP(MT_MISUSE_ROW)
+#undef MT_MISUSE_ROW
+	};
+	int status = MOETRACE_OK;
+
+	for (int i = 0; !status && i < MT_N_MISUSE; i++) {
+		uint64_t n = atomic_load(&writer->session->misuse[i]);
+
+		if (n == writer->misuse_seen[i])
+			continue;
+		if (!writer->misuse_seen[i])
+			writer->misuse_first_ns[i] = now_ns(writer);
+		writer->losses.misuse += n - writer->misuse_seen[i];
+		writer->misuse_seen[i] = n;
+		status = mt_store_diagnostic(writer->store, i + 1,
+					     (int64_t)writer->misuse_first_ns[i], "warning",
+					     kinds[i].source, kinds[i].sentence, (int64_t)n);
+	}
+	return status;
+}
+
+static int write_load(struct mt_writer *writer)
+{
+	int status = mt_load_flush(&writer->load);
+
+	writer->last_load_ns = now_ns(writer);
+	writer->load_pass_id = writer->assembly.last_pass_id;
+	return status;
+}
+
+static uint64_t cpu_ns(const struct mt_writer *writer)
+{
+	return mt_clock_ns(CLOCK_THREAD_CPUTIME_ID) - writer->start_cpu_ns;
+}
+
+static int write_stats(struct mt_writer *writer, const struct mt_store_stats *stats)
+{
+	const struct mt_assembly_counts *counts = &writer->assembly.counts;
+	const struct {
+		const char *name;
+		uint64_t value;
+	} rows[] = {
+		{ "recorded_passes", counts->passes },
+		{ "recorded_rows", counts->rows },
+		{ "recorded_layers", counts->layers },
+		{ "recorded_assignments", counts->assignments },
+		{ "dropped_passes", writer->losses.passes },
+		{ "dropped_layers", writer->losses.layers },
+		{ "dropped_bytes", writer->losses.bytes },
+		{ "invalid_ids", counts->invalid_ids },
+		{ "misuse", writer->losses.misuse },
+		{ "duplicate_layers", writer->misuse_seen[MT_MISUSE_DUPLICATE] },
+		{ "last_pass_id", (uint64_t)writer->load_pass_id },
+		{ "writer_cpu_ns", cpu_ns(writer) },
+		{ "commits", stats->n_commits + 1 - writer->first_commit },
+		{ "longest_commit_ns", stats->longest_commit_ns },
+		{ "ring_peak_bytes", writer->ring_peak_bytes },
+	};
+	int status = MOETRACE_OK;
+
+	for (size_t i = 0; !status && i < sizeof(rows) / sizeof(rows[0]); i++)
+		status = mt_store_stat(writer->store, writer->recording_id, rows[i].name,
+				       (int64_t)rows[i].value);
+	return status;
+}
+
+static void publish(struct mt_writer *writer)
+{
+	const struct mt_assembly_counts *counts = &writer->assembly.counts;
+	struct moetrace_session *session = writer->session;
+	struct mt_store_stats stats;
+
+	mt_store_stats_get(writer->store, &stats);
+	pthread_mutex_lock(&session->text);
+	session->published = (struct mt_published){
+		.recorded_passes = counts->passes,
+		.recorded_rows = counts->rows,
+		.recorded_assignments = counts->assignments,
+		.dropped_passes = writer->losses.passes,
+		.dropped_layers = writer->losses.layers,
+		.dropped_bytes = writer->losses.bytes,
+		.misuse = writer->losses.misuse,
+		.file_bytes = stats.database_bytes + stats.journal_bytes,
+		.ring_peak_bytes = writer->ring_peak_bytes,
+		.writer_cpu_ns = cpu_ns(writer),
+	};
+	pthread_mutex_unlock(&session->text);
+}
+
+/* Everything that goes with a commit of a running recording. */
+static int write_facts(struct mt_writer *writer)
+{
+	struct mt_store_stats stats;
+	uint64_t now = now_ns(writer);
+	int status = collect_losses(writer);
+
+	if (!status)
+		status = collect_misuse(writer);
+	if (!status && writer->recording_id && now - writer->last_load_ns >= LOAD_INTERVAL_NS)
+		status = write_load(writer);
+	if (!status && writer->recording_id && now - writer->last_clock_ns >= CLOCK_INTERVAL_NS)
+		status = write_clock(writer);
+	mt_store_stats_get(writer->store, &stats);
+	if (!status && writer->recording_id)
+		status = write_stats(writer, &stats);
+	return status;
+}
+
+int mt_writer_commit(struct mt_writer *writer)
+{
+	int status = mt_store_begin(writer->store);
+
+	writer->last_commit_ns = now_ns(writer);
+	/* Another program writes: the next cycle tries again. */
+	if (status == MOETRACE_E_STATE)
+		return MOETRACE_OK;
+	if (!status)
+		status = write_facts(writer);
+	if (!status)
+		status = mt_store_commit(writer->store);
+	if (!status)
+		status = mt_store_checkpoint(writer->store, 0);
+	writer->n_commits++;
+	publish(writer);
+	return status;
+}
+
+int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message *message)
+{
+	struct mt_store_stats stats;
+	int status;
+
+	mt_store_stats_get(writer->store, &stats);
+	collect_losses(writer);
+	writer->recording_id = message->recording_id;
+	writer->assembly.recording_id = message->recording_id;
+	memset(&writer->assembly.counts, 0, sizeof(writer->assembly.counts));
+	memset(&writer->losses, 0, sizeof(writer->losses));
+	memset(writer->gaps, 0, sizeof(writer->gaps));
+	writer->first_commit = stats.n_commits;
+	writer->ring_peak_bytes = 0;
+	writer->start_cpu_ns = mt_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+	writer->last_load_ns = message->time_ns;
+	mt_load_start(&writer->load, message->recording_id, message->time_ns,
+		      writer->session->opts.window_ns);
+	status = mt_store_recording(writer->store, message->recording_id,
+				    (int64_t)message->time_ns, message->text);
+	if (!status)
+		status = write_clock(writer);
+	if (!status)
+		status = mt_ledger_start(&writer->ledger, message->recording_id, message->time_ns,
+					 atomic_load(&writer->session->n_lost_passes));
+	return status;
+}
+
+static int write_cut_gap(struct mt_writer *writer, uint64_t end_ns, uint64_t n_lost,
+			 const char *reason)
+{
+	struct mt_gap_row row = {
+		.gap_id = ++writer->last_gap_id,
+		.recording_id = writer->recording_id,
+		.stream = "pass",
+		.start_ns = (int64_t)end_ns,
+		.end_ns = (int64_t)now_ns(writer),
+		.n_lost = (int64_t)n_lost,
+		.bytes_lost = MT_NULL,
+		.reason = reason,
+	};
+
+	if (row.end_ns < row.start_ns)
+		row.end_ns = row.start_ns;
+	return n_lost ? mt_store_gap(writer->store, &row) : MOETRACE_OK;
+}
+
+int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64_t end_ns)
+{
+	uint64_t n_unended = writer->assembly.counts.unended;
+	int status;
+
+	if (!writer->recording_id)
+		return MOETRACE_OK;
+	status = mt_assembly_cut(&writer->assembly);
+	n_unended = writer->assembly.counts.unended - n_unended;
+	if (!status)
+		status = write_cut_gap(writer, end_ns, n_unended, "stop_timeout");
+	if (!status)
+		status = write_load(writer);
+	if (!status)
+		status = write_facts(writer);
+	if (!status)
+		status = write_clock(writer);
+	if (!status)
+		status = mt_store_recording_end(writer->store, writer->recording_id,
+						(int64_t)end_ns, reason);
+	mt_ledger_stop(&writer->ledger);
+	writer->recording_id = 0;
+	writer->assembly.recording_id = 0;
+	if (!status)
+		status = mt_writer_commit(writer);
+	if (!status)
+		status = mt_store_checkpoint(writer->store, 1);
+	return status;
+}
+
+/* Passes that wait in the rings and will not be stored. */
+static uint64_t discard_rings(struct mt_writer *writer)
+{
+	uint64_t n_passes = 0;
+
+	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++) {
+		struct mt_ring *ring = &writer->session->pool.rings[i];
+		uint64_t head = mt_ring_head(ring);
+		struct mt_record *record;
+
+		while ((record = mt_ring_peek(ring, head))) {
+			n_passes += record->type == MT_RECORD_BEGIN;
+			mt_ring_take(ring, record);
+		}
+	}
+	return n_passes;
+}
+
+void mt_writer_end_full(struct mt_writer *writer)
+{
+	struct moetrace_session *session = writer->session;
+	uint64_t end_ns = now_ns(writer);
+	uint64_t n_lost;
+	int status;
+
+	atomic_store(&session->recording_id, 0);
+	atomic_store(&session->failed, MOETRACE_E_IO);
+	mt_session_error(session, MOETRACE_E_IO,
+			 "%s: the file limit of %llu bytes is reached; the recording has ended",
+			 session->path, (unsigned long long)session->opts.file_limit_bytes);
+	status = mt_assembly_cut(&writer->assembly);
+	n_lost = discard_rings(writer);
+	writer->losses.passes += n_lost;
+	if (!status)
+		status = write_cut_gap(writer, end_ns, n_lost, "file_limit");
+	if (!status)
+		status = mt_writer_end_recording(writer, "file_limit", end_ns);
+	writer->is_full = 0;
+	if (status)
+		writer->status = status;
+}
+
+int mt_writer_close_store(struct mt_writer *writer)
+{
+	int is_folded;
+	int status = MOETRACE_OK;
+
+	if (!writer->status && writer->recording_id)
+		status = mt_writer_end_recording(writer, "closed", now_ns(writer));
+	if (!writer->status && !status && mt_store_begin(writer->store) == MOETRACE_OK)
+		status = mt_writer_commit(writer);
+	if (mt_store_close(writer->store, CLOSE_PATIENCE_NS, &is_folded) && !status)
+		status = MOETRACE_E_IO;
+	return status;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The calls of <moetrace/request.h>: each becomes one message to the writer.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "libtrace/session.h"
+
+static int check_session(struct moetrace_session *session)
+{
+	if (!session)
+		return MOETRACE_E_INVALID;
+	return atomic_load(&session->forked) ? MOETRACE_E_STATE : MOETRACE_OK;
+}
+
+static int check_request(struct moetrace_session *session, uint64_t request)
+{
+	int status = check_session(session);
+
+	if (status)
+		return status;
+	if (request == MOETRACE_NO_REQUEST || request > atomic_load(&session->n_requests))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"request: %llu is not a handle of this session",
+					(unsigned long long)request);
+	return MOETRACE_OK;
+}
+
+int moetrace_request_begin(struct moetrace_session *session,
+			   const struct moetrace_request_info *info, uint64_t *ret_request)
+{
+	struct mt_message *message;
+	uint64_t request;
+	int status = check_session(session);
+
+	if (ret_request)
+		*ret_request = MOETRACE_NO_REQUEST;
+	if (status)
+		return status;
+	if (!ret_request || (info && info->size < sizeof(*info)))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"request: size is not set, or nowhere to put the handle");
+	message = mt_message_new(MT_MESSAGE_REQUEST, info ? info->external_id : NULL, NULL);
+	if (!message)
+		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	request = atomic_fetch_add(&session->n_requests, 1) + 1;
+	message->request = request;
+	message->number = info ? info->prompt_positions : 0;
+	status = mt_session_post(session, message);
+	*ret_request = request;
+	return status;
+}
+
+int moetrace_request_attribute_set(struct moetrace_session *session, uint64_t request,
+				   const char *key, const char *value)
+{
+	struct mt_message *message;
+	int status = check_request(session, request);
+
+	if (status)
+		return status;
+	if (!key || !*key)
+		return mt_session_error(session, MOETRACE_E_INVALID, "attribute: no key");
+	message = mt_message_new(MT_MESSAGE_ATTRIBUTE, key, value);
+	if (message)
+		message->request = request;
+	return mt_session_post(session, message);
+}
+
+int moetrace_request_tokens(struct moetrace_session *session, uint64_t request,
+			    uint32_t first_position, const uint32_t *token_ids, uint32_t n_tokens)
+{
+	struct mt_message *message;
+	int status = check_request(session, request);
+
+	if (status || !n_tokens)
+		return status;
+	if (!token_ids)
+		return mt_session_error(session, MOETRACE_E_INVALID, "tokens: NULL");
+	message = mt_message_new(MT_MESSAGE_TOKENS, NULL, NULL);
+	if (!message)
+		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	message->tokens = malloc((size_t)n_tokens * sizeof(*token_ids));
+	if (!message->tokens) {
+		mt_message_free(message);
+		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	}
+	memcpy(message->tokens, token_ids, (size_t)n_tokens * sizeof(*token_ids));
+	message->request = request;
+	message->number = first_position;
+	message->n_tokens = n_tokens;
+	return mt_session_post(session, message);
+}
+
+int moetrace_request_end(struct moetrace_session *session, uint64_t request,
+			 enum moetrace_request_end_state end_state, uint64_t n_positions)
+{
+	struct mt_message *message;
+	int status = check_request(session, request);
+
+	if (status)
+		return status;
+	if (end_state < MOETRACE_REQUEST_FINISHED || end_state > MOETRACE_REQUEST_FAILED ||
+	    (n_positions > UINT32_MAX && n_positions != MOETRACE_POSITIONS_UNKNOWN))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"request end: no such end state, or more than 2^32 positions");
+	message = mt_message_new(MT_MESSAGE_REQUEST_END, NULL, NULL);
+	if (message) {
+		message->request = request;
+		message->state = end_state;
+		message->number = n_positions;
+	}
+	return mt_session_post(session, message);
+}

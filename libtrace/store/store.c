@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Opening, committing and closing the trace file.
+ *
+ * Invariants: the connection is used by one thread; a transaction is open exactly when
+ * in_transaction is set; after the first failure (status) nothing more is written, so that
+ * what was committed stays as it was.
+ *
+ * WAL with synchronous=NORMAL: a killed process loses nothing committed, and readers see the
+ * last commit while recording goes on. Checkpoints are made here, never by SQLite on its own,
+ * so that a long one does not fall into the middle of a batch.
+ */
+#include "libtrace/store/store_internal.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libtrace/clock.h"
+#include "libtrace/store/schema_sql.h"
+
+#define PAGE_BYTES 4096
+#define CHECKPOINT_BYTES (UINT64_C(16) << 20)
+
+static const char *const stmt_sql[MT_N_STMT] = {
+#define MT_STMT_SQL(name, sql) [MT_STMT_##name] = sql,
+	MT_STMT_MAP(MT_STMT_SQL)
+#undef MT_STMT_SQL
+};
+
+int mt_store_fail(struct mt_store *store, const char *what)
+{
+	if (store->status)
+		return store->status;
+	store->status = MOETRACE_E_IO;
+	snprintf(store->error, sizeof(store->error), "%s: %s: %s", store->path, what,
+		 store->db ? sqlite3_errmsg(store->db) : strerror(errno));
+	if (store->in_transaction)
+		sqlite3_exec(store->db, "ROLLBACK", NULL, NULL, NULL);
+	store->in_transaction = 0;
+	return store->status;
+}
+
+sqlite3_stmt *mt_store_stmt(struct mt_store *store, enum mt_stmt stmt)
+{
+	return store->stmts[stmt];
+}
+
+int mt_store_step(struct mt_store *store, enum mt_stmt stmt)
+{
+	int result;
+
+	if (!store->status) {
+		result = sqlite3_step(store->stmts[stmt]);
+		if (result != SQLITE_DONE && result != SQLITE_ROW)
+			mt_store_fail(store, stmt_sql[stmt]);
+	}
+	sqlite3_reset(store->stmts[stmt]);
+	sqlite3_clear_bindings(store->stmts[stmt]);
+	store->stats.pending_bytes += 48;
+	return store->status;
+}
+
+void mt_store_bind_int(sqlite3_stmt *stmt, int index, int64_t value)
+{
+	if (value != MT_NULL)
+		sqlite3_bind_int64(stmt, index, value);
+}
+
+void mt_store_bind_text(sqlite3_stmt *stmt, int index, const char *text)
+{
+	if (text)
+		sqlite3_bind_text(stmt, index, text, -1, SQLITE_STATIC);
+}
+
+const char *mt_store_error(const struct mt_store *store)
+{
+	return store->error;
+}
+
+int mt_store_is_network(const struct mt_store *store)
+{
+	return store->is_network;
+}
+
+void mt_store_stats_get(const struct mt_store *store, struct mt_store_stats *ret_stats)
+{
+	*ret_stats = store->stats;
+}
+
+/* Shared memory of a WAL and locks between hosts do not go together. */
+static int is_network_file_system(const char *path)
+{
+	static const unsigned int magics[] = {
+		0x6969u,     /* NFS */
+		0x517bu,     /* SMB */
+		0xff534d42u, /* CIFS */
+		0xfe534d42u, /* SMB2 */
+		0x5346414fu, /* AFS */
+		0x73757245u, /* Coda */
+		0x00c36400u, /* Ceph */
+		0x0bd00bd0u, /* Lustre */
+		0x47504653u, /* GPFS */
+	};
+	struct statfs fs;
+
+	if (statfs(path, &fs))
+		return 0;
+	for (size_t i = 0; i < sizeof(magics) / sizeof(magics[0]); i++)
+		if ((unsigned int)fs.f_type == magics[i])
+			return 1;
+	return 0;
+}
+
+static int exec(struct mt_store *store, const char *sql)
+{
+	if (!store->status && sqlite3_exec(store->db, sql, NULL, NULL, NULL) != SQLITE_OK)
+		mt_store_fail(store, sql);
+	return store->status;
+}
+
+static int exec_schema_file(struct mt_store *store, const struct mt_schema_file *file)
+{
+	if (sqlite3_exec(store->db, file->sql, NULL, NULL, NULL) != SQLITE_OK)
+		mt_store_fail(store, file->name);
+	return store->status;
+}
+
+static int make_schema(struct mt_store *store)
+{
+	if (store->is_network)
+		exec(store, "PRAGMA locking_mode = EXCLUSIVE");
+	exec(store, "PRAGMA page_size = 4096");
+	exec(store, "PRAGMA journal_mode = WAL");
+	exec(store, "PRAGMA synchronous = NORMAL");
+	exec(store, "PRAGMA wal_autocheckpoint = 0");
+	exec(store, "PRAGMA cache_size = -65536");
+	exec(store, "PRAGMA temp_store = MEMORY");
+	/* Some builds overwrite what they free; a trace only grows. */
+	exec(store, "PRAGMA secure_delete = OFF");
+	exec(store, "BEGIN IMMEDIATE");
+	store->in_transaction = !store->status;
+	for (size_t i = 0; !store->status && i < mt_n_schema_files; i++)
+		exec_schema_file(store, &mt_schema_files[i]);
+	exec(store, "COMMIT");
+	store->in_transaction = 0;
+	return store->status;
+}
+
+static int prepare(struct mt_store *store)
+{
+	for (int i = 0; !store->status && i < MT_N_STMT; i++)
+		if (sqlite3_prepare_v3(store->db, stmt_sql[i], -1, SQLITE_PREPARE_PERSISTENT,
+				       &store->stmts[i], NULL) != SQLITE_OK)
+			mt_store_fail(store, stmt_sql[i]);
+	return store->status;
+}
+
+static void free_store(struct mt_store *store)
+{
+	for (int i = 0; i < MT_N_STMT; i++)
+		sqlite3_finalize(store->stmts[i]);
+	sqlite3_close(store->db);
+	mt_store_free_runs(store);
+	free(store->path);
+	free(store);
+}
+
+void mt_store_remove(const char *path)
+{
+	static const char *const suffixes[] = { "", "-wal", "-shm", "-journal" };
+	char name[4096];
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (snprintf(name, sizeof(name), "%s%s", path, suffixes[i]) < (int)sizeof(name))
+			unlink(name);
+}
+
+/* A journal without its file belongs to a trace that somebody moved: do not touch it. */
+static int has_stray_journal(const char *path)
+{
+	static const char *const suffixes[] = { "-wal", "-journal" };
+	char name[4096];
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
+		if (snprintf(name, sizeof(name), "%s%s", path, suffixes[i]) < (int)sizeof(name) &&
+		    access(name, F_OK) == 0)
+			return 1;
+	return 0;
+}
+
+static int create_file(const char *path, char *ret_error)
+{
+	int fd;
+
+	if (has_stray_journal(path)) {
+		snprintf(ret_error, MT_STORE_ERROR_BYTES,
+			 "%s: the journal of another trace lies beside it (%s-wal); move it away",
+			 path, path);
+		return MOETRACE_E_EXISTS;
+	}
+	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	if (fd < 0) {
+		int is_there = errno == EEXIST;
+
+		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s: cannot create: %s%s", path,
+			 strerror(errno),
+			 is_there ? "; choose another name or remove it" : "");
+		return is_there ? MOETRACE_E_EXISTS : MOETRACE_E_IO;
+	}
+	close(fd);
+	return MOETRACE_OK;
+}
+
+int mt_store_open(const char *path, struct mt_store **ret_store, char *ret_error)
+{
+	struct mt_store *store;
+	int status;
+
+	status = create_file(path, ret_error);
+	if (status)
+		return status;
+	store = calloc(1, sizeof(*store));
+	if (!store || !(store->path = strdup(path))) {
+		free(store);
+		unlink(path);
+		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s: out of memory", path);
+		return MOETRACE_E_NOMEM;
+	}
+	store->is_network = is_network_file_system(path);
+	if (sqlite3_open_v2(path, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL))
+		mt_store_fail(store, "open");
+	if (store->status || make_schema(store) || prepare(store)) {
+		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s", store->error);
+		status = store->status;
+		free_store(store);
+		mt_store_remove(path);
+		return status;
+	}
+	*ret_store = store;
+	return MOETRACE_OK;
+}
+
+int mt_store_begin(struct mt_store *store)
+{
+	int result;
+
+	if (store->status || store->in_transaction)
+		return store->status;
+	result = sqlite3_step(store->stmts[MT_STMT_BEGIN]);
+	sqlite3_reset(store->stmts[MT_STMT_BEGIN]);
+	if (result == SQLITE_BUSY)
+		return MOETRACE_E_STATE;
+	if (result != SQLITE_DONE)
+		return mt_store_fail(store, "begin a transaction");
+	store->in_transaction = 1;
+	return MOETRACE_OK;
+}
+
+int mt_store_in_transaction(const struct mt_store *store)
+{
+	return store->in_transaction;
+}
+
+int mt_store_refuse(struct mt_store *store, const char *reason)
+{
+	return mt_store_fail(store, reason);
+}
+
+void mt_store_last_words(struct mt_store *store, int64_t recording_id, int64_t end_ns,
+			 const char *end_reason)
+{
+	sqlite3_stmt *stmt = store->stmts[MT_STMT_RECORDING_END];
+
+	sqlite3_bind_int64(stmt, 1, end_ns);
+	mt_store_bind_text(stmt, 2, end_reason);
+	sqlite3_bind_int64(stmt, 3, recording_id);
+	(void)sqlite3_step(stmt);
+	sqlite3_reset(stmt);
+}
+
+static uint64_t file_bytes(const char *path, const char *suffix)
+{
+	char name[4096];
+	struct stat st;
+
+	if (snprintf(name, sizeof(name), "%s%s", path, suffix) >= (int)sizeof(name) ||
+	    stat(name, &st))
+		return 0;
+	return (uint64_t)st.st_size;
+}
+
+static uint64_t page_count(struct mt_store *store)
+{
+	sqlite3_stmt *stmt = NULL;
+	uint64_t n_pages = 0;
+
+	if (sqlite3_prepare_v2(store->db, "PRAGMA page_count", -1, &stmt, NULL) == SQLITE_OK &&
+	    sqlite3_step(stmt) == SQLITE_ROW)
+		n_pages = (uint64_t)sqlite3_column_int64(stmt, 0);
+	sqlite3_finalize(stmt);
+	return n_pages;
+}
+
+int mt_store_commit(struct mt_store *store)
+{
+	uint64_t begin_ns = mt_monotonic_ns();
+	uint64_t length_ns;
+
+	if (mt_store_close_runs(store) || !store->in_transaction)
+		return store->status;
+	if (mt_store_step(store, MT_STMT_COMMIT))
+		return store->status;
+	store->in_transaction = 0;
+	length_ns = mt_monotonic_ns() - begin_ns;
+	store->stats.n_commits++;
+	if (length_ns > store->stats.longest_commit_ns)
+		store->stats.longest_commit_ns = length_ns;
+	store->stats.database_bytes = page_count(store) * PAGE_BYTES;
+	store->stats.journal_bytes = file_bytes(store->path, "-wal");
+	store->stats.pending_bytes = 0;
+	return MOETRACE_OK;
+}
+
+int mt_store_checkpoint(struct mt_store *store, int even_if_short)
+{
+	int result;
+
+	if (store->status || store->in_transaction)
+		return store->status;
+	if (!even_if_short && store->stats.journal_bytes < CHECKPOINT_BYTES)
+		return MOETRACE_OK;
+	result = sqlite3_wal_checkpoint_v2(store->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+	if (result != SQLITE_OK && result != SQLITE_BUSY && result != SQLITE_LOCKED)
+		return mt_store_fail(store, "copy the journal into the file");
+	return MOETRACE_OK;
+}
+
+/* Leave WAL, which needs the file for ourselves. Returns 1 when it is done. */
+static int fold(struct mt_store *store, uint64_t wait_ns)
+{
+	const struct timespec pause = { 0, 20 * 1000 * 1000 };
+	uint64_t until_ns = mt_monotonic_ns() + wait_ns;
+
+	do {
+		sqlite3_stmt *stmt = NULL;
+		int is_folded = 0;
+
+		if (sqlite3_prepare_v2(store->db, "PRAGMA journal_mode = DELETE", -1, &stmt,
+				       NULL) == SQLITE_OK &&
+		    sqlite3_step(stmt) == SQLITE_ROW)
+			is_folded = !sqlite3_stricmp((const char *)sqlite3_column_text(stmt, 0),
+						     "delete");
+		sqlite3_finalize(stmt);
+		if (is_folded)
+			return 1;
+		nanosleep(&pause, NULL);
+	} while (mt_monotonic_ns() < until_ns);
+	return 0;
+}
+
+int mt_store_close(struct mt_store *store, uint64_t wait_ns, int *ret_folded)
+{
+	int status;
+
+	mt_store_commit(store);
+	/* A failed store keeps its journal: folding it could fail half-way for the same reason. */
+	*ret_folded = !store->status && fold(store, wait_ns);
+	if (!*ret_folded && mt_store_begin(store) == MOETRACE_OK) {
+		mt_store_diagnostic(store, MT_NULL, MT_NULL, "warning", "store",
+				    "another program kept the file open at close: its journal "
+				    "(-wal) stays beside it; keep both together",
+				    1);
+		mt_store_commit(store);
+	}
+	status = store->status;
+	free_store(store);
+	return status;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store: the trace file. One connection, used by the writer thread alone, from open to
+ * close. Rows are inserted in a transaction that mt_store_commit() ends; the first failure is
+ * remembered, rolls the transaction back, and every later call returns it.
+ *
+ * All functions return MOETRACE_OK or MOETRACE_E_IO unless they say otherwise; why is in
+ * mt_store_error(). Strings may be NULL where the schema allows NULL. MT_NULL stands for NULL
+ * where a number is unknown.
+ */
+#ifndef MT_STORE_H
+#define MT_STORE_H
+
+#include <stdint.h>
+
+#include <moetrace/moetrace.h>
+
+#define MT_NULL INT64_MIN
+
+struct mt_store;
+
+struct mt_store_stats {
+	uint64_t n_commits;
+	uint64_t longest_commit_ns;
+	uint64_t database_bytes; /* as large as the file will be once the journal is folded in */
+	uint64_t journal_bytes;
+	uint64_t pending_bytes;  /* inserted since the last commit, roughly */
+};
+
+/*
+ * Create the file and its schema. @ret_error gets a line on failure (its size:
+ * MT_STORE_ERROR_BYTES); nothing is left behind then. Returns MOETRACE_E_EXISTS,
+ * MOETRACE_E_IO or MOETRACE_E_NOMEM.
+ */
+#define MT_STORE_ERROR_BYTES 512
+int mt_store_open(const char *path, struct mt_store **ret_store, char *ret_error);
+
+/*
+ * Commit, fold the journal into the file and close; waits up to @wait_ns for readers. Sets
+ * *ret_folded to 0 when they kept the journal alive.
+ */
+int mt_store_close(struct mt_store *store, uint64_t wait_ns, int *ret_folded);
+
+/* Remove the files of a store that could not be set up. */
+void mt_store_remove(const char *path);
+
+const char *mt_store_error(const struct mt_store *store);
+int mt_store_is_network(const struct mt_store *store);
+void mt_store_stats_get(const struct mt_store *store, struct mt_store_stats *ret_stats);
+
+/*
+ * Make sure that a transaction is open. MOETRACE_E_STATE: another program holds the write
+ * lock; nothing is wrong, try again later.
+ */
+int mt_store_begin(struct mt_store *store);
+int mt_store_in_transaction(const struct mt_store *store);
+int mt_store_commit(struct mt_store *store);
+/* Fail for a reason that SQLite does not know; returns the status. */
+int mt_store_refuse(struct mt_store *store, const char *reason);
+/* After a failure: try, once and without complaint, to say in the file why it ends. */
+void mt_store_last_words(struct mt_store *store, int64_t recording_id, int64_t end_ns,
+			 const char *end_reason);
+/* Copy the journal into the file without waiting for readers, if it has grown long. */
+int mt_store_checkpoint(struct mt_store *store, int even_if_short);
+
+/* Definitions. */
+int mt_store_meta(struct mt_store *store, const char *key, const char *value);
+struct mt_process_row {
+	const char *host;
+	int64_t pid;
+	const char *boot_id;
+	const char *executable;
+	int64_t ranks[8]; /* tp, pp, ep, dp: rank and number, MT_NULL: unknown */
+};
+int mt_store_process(struct mt_store *store, const struct mt_process_row *row);
+int mt_store_device(struct mt_store *store, const char *kind, const char *name,
+		    int64_t n_processors);
+int mt_store_model(struct mt_store *store, int64_t model_id,
+		   const struct moetrace_model_info *info);
+int mt_store_layer(struct mt_store *store, int64_t layer_id, int64_t model_id, int64_t moe_ordinal,
+		   const struct moetrace_layer_info *info);
+
+/* Recordings, requests. */
+int mt_store_recording(struct mt_store *store, int64_t recording_id, int64_t start_ns,
+		       const char *routing_source);
+int mt_store_recording_end(struct mt_store *store, int64_t recording_id, int64_t end_ns,
+			   const char *end_reason);
+struct mt_request_row {
+	int64_t request_id;
+	int64_t recording_id;
+	int64_t handle;
+	const char *external_id;
+	int64_t prompt_positions;
+	int64_t begin_ns;
+};
+int mt_store_request(struct mt_store *store, const struct mt_request_row *row);
+int mt_store_request_end(struct mt_store *store, int64_t request_id, int64_t n_positions,
+			 int64_t end_ns, const char *end_state, const char *verdict,
+			 const char *reasons);
+int mt_store_attribute(struct mt_store *store, int64_t request_id, const char *key,
+		       const char *value);
+int mt_store_token(struct mt_store *store, int64_t request_id, int64_t position, int64_t token_id);
+
+/* Passes. */
+struct mt_pass_row {
+	int64_t pass_id;
+	int64_t recording_id;
+	int64_t model_id;
+	const char *phase;
+	int64_t begin_ns;
+	int64_t end_ns;
+	int64_t n_rows;
+	int64_t padding_rows;
+	int64_t runtime_pass;
+	const char *verdict;
+	const char *reasons;
+	int64_t n_dropped;
+};
+int mt_store_pass(struct mt_store *store, const struct mt_pass_row *row);
+
+struct mt_slice_row {
+	int64_t pass_id;
+	int64_t slice;
+	int64_t request_id; /* MT_NULL: rows of no request */
+	int64_t first_position;
+	const uint32_t *positions; /* [n_rows] or NULL */
+	int64_t row_offset;
+	int64_t n_rows;
+	const char *phase;
+};
+int mt_store_slice(struct mt_store *store, const struct mt_slice_row *row);
+
+enum mt_layer_state { MT_LAYER_STORED = 0, MT_LAYER_UNWRITTEN = 1, MT_LAYER_DROPPED = 2 };
+enum mt_layer_order { MT_ORDER_SELECTION = 0, MT_ORDER_RESTORED = 1, MT_ORDER_UNKNOWN = 2 };
+
+struct mt_layer_row {
+	int64_t active_experts;
+	int64_t padding_active_experts;
+	int64_t max_load;
+	int64_t selected_ns;
+	int64_t selection_order;
+	int64_t n_rows;
+	int64_t topk_id;
+	int64_t topk_row;
+	enum mt_layer_state state;
+};
+int mt_store_pass_layer(struct mt_store *store, int64_t pass_id, int64_t layer_id,
+			const struct mt_layer_row *row);
+
+/* A layer's rows, to be appended to a run of the same format. */
+struct mt_topk_rows {
+	uint32_t n_rows;
+	uint32_t k;
+	uint8_t id_bytes;
+	uint8_t weight_format; /* enum moetrace_weight_format */
+	const uint8_t *ids;
+	const uint16_t *weights;  /* NULL with format NONE */
+	const uint32_t *row_map;  /* or NULL */
+	const uint8_t *n_valid;   /* or NULL */
+};
+/* Where they were put; the run is written when it is long enough, or at a commit. */
+int mt_store_topk(struct mt_store *store, const struct mt_topk_rows *rows, int64_t *ret_topk_id,
+		  int64_t *ret_topk_row);
+
+/* Expert load: @tokens in prefill, decode, verify, other and padding are added. */
+enum mt_load_class {
+	MT_LOAD_PREFILL,
+	MT_LOAD_DECODE,
+	MT_LOAD_VERIFY,
+	MT_LOAD_OTHER,
+	MT_LOAD_PADDING,
+	MT_N_LOAD,
+};
+struct mt_window {
+	int64_t recording_id;
+	int64_t start_ns;
+	int64_t length_ns;
+};
+int mt_store_load(struct mt_store *store, const struct mt_window *window, int64_t layer_id,
+		  int64_t expert, const uint64_t tokens[MT_N_LOAD]);
+/* Add pairs of a recording's windows together: the new length. Counts the rows that stay. */
+int mt_store_load_merge(struct mt_store *store, int64_t recording_id, int64_t origin_ns,
+			int64_t length_ns, uint64_t *ret_n_rows);
+
+/* Facts about the recording itself. */
+int mt_store_stat(struct mt_store *store, int64_t recording_id, const char *name, int64_t value);
+struct mt_gap_row {
+	int64_t gap_id;
+	int64_t recording_id;
+	const char *stream;
+	int64_t start_ns;
+	int64_t end_ns;
+	int64_t n_lost;
+	int64_t bytes_lost; /* MT_NULL: unknown */
+	const char *reason;
+};
+int mt_store_gap(struct mt_store *store, const struct mt_gap_row *row); /* insert or replace */
+int mt_store_diagnostic(struct mt_store *store, int64_t diagnostic_id, int64_t time_ns,
+			const char *severity, const char *source, const char *message,
+			int64_t n_times); /* insert or replace */
+int mt_store_clock(struct mt_store *store, int64_t session_ns, int64_t monotonic_ns,
+		   int64_t realtime_ns, int64_t uncertainty_ns);
+
+#endif

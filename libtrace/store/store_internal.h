@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store's own parts, shared by its source files.
+ */
+#ifndef MT_STORE_INTERNAL_H
+#define MT_STORE_INTERNAL_H
+
+#include <sqlite3.h>
+#include <stdint.h>
+
+#include "libtrace/store/stmt.h"
+#include "libtrace/store/store.h"
+
+/* A run is written when it holds this much. */
+#define MT_RUN_BYTES 65536u
+#define MT_MAX_RUNS 8u
+
+/* A run of top-k rows that still grows. Free: topk_id is 0. */
+struct mt_run {
+	int64_t topk_id;
+	uint32_t n_rows;
+	uint32_t k;
+	uint8_t id_bytes;
+	uint8_t weight_format;
+	uint8_t has_row_map;
+	uint8_t has_valid;
+	uint64_t capacity_rows;
+	uint8_t *ids;
+	uint16_t *weights;
+	uint32_t *row_map;
+	uint8_t *n_valid;
+};
+
+struct mt_store {
+	sqlite3 *db;
+	char *path;
+	sqlite3_stmt *stmts[MT_N_STMT];
+	int status;     /* first failure */
+	int in_transaction;
+	int is_network;
+	int64_t last_topk_id;
+	struct mt_run runs[MT_MAX_RUNS];
+	struct mt_store_stats stats;
+	char error[MT_STORE_ERROR_BYTES];
+};
+
+/* Remember SQLite's complaint about @what; returns MOETRACE_E_IO. */
+int mt_store_fail(struct mt_store *store, const char *what);
+
+/* Run a statement whose parameters are bound, and make it ready for the next time. */
+int mt_store_step(struct mt_store *store, enum mt_stmt stmt);
+
+sqlite3_stmt *mt_store_stmt(struct mt_store *store, enum mt_stmt stmt);
+void mt_store_bind_int(sqlite3_stmt *stmt, int index, int64_t value); /* MT_NULL: NULL */
+void mt_store_bind_text(sqlite3_stmt *stmt, int index, const char *text);
+
+int mt_store_close_runs(struct mt_store *store);
+void mt_store_free_runs(struct mt_store *store);
+
+#endif

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One cycle: note the ring positions, take the messages, do them in order (a message that
+ * ends something first takes the records that came before it), then take the records up to
+ * the noted positions. So a record is never seen before the request or model that it names,
+ * and a request never ends before its last pass is stored.
+ *
+ * Invariant: after a failure of the store nothing more is written; messages are still
+ * answered, so that nobody waits for ever, and rings are no longer emptied.
+ */
+#include "libtrace/writer.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "libtrace/assembly.h"
+#include "libtrace/clock.h"
+#include "libtrace/definitions.h"
+#include "libtrace/ledger.h"
+#include "libtrace/load.h"
+#include "libtrace/writer_internal.h"
+
+#define POLL_NS (20 * MT_NS_PER_MS)
+#define IDLE_POLL_NS MT_NS_PER_S
+/* How long a message that somebody waits for waits for another program's write lock. */
+#define LOCK_PATIENCE_NS (2 * MT_NS_PER_S)
+/* How long a producer may take to finish copying a record that a message waits for. */
+#define RECORD_PATIENCE_NS MT_NS_PER_S
+
+static uint64_t now_ns(const struct mt_writer *writer)
+{
+	return mt_session_ns(writer->session, mt_monotonic_ns());
+}
+
+/* The store or memory gave out: recording is over. */
+static void give_up(struct mt_writer *writer, int status)
+{
+	struct moetrace_session *session = writer->session;
+
+	if (writer->status)
+		return;
+	writer->status = status == MOETRACE_E_NOMEM ? status : MOETRACE_E_IO;
+	atomic_store(&session->recording_id, 0);
+	atomic_store(&session->failed, MOETRACE_E_IO);
+	mt_session_error(session, writer->status, "%s",
+			 status == MOETRACE_E_NOMEM ? "out of memory while writing" :
+						      mt_store_error(writer->store));
+	if (writer->recording_id)
+		mt_store_last_words(writer->store, writer->recording_id, (int64_t)now_ns(writer),
+				    "io_error");
+}
+
+/* Remember a failure of a step; returns the writer's status. */
+static int check(struct mt_writer *writer, int status)
+{
+	if (status && status != MOETRACE_E_NOT_FOUND)
+		give_up(writer, status);
+	return writer->status;
+}
+
+static int is_over_limit(const struct mt_writer *writer)
+{
+	struct mt_store_stats stats;
+	uint64_t limit_bytes = writer->session->opts.file_limit_bytes;
+
+	mt_store_stats_get(writer->store, &stats);
+	/* What is pending goes into the journal and, later, into the file; see reserve_bytes(). */
+	return stats.database_bytes + stats.journal_bytes + 2 * stats.pending_bytes +
+		       mt_writer_reserve_bytes(writer) >= limit_bytes;
+}
+
+/* Take the records of one ring that lie before @limit. */
+static void drain_ring(struct mt_writer *writer, uint32_t index, uint64_t limit, int must_wait)
+{
+	struct mt_ring *ring = &writer->session->pool.rings[index];
+	uint64_t waiting_bytes = mt_ring_waiting_bytes(ring);
+	uint64_t until_ns = mt_monotonic_ns() + RECORD_PATIENCE_NS;
+	const struct timespec pause = { 0, 20 * 1000 };
+	struct mt_record *record;
+
+	if (waiting_bytes > writer->ring_peak_bytes)
+		writer->ring_peak_bytes = waiting_bytes;
+	while (!writer->status && !writer->is_full &&
+	       atomic_load_explicit(&ring->tail, memory_order_relaxed) < limit) {
+		record = mt_ring_peek(ring, limit);
+		if (!record && (!must_wait || mt_monotonic_ns() > until_ns))
+			return;
+		if (!record) {
+			nanosleep(&pause, NULL);
+			continue;
+		}
+		check(writer, mt_assembly_record(&writer->assembly, index, record));
+		mt_ring_take(ring, record);
+		writer->is_full = writer->recording_id && is_over_limit(writer);
+	}
+}
+
+static void drain(struct mt_writer *writer, const uint64_t *heads, int must_wait)
+{
+	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++)
+		drain_ring(writer, i, heads[i], must_wait);
+	if (writer->is_full && !writer->status)
+		mt_writer_end_full(writer);
+}
+
+static void note_heads(struct mt_writer *writer, uint64_t *ret_heads)
+{
+	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++)
+		ret_heads[i] = mt_ring_head(&writer->session->pool.rings[i]);
+}
+
+/*
+ * A transaction for this cycle. While another program holds the write lock, everything stays
+ * where it is; only so long, though, when somebody waits.
+ */
+static int begin(struct mt_writer *writer, int must_wait)
+{
+	uint64_t until_ns = mt_monotonic_ns() + LOCK_PATIENCE_NS;
+	int status = mt_store_begin(writer->store);
+
+	while (status == MOETRACE_E_STATE &&
+	       (must_wait || mt_queue_is_urgent(&writer->session->queue))) {
+		const struct timespec pause = { 0, 5 * 1000 * 1000 };
+
+		if (mt_monotonic_ns() > until_ns)
+			status = mt_store_refuse(writer->store,
+						 "another program holds the write lock");
+		else if (!nanosleep(&pause, NULL))
+			status = mt_store_begin(writer->store);
+	}
+	if (status && status != MOETRACE_E_STATE)
+		check(writer, status);
+	return status;
+}
+
+static int do_request(struct mt_writer *writer, struct mt_message *message)
+{
+	uint64_t n_lost_passes = atomic_load(&writer->session->n_lost_passes);
+
+	switch (message->type) {
+	case MT_MESSAGE_REQUEST:
+		return mt_ledger_begin(&writer->ledger, message, n_lost_passes);
+	case MT_MESSAGE_ATTRIBUTE:
+		return mt_ledger_attribute(&writer->ledger, message);
+	case MT_MESSAGE_TOKENS:
+		return mt_ledger_tokens(&writer->ledger, message);
+	default:
+		return mt_ledger_end(&writer->ledger, message, n_lost_passes);
+	}
+}
+
+static void do_message(struct mt_writer *writer, struct mt_message *message)
+{
+	int status = MOETRACE_OK;
+
+	if (message->type == MT_MESSAGE_CLOSE)
+		writer->is_closing = 1;
+	/* Again, since a message before this one may have committed. */
+	if (writer->status || begin(writer, 1))
+		return;
+	if (message->type >= MT_MESSAGE_REQUEST_END)
+		drain(writer, message->heads, 1);
+	if (writer->status)
+		return;
+	switch (message->type) {
+	case MT_MESSAGE_MODEL:
+		status = mt_writer_add_model(writer, message->model);
+		break;
+	case MT_MESSAGE_REQUEST:
+	case MT_MESSAGE_ATTRIBUTE:
+	case MT_MESSAGE_TOKENS:
+	case MT_MESSAGE_REQUEST_END:
+		status = do_request(writer, message);
+		if (status == MOETRACE_E_NOT_FOUND)
+			mt_misuse(writer->session, MT_MISUSE_REQUEST);
+		break;
+	case MT_MESSAGE_START:
+		status = mt_writer_start_recording(writer, message);
+		break;
+	case MT_MESSAGE_STOP:
+		status = mt_writer_end_recording(writer, message->text, message->time_ns);
+		break;
+	case MT_MESSAGE_FLUSH:
+		status = mt_writer_commit(writer);
+		break;
+	case MT_MESSAGE_CLOSE:
+		break;
+	}
+	check(writer, status);
+}
+
+static int has_work(struct mt_writer *writer, const uint64_t *heads)
+{
+	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++)
+		if (atomic_load_explicit(&writer->session->pool.rings[i].tail,
+					 memory_order_relaxed) < heads[i])
+			return 1;
+	return mt_queue_has_messages(&writer->session->queue);
+}
+
+static void do_messages(struct mt_writer *writer)
+{
+	struct mt_message *message = mt_queue_take(&writer->session->queue);
+
+	while (message) {
+		struct mt_message *next = message->next;
+
+		do_message(writer, message);
+		/* CLOSE is answered by the thread's end. */
+		if (message->type != MT_MESSAGE_CLOSE)
+			mt_queue_done(&writer->session->queue, message->ticket, writer->status);
+		mt_message_free(message);
+		message = next;
+	}
+}
+
+static void cycle(struct mt_writer *writer)
+{
+	uint64_t heads[MT_MAX_RINGS];
+	uint64_t now;
+
+	note_heads(writer, heads);
+	if (!writer->status && has_work(writer, heads) && begin(writer, 0) == MOETRACE_E_STATE)
+		return;
+	do_messages(writer);
+	if (!writer->status && has_work(writer, heads) && begin(writer, 0) == MOETRACE_OK)
+		drain(writer, heads, 0);
+	now = now_ns(writer);
+	if (!writer->status && now - writer->last_commit_ns >= writer->commit_interval_ns)
+		check(writer, mt_writer_commit(writer));
+}
+
+static uint64_t poll_ns(const struct mt_writer *writer)
+{
+	uint64_t interval_ns = writer->commit_interval_ns;
+
+	if (writer->status || (!writer->recording_id && !mt_store_in_transaction(writer->store)))
+		return IDLE_POLL_NS;
+	return interval_ns < POLL_NS ? interval_ns : POLL_NS;
+}
+
+static void *run(void *argument)
+{
+	struct mt_writer *writer = argument;
+	struct moetrace_session *session = writer->session;
+
+	writer->open_status = mt_store_open(session->path, &writer->store, writer->open_error);
+	if (!writer->open_status)
+		writer->open_status = mt_writer_define(writer);
+	mt_queue_done(&session->queue, 1, writer->open_status);
+	if (writer->open_status)
+		return NULL;
+	while (!writer->is_closing) {
+		mt_queue_sleep(&session->queue, poll_ns(writer));
+		cycle(writer);
+	}
+	check(writer, mt_writer_close_store(writer));
+	return NULL;
+}
+
+/* Signals belong to the program: none is delivered here, and a file-size limit does not kill. */
+static int create_thread(struct mt_writer *writer, pthread_t *ret_thread)
+{
+	sigset_t all, before;
+	int result;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	result = pthread_create(ret_thread, NULL, run, writer);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!result)
+		(void)pthread_setname_np(*ret_thread, "moetrace");
+	return result ? MOETRACE_E_NOMEM : MOETRACE_OK;
+}
+
+static void free_writer(struct mt_writer *writer)
+{
+	mt_assembly_close(&writer->assembly);
+	mt_load_close(&writer->load);
+	mt_ledger_close(&writer->ledger);
+	free(writer);
+}
+
+int mt_writer_start(struct moetrace_session *session, char *ret_error)
+{
+	struct mt_writer *writer = calloc(1, sizeof(*writer));
+	int status;
+
+	snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s: out of memory", session->path);
+	if (!writer)
+		return MOETRACE_E_NOMEM;
+	/* Made now, so that closing cannot fail for want of memory. */
+	writer->close_message = mt_message_new(MT_MESSAGE_CLOSE, NULL, NULL);
+	if (!writer->close_message) {
+		free(writer);
+		return MOETRACE_E_NOMEM;
+	}
+	writer->session = session;
+	writer->commit_interval_ns = session->opts.commit_interval_ms * MT_NS_PER_MS;
+	session->queue.n_posted = 1; /* the opening itself, which is waited for */
+	status = create_thread(writer, &session->thread);
+	if (status)
+		goto err_writer;
+	status = mt_queue_wait(&session->queue, 1);
+	if (status) {
+		pthread_join(session->thread, NULL);
+		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s", writer->open_error);
+		goto err_writer;
+	}
+	session->writer = writer;
+	return MOETRACE_OK;
+
+err_writer:
+	mt_message_free(writer->close_message);
+	free_writer(writer);
+	return status;
+}
+
+int mt_writer_stop(struct moetrace_session *session)
+{
+	int status;
+
+	mt_queue_post(&session->queue, &session->pool, session->writer->close_message);
+	pthread_join(session->thread, NULL);
+	status = session->writer->status;
+	free_writer(session->writer);
+	session->writer = NULL;
+	return status;
+}

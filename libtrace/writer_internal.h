@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The writer's state and the parts of its work, shared by writer.c, recording.c and
+ * definitions.c. Everything here is used by the writer thread alone.
+ */
+#ifndef MT_WRITER_INTERNAL_H
+#define MT_WRITER_INTERNAL_H
+
+#include "libtrace/assembly.h"
+#include "libtrace/ledger.h"
+#include "libtrace/load.h"
+#include "libtrace/session.h"
+#include "libtrace/store/store.h"
+
+/* A gap that may still grow: its row is replaced while losses go on. */
+struct mt_open_gap {
+	int64_t gap_id; /* 0: none */
+	uint64_t start_ns;
+	uint64_t n_lost;
+	uint64_t bytes_lost;
+	uint64_t commit; /* the commit at which it last grew */
+};
+
+/* Losses and misuse since the recording started. */
+struct mt_losses {
+	uint64_t passes;
+	uint64_t layers;
+	uint64_t bytes;
+	uint64_t misuse;
+};
+
+struct mt_writer {
+	struct moetrace_session *session;
+	struct mt_store *store;
+	int status;      /* first failure: nothing is written any more */
+	int is_closing;
+	struct mt_message *close_message;
+	int is_full;     /* the file limit is reached */
+	int open_status;
+	char open_error[MT_STORE_ERROR_BYTES];
+
+	struct mt_ledger ledger;
+	struct mt_load load;
+	struct mt_assembly assembly;
+
+	uint32_t recording_id; /* as the writer sees it; 0: idle */
+	uint64_t commit_interval_ns;
+	uint64_t last_commit_ns;
+	uint64_t last_load_ns;
+	uint64_t last_clock_ns;
+	uint64_t n_commits; /* of the recording, with those before it */
+	uint64_t first_commit;
+	uint64_t ring_peak_bytes;
+	uint64_t start_cpu_ns;
+	int64_t last_gap_id;
+	int64_t last_diagnostic_id;
+	int64_t load_pass_id; /* last pass in table expert_load_window */
+	uint64_t last_loss_ns;
+	struct mt_open_gap gaps[MT_N_LOSS];
+	struct mt_losses losses;
+	uint64_t misuse_seen[MT_N_MISUSE];
+	uint64_t misuse_first_ns[MT_N_MISUSE];
+};
+
+/* definitions.c: facts of the process, and models. */
+int mt_writer_define(struct mt_writer *writer);
+int mt_writer_add_model(struct mt_writer *writer, uint32_t model_index);
+
+/* recording.c: start, end, commit. Each returns a status for the writer to check. */
+int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message *message);
+int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64_t end_ns);
+int mt_writer_commit(struct mt_writer *writer);
+int mt_writer_close_store(struct mt_writer *writer);
+void mt_writer_end_full(struct mt_writer *writer);
+uint64_t mt_writer_reserve_bytes(const struct mt_writer *writer);
+
+#endif
