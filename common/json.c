@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * JSON reading over yajl. yajl checks the grammar and the UTF-8; this file adds what it leaves out:
- * limits, duplicate keys, exact integers, and surrogate escapes. The latter are checked before yajl
- * sees the text, because its decoder replaces a lone surrogate in silence and may read past one that
- * ends a string.
+ * JSON reading over yajl. yajl checks the grammar; this file adds what it leaves out: limits,
+ * duplicate keys, exact integers, UTF-8 (yajl takes overlong forms) and surrogate escapes. The last
+ * two are checked before yajl sees the text, because its decoder replaces a lone surrogate in
+ * silence and may read past one that ends a string.
  */
 #include "common/json.h"
 
@@ -17,6 +17,7 @@
 #include <moetrace/status.h>
 
 #include "common/json_keys.h"
+#include "common/utf8.h"
 
 struct parse {
 	const struct mt_json_limits *limits;
@@ -280,6 +281,19 @@ static int parse_run(struct parse *parse, const char *text, size_t n_bytes)
 	return parse->status;
 }
 
+static bool utf8_is_valid(const char *text, size_t n_bytes, size_t *ret_byte)
+{
+	size_t byte = 0, length;
+
+	for (; byte < n_bytes; byte += length) {
+		if (!mt_utf8_sequence((const unsigned char *)text + byte, n_bytes - byte, &length)) {
+			*ret_byte = byte;
+			return false;
+		}
+	}
+	return true;
+}
+
 static int text_check(const char *text, size_t n_bytes, const struct mt_json_limits *limits,
 		      struct mt_json_error *error)
 {
@@ -289,6 +303,11 @@ static int text_check(const char *text, size_t n_bytes, const struct mt_json_lim
 		snprintf(error->text, sizeof(error->text), "%zu bytes, more than the limit of %zu",
 			 n_bytes, limits->max_bytes);
 		error_place(error, text, n_bytes, 0);
+		return MOETRACE_E_FORMAT;
+	}
+	if (!utf8_is_valid(text, n_bytes, &byte)) {
+		snprintf(error->text, sizeof(error->text), "bytes that are not UTF-8");
+		error_place(error, text, n_bytes, byte);
 		return MOETRACE_E_FORMAT;
 	}
 	if (!surrogates_are_paired(text, n_bytes, &byte)) {

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The 16-bit conversions against their definition: every half is widened to the value that its
+ * fields spell, and rounding is probed on, just below and just above every midpoint between two
+ * neighbouring halves.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <check.h>
+
+#include "common/f16.h"
+
+/* The value that sign, exponent and fraction of a binary16 spell. */
+static double half_value(uint16_t half)
+{
+	int exponent = half >> 10 & 0x1f, fraction = half & 0x3ff;
+	double magnitude = exponent == 0 ? ldexp(fraction, -24) :
+					   ldexp(1024 + fraction, exponent - 25);
+
+	return half & 0x8000 ? -magnitude : magnitude;
+}
+
+START_TEST(test_f16_widen_is_exact)
+{
+	uint32_t i;
+
+	for (i = 0; i <= UINT16_MAX; i++) {
+		float value = mt_f32_from_f16((uint16_t)i);
+
+		if ((i & 0x7c00) == 0x7c00) {
+			ck_assert_int_eq(isnan(value) != 0, (i & 0x3ff) != 0);
+			ck_assert_int_eq(isinf(value) != 0, (i & 0x3ff) == 0);
+		} else {
+			ck_assert(value == half_value((uint16_t)i));
+		}
+		ck_assert_int_eq(signbit(value) != 0, (i & 0x8000) != 0);
+	}
+}
+END_TEST
+
+START_TEST(test_f16_narrow_inverts_widen)
+{
+	uint32_t i;
+
+	for (i = 0; i <= UINT16_MAX; i++) {
+		uint16_t back = mt_f16_from_f32(mt_f32_from_f16((uint16_t)i));
+
+		if ((i & 0x7c00) == 0x7c00 && (i & 0x3ff) != 0)
+			ck_assert_uint_eq(back, i | 0x0200);
+		else
+			ck_assert_uint_eq(back, i);
+	}
+}
+END_TEST
+
+START_TEST(test_f16_narrow_rounds_to_nearest_even)
+{
+	uint32_t i;
+
+	for (i = 0; i < 0x7bff; i++) {
+		float middle = (float)((half_value((uint16_t)i) + half_value((uint16_t)(i + 1))) / 2);
+		uint16_t even = (uint16_t)(i & 1 ? i + 1 : i);
+
+		ck_assert_uint_eq(mt_f16_from_f32(middle), even);
+		ck_assert_uint_eq(mt_f16_from_f32(-middle), even | 0x8000);
+		ck_assert_uint_eq(mt_f16_from_f32(nextafterf(middle, 0.0f)), i);
+		ck_assert_uint_eq(mt_f16_from_f32(nextafterf(middle, INFINITY)), i + 1);
+	}
+}
+END_TEST
+
+START_TEST(test_f16_narrow_at_the_ends)
+{
+	ck_assert_uint_eq(mt_f16_from_f32(65519.996f), 0x7bff);
+	ck_assert_uint_eq(mt_f16_from_f32(65520.0f), 0x7c00);
+	ck_assert_uint_eq(mt_f16_from_f32(-3e38f), 0xfc00);
+	ck_assert_uint_eq(mt_f16_from_f32(INFINITY), 0x7c00);
+	ck_assert_uint_eq(mt_f16_from_f32(ldexpf(1, -25)), 0);
+	ck_assert_uint_eq(mt_f16_from_f32(ldexpf(1.0001f, -25)), 1);
+	ck_assert_uint_eq(mt_f16_from_f32(-0.0f), 0x8000);
+	ck_assert_uint_eq(mt_f16_from_f32(mt_f32_from_bits(1)), 0);
+	ck_assert_uint_eq(mt_f16_from_f32(mt_f32_from_bits(0xff800001u)), 0xfe00);
+}
+END_TEST
+
+START_TEST(test_bf16)
+{
+	uint32_t i;
+
+	for (i = 0; i <= UINT16_MAX; i++) {
+		uint32_t bits = i << 16;
+		uint16_t even = (uint16_t)(i & 1 ? i + 1 : i);
+
+		ck_assert_uint_eq(mt_f32_bits(mt_f32_from_bf16((uint16_t)i)), bits);
+		if ((i & 0x7f80) == 0x7f80) {
+			uint16_t back = mt_bf16_from_f32(mt_f32_from_bits(bits));
+
+			ck_assert_uint_eq(back, i & 0x7f ? i | 0x40 : i);
+			continue;
+		}
+		ck_assert_uint_eq(mt_bf16_from_f32(mt_f32_from_bits(bits)), i);
+		ck_assert_uint_eq(mt_bf16_from_f32(mt_f32_from_bits(bits | 0x7fff)), i);
+		ck_assert_uint_eq(mt_bf16_from_f32(mt_f32_from_bits(bits | 0x8000)), even);
+		ck_assert_uint_eq(mt_bf16_from_f32(mt_f32_from_bits(bits | 0x8001)), i + 1);
+	}
+	ck_assert_uint_eq(mt_bf16_from_f32(mt_f32_from_bits(0x7f800001u)), 0x7fc0);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("f16");
+	TCase *tcase = tcase_create("conversions");
+	SRunner *runner = srunner_create(suite);
+	int n_failed;
+
+	suite_add_tcase(suite, tcase);
+	tcase_add_test(tcase, test_f16_widen_is_exact);
+	tcase_add_test(tcase, test_f16_narrow_inverts_widen);
+	tcase_add_test(tcase, test_f16_narrow_rounds_to_nearest_even);
+	tcase_add_test(tcase, test_f16_narrow_at_the_ends);
+	tcase_add_test(tcase, test_bf16);
+	srunner_run_all(runner, CK_ENV);
+	n_failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Serving the example workload on the example model: what the recorder is told, and that the text
+ * and the experts of every request are the same for any batch, chunk, context and thread count,
+ * alone and among others, with and without recording, greedy and sampled.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <check.h>
+
+#include "kernels/engine/qwen3moe_config.h"
+#include "kernels/engine/serve.h"
+#include "tests/engine/support/fake_recorder.h"
+#include "tests/engine/support/model_file.h"
+
+/* Enough for mixed passes and several admissions, few enough for slow builds. */
+#define N_REQUESTS 12
+
+static struct mtk_model *model;
+static struct mtk_workload *workload;
+static const struct mtk_serve_options usual = {
+	.limits = { .n_batch = 4, .n_chunk = 64, .n_context = 1024, .stop_byte = -1 },
+	.n_threads = 2,
+};
+
+static void setup(void)
+{
+	struct mtk_safetensors *file;
+	struct mtk_tensor_source source;
+	struct mtk_model_config config;
+	char message[MTK_MESSAGE_BYTES];
+
+	ck_assert_int_eq(mtk_safetensors_open(model_file_tinymoe_path(), &file, NULL), MOETRACE_OK);
+	ck_assert_int_eq(mtk_qwen3moe_config_read(file, 1024, &config, NULL), MOETRACE_OK);
+	source = mtk_safetensors_source(file);
+	ck_assert_int_eq(mtk_model_create(&config, &source, message, &model), MOETRACE_OK);
+	mtk_safetensors_close(file);
+	ck_assert_int_eq(mtk_workload_read(model_file_workload_path(), &workload, NULL),
+			 MOETRACE_OK);
+	workload->n_requests = N_REQUESTS;
+}
+
+static void teardown(void)
+{
+	/* All of them are released, also those that were left out. */
+	workload->n_requests = 64;
+	mtk_workload_destroy(workload);
+	mtk_model_destroy(model);
+}
+
+/* What a run gave each request. */
+struct texts {
+	char bytes[N_REQUESTS][128];
+	uint32_t n_bytes[N_REQUESTS];
+};
+
+static struct mtk_serve_stats serve(const struct mtk_serve_options *options,
+				    struct moetrace_session *session, struct texts *ret_texts)
+{
+	struct mtk_serve_recording recording = { session, "tinymoe", true };
+	struct mtk_serve_stats stats;
+	struct mtk_server *server;
+	struct mtk_error error = { .text = "" };
+	uint32_t i;
+
+	ck_assert_msg(mtk_server_create(model, workload, options, &server, &error) == MOETRACE_OK,
+		      "%s", error.text);
+	ck_assert_msg(mtk_server_run(server, &recording, &stats, &error) == MOETRACE_OK, "%s",
+		      error.text);
+	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, &error), MOETRACE_E_STATE);
+	for (i = 0; i < workload->n_requests; i++) {
+		const struct mtk_sequence *sequence = mtk_server_sequence(server, i);
+
+		ret_texts->n_bytes[i] = sequence->n_generated;
+		memcpy(ret_texts->bytes[i], sequence->text, sequence->n_generated);
+	}
+	mtk_server_destroy(server);
+	return stats;
+}
+
+static void texts_compare(const struct texts *got, const struct texts *want, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = 0; i < n; i++) {
+		ck_assert_uint_eq(got->n_bytes[i], want->n_bytes[i]);
+		ck_assert_mem_eq(got->bytes[i], want->bytes[i], want->n_bytes[i]);
+	}
+}
+
+START_TEST(test_recorder_is_told)
+{
+	static struct texts texts;
+	struct moetrace_session *session = fake_recorder_reset();
+	struct mtk_serve_stats stats = serve(&usual, session, &texts);
+	const struct fake_recorder *kept = fake_recorder();
+	uint64_t n_rows = 0;
+	uint32_t i, j;
+
+	ck_assert_uint_eq(kept->n_requests, N_REQUESTS);
+	ck_assert_uint_eq(kept->n_layers, 6);
+	for (i = 0; i < N_REQUESTS; i++) {
+		const struct fake_request *request = &kept->requests[i];
+		const struct mtk_workload_request *asked = &workload->requests[i];
+
+		ck_assert_str_eq(request->external_id, asked->id);
+		ck_assert_uint_eq(request->n_attributes, 1);
+		ck_assert_int_eq(strncmp(request->attribute, "domain=", 7), 0);
+		ck_assert_int_eq(request->end_state, MOETRACE_REQUEST_FINISHED);
+		ck_assert_uint_eq(request->n_prompt, asked->n_prompt_bytes);
+		ck_assert_uint_eq(request->n_positions,
+				  asked->n_prompt_bytes + asked->max_new_tokens - 1);
+		/* Every token, with the last one, which was sampled and not computed. */
+		ck_assert_uint_eq(request->n_tokens, request->n_positions + 1);
+		for (j = 0; j < request->n_tokens; j++)
+			ck_assert_uint_eq(request->tokens[j],
+					  j < request->n_prompt ?
+						  asked->prompt[j] :
+						  (unsigned char)texts.bytes[i][j - request->n_prompt]);
+		n_rows += request->n_positions;
+	}
+	ck_assert_uint_eq(kept->n_rows, n_rows);
+	ck_assert_uint_eq(stats.prefill_rows + stats.decode_rows, n_rows);
+	ck_assert_uint_eq(kept->n_passes_of_phase[MOETRACE_PHASE_PREFILL], stats.n_prefill_passes);
+	ck_assert_uint_eq(kept->n_passes_of_phase[MOETRACE_PHASE_DECODE], stats.n_decode_passes);
+	ck_assert_uint_eq(kept->n_passes_of_phase[MOETRACE_PHASE_MIXED], stats.n_mixed_passes);
+	ck_assert_uint_gt(stats.n_mixed_passes, 0);
+	ck_assert_uint_eq(stats.n_done, N_REQUESTS);
+	ck_assert_uint_gt(stats.prefill_ns, 0);
+	ck_assert_uint_gt(stats.decode_ns, stats.decode_only_ns);
+	ck_assert_uint_le(stats.prefill_ns + stats.decode_ns, stats.total_ns);
+	ck_assert(!stats.interrupted);
+}
+END_TEST
+
+static const struct {
+	uint32_t n_batch, n_chunk, n_threads, n_context;
+} shapes[] = {
+	{ 1, 1, 1, 1024 },   { 1, 1000, 1, 1024 }, { 12, 7, 1, 512 },
+	{ 12, 1000, 2, 400 }, { 3, 33, 2, 1024 },   { 65536, 1048576, 3, 1024 },
+};
+
+START_TEST(test_any_shape_gives_the_same)
+{
+	static struct texts want, got;
+	static struct fake_recorder kept;
+	struct mtk_serve_options options = usual;
+
+	options.temperature = _i & 1 ? 0.8f : 0.0f;
+	options.seed = 42;
+	serve(&options, fake_recorder_reset(), &want);
+	kept = *fake_recorder();
+	options.limits.n_batch = shapes[_i].n_batch;
+	options.limits.n_chunk = shapes[_i].n_chunk;
+	options.limits.n_context = shapes[_i].n_context;
+	options.n_threads = shapes[_i].n_threads;
+	serve(&options, fake_recorder_reset(), &got);
+	texts_compare(&got, &want, N_REQUESTS);
+	ck_assert_int_eq(memcmp(kept.requests, fake_recorder()->requests, sizeof(kept.requests)), 0);
+	ck_assert_uint_eq(kept.n_rows, fake_recorder()->n_rows);
+}
+END_TEST
+
+START_TEST(test_recording_changes_nothing)
+{
+	static struct texts recorded, plain;
+
+	serve(&usual, fake_recorder_reset(), &recorded);
+	serve(&usual, NULL, &plain);
+	texts_compare(&plain, &recorded, N_REQUESTS);
+}
+END_TEST
+
+/* A request alone takes the same experts as among others. */
+START_TEST(test_alone_gives_the_same)
+{
+	static struct texts want, got;
+	static struct fake_request among;
+
+	serve(&usual, fake_recorder_reset(), &want);
+	among = fake_recorder()->requests[0];
+	workload->n_requests = 1;
+	serve(&usual, fake_recorder_reset(), &got);
+	texts_compare(&got, &want, 1);
+	ck_assert_mem_eq(&among, &fake_recorder()->requests[0], sizeof(among));
+}
+END_TEST
+
+START_TEST(test_seed_and_temperature)
+{
+	static struct texts first, again, other, greedy;
+	struct mtk_serve_options options = usual;
+
+	serve(&options, NULL, &greedy);
+	options.temperature = 1.0f;
+	serve(&options, NULL, &first);
+	serve(&options, NULL, &again);
+	options.seed = 1;
+	serve(&options, NULL, &other);
+	texts_compare(&again, &first, N_REQUESTS);
+	ck_assert_mem_ne(&other, &first, sizeof(first));
+	ck_assert_mem_ne(&greedy, &first, sizeof(first));
+	/* Temperatures towards zero end at the greedy choice. */
+	options.temperature = 1e-6f;
+	serve(&options, NULL, &first);
+	texts_compare(&first, &greedy, N_REQUESTS);
+}
+END_TEST
+
+START_TEST(test_stop_byte)
+{
+	static struct texts whole, stopped;
+	struct mtk_serve_options options = usual;
+	uint32_t n_stopped = 0, i;
+
+	serve(&options, NULL, &whole);
+	options.limits.stop_byte = 'e';
+	serve(&options, fake_recorder_reset(), &stopped);
+	for (i = 0; i < N_REQUESTS; i++) {
+		const char *stop = memchr(whole.bytes[i], 'e', whole.n_bytes[i]);
+		uint32_t want = stop ? (uint32_t)(stop - whole.bytes[i]) + 1 : whole.n_bytes[i];
+
+		n_stopped += stop != NULL;
+		ck_assert_uint_eq(stopped.n_bytes[i], want);
+		ck_assert_mem_eq(stopped.bytes[i], whole.bytes[i], want);
+		ck_assert_uint_eq(fake_recorder()->requests[i].n_positions,
+				  fake_recorder()->requests[i].n_prompt + want - 1);
+	}
+	ck_assert_uint_gt(n_stopped, 0);
+}
+END_TEST
+
+static bool stop_after_two(void *context, const struct mtk_serve_stats *stats)
+{
+	uint32_t *n_calls = context;
+
+	ck_assert_uint_gt(stats->total_ns, 0);
+	return ++*n_calls < 2;
+}
+
+START_TEST(test_interrupted)
+{
+	struct mtk_serve_options options = usual;
+	struct mtk_serve_recording recording = { fake_recorder_reset(), "tinymoe", false };
+	struct mtk_serve_stats stats;
+	struct mtk_server *server;
+	uint32_t n_calls = 0, i;
+
+	options.observe = stop_after_two;
+	options.observe_context = &n_calls;
+	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, NULL), MOETRACE_OK);
+	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, NULL), MOETRACE_OK);
+	ck_assert(stats.interrupted);
+	ck_assert_uint_eq(n_calls, 2);
+	ck_assert_uint_eq(stats.n_done, 0);
+	ck_assert_uint_eq(fake_recorder()->n_requests, 4);
+	for (i = 0; i < 4; i++) {
+		ck_assert_int_eq(fake_recorder()->requests[i].end_state, MOETRACE_REQUEST_ABORTED);
+		ck_assert_uint_eq(fake_recorder()->requests[i].n_tokens, 0);
+	}
+	mtk_server_destroy(server);
+}
+END_TEST
+
+START_TEST(test_recorder_fails)
+{
+	struct mtk_serve_recording recording = { fake_recorder_reset(), "tinymoe", false };
+	struct mtk_serve_stats stats;
+	struct mtk_server *server;
+	struct mtk_error error;
+
+	fake_recorder()->model_status = MOETRACE_E_LIMIT;
+	ck_assert_int_eq(mtk_server_create(model, workload, &usual, &server, NULL), MOETRACE_OK);
+	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, &error), MOETRACE_E_LIMIT);
+	ck_assert_uint_eq(stats.total_ns, 0);
+	ck_assert_str_eq(error.text, "the model cannot be recorded: a status");
+	mtk_server_destroy(server);
+
+	fake_recorder_reset();
+	fake_recorder()->request_status = MOETRACE_E_NOMEM;
+	fake_recorder()->request_status_at = 2;
+	ck_assert_int_eq(mtk_server_create(model, workload, &usual, &server, NULL), MOETRACE_OK);
+	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, &error), MOETRACE_E_NOMEM);
+	ck_assert_str_eq(error.text, "request 2 cannot be recorded: a status");
+	ck_assert_int_eq(fake_recorder()->requests[0].end_state, MOETRACE_REQUEST_FAILED);
+	ck_assert_int_eq(fake_recorder()->requests[1].end_state, MOETRACE_REQUEST_FAILED);
+	mtk_server_destroy(server);
+}
+END_TEST
+
+START_TEST(test_create_refuses)
+{
+	struct mtk_serve_options options = usual;
+	struct mtk_server *server;
+	struct mtk_error error;
+
+	options.limits.n_context = 100;
+	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, &error),
+			 MOETRACE_E_LIMIT);
+	ck_assert_ptr_nonnull(strstr(error.text, "line 3: the prompt has"));
+	options = usual;
+	options.limits.n_batch = 0;
+	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, &error),
+			 MOETRACE_E_INVALID);
+	options = usual;
+	options.n_threads = 0;
+	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, &error),
+			 MOETRACE_E_INVALID);
+	ck_assert_ptr_nonnull(strstr(error.text, "0 threads"));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("serve");
+	TCase *tcase = tcase_create("example");
+	SRunner *runner = srunner_create(suite);
+	int n_failed;
+
+	suite_add_tcase(suite, tcase);
+	tcase_add_checked_fixture(tcase, setup, teardown);
+	tcase_set_timeout(tcase, 120);
+	tcase_add_test(tcase, test_recorder_is_told);
+	tcase_add_loop_test(tcase, test_any_shape_gives_the_same, 0,
+			    sizeof(shapes) / sizeof(shapes[0]));
+	tcase_add_test(tcase, test_recording_changes_nothing);
+	tcase_add_test(tcase, test_alone_gives_the_same);
+	tcase_add_test(tcase, test_seed_and_temperature);
+	tcase_add_test(tcase, test_stop_byte);
+	tcase_add_test(tcase, test_interrupted);
+	tcase_add_test(tcase, test_recorder_fails);
+	tcase_add_test(tcase, test_create_refuses);
+	srunner_run_all(runner, CK_ENV);
+	n_failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The stand-in recorder. Every violation of the interface's order fails the test at the call.
+ */
+#include "tests/engine/support/fake_recorder.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <check.h>
+
+struct moetrace_session {
+	struct fake_recorder kept;
+};
+
+#define MAX_ROWS 4096
+
+struct moetrace_pass {
+	uint64_t requests[MAX_ROWS];	/* of each row */
+	uint32_t positions[MAX_ROWS];
+	uint32_t n_rows;
+	uint32_t n_layers;
+	bool is_open;
+};
+
+static struct moetrace_session session;
+static struct moetrace_pass pass;
+
+struct moetrace_session *fake_recorder_reset(void)
+{
+	memset(&session, 0, sizeof(session));
+	memset(&pass, 0, sizeof(pass));
+	return &session;
+}
+
+struct fake_recorder *fake_recorder(void)
+{
+	return &session.kept;
+}
+
+static struct fake_request *open_request(uint64_t handle)
+{
+	ck_assert_uint_ge(handle, 1);
+	ck_assert_uint_le(handle, session.kept.n_requests);
+	ck_assert_int_eq(session.kept.requests[handle - 1].end_state, 0);
+	return &session.kept.requests[handle - 1];
+}
+
+int moetrace_model_add(struct moetrace_session *to, const struct moetrace_model_info *info,
+		       uint32_t *ret_model)
+{
+	uint32_t i;
+
+	ck_assert_ptr_eq(to, &session);
+	ck_assert_uint_eq(info->size, sizeof(*info));
+	ck_assert_ptr_nonnull(info->name);
+	ck_assert_uint_eq(info->n_moe_layers, info->n_layers);
+	for (i = 0; i < info->n_moe_layers; i++) {
+		ck_assert_uint_eq(info->layers[i].size, sizeof(info->layers[i]));
+		ck_assert_uint_eq(info->layers[i].layer, i);
+		ck_assert_uint_gt(info->layers[i].expert_weight_bytes, 0);
+	}
+	session.kept.n_layers = info->n_moe_layers;
+	session.kept.top_k = info->layers[0].top_k;
+	*ret_model = session.kept.model_status ? 0 : 3;
+	return session.kept.model_status;
+}
+
+int moetrace_request_begin(struct moetrace_session *to, const struct moetrace_request_info *info,
+			   uint64_t *ret_request)
+{
+	struct fake_recorder *kept = &session.kept;
+	struct fake_request *request = &kept->requests[kept->n_requests];
+
+	ck_assert_ptr_eq(to, &session);
+	ck_assert(!pass.is_open);
+	if (kept->request_status && kept->n_requests == kept->request_status_at) {
+		*ret_request = MOETRACE_NO_REQUEST;
+		return kept->request_status;
+	}
+	ck_assert_uint_lt(kept->n_requests, FAKE_MAX_REQUESTS);
+	snprintf(request->external_id, sizeof(request->external_id), "%s", info->external_id);
+	request->n_prompt = info->prompt_positions;
+	*ret_request = ++kept->n_requests;
+	return MOETRACE_OK;
+}
+
+int moetrace_request_attribute_set(struct moetrace_session *to, uint64_t handle, const char *key,
+				   const char *value)
+{
+	struct fake_request *request;
+
+	ck_assert_ptr_eq(to, &session);
+	request = open_request(handle);
+	request->n_attributes++;
+	snprintf(request->attribute, sizeof(request->attribute), "%s=%s", key, value);
+	return MOETRACE_OK;
+}
+
+int moetrace_request_tokens(struct moetrace_session *to, uint64_t handle, uint32_t first_position,
+			    const uint32_t *token_ids, uint32_t n_tokens)
+{
+	struct fake_request *request;
+
+	ck_assert_ptr_eq(to, &session);
+	request = open_request(handle);
+	ck_assert_uint_eq(first_position, request->n_tokens);
+	ck_assert_uint_le(first_position + n_tokens, FAKE_MAX_POSITIONS);
+	memcpy(request->tokens + first_position, token_ids, n_tokens * sizeof(*token_ids));
+	request->n_tokens += n_tokens;
+	return MOETRACE_OK;
+}
+
+int moetrace_request_end(struct moetrace_session *to, uint64_t handle,
+			 enum moetrace_request_end_state end_state, uint64_t n_positions)
+{
+	struct fake_request *request;
+
+	ck_assert_ptr_eq(to, &session);
+	/* A request that could not be begun has no handle; ending it is refused. */
+	if (handle == MOETRACE_NO_REQUEST)
+		return MOETRACE_E_INVALID;
+	ck_assert(!pass.is_open);
+	request = open_request(handle);
+	ck_assert_uint_eq(n_positions, request->n_computed);
+	request->end_state = end_state;
+	request->n_positions = n_positions;
+	return MOETRACE_OK;
+}
+
+static uint32_t phase_of_slices(const struct moetrace_pass_info *info)
+{
+	bool has_prefill = false, has_decode = false;
+	uint32_t i;
+
+	for (i = 0; i < info->n_slices; i++) {
+		if (info->slices[i].phase == MOETRACE_PHASE_PREFILL)
+			has_prefill = true;
+		else
+			has_decode = true;
+	}
+	if (has_prefill && has_decode)
+		return MOETRACE_PHASE_MIXED;
+	return has_prefill ? MOETRACE_PHASE_PREFILL : MOETRACE_PHASE_DECODE;
+}
+
+static void slice_take(const struct moetrace_slice *slice)
+{
+	struct fake_request *request = open_request(slice->request);
+	uint32_t i;
+
+	ck_assert_ptr_null(slice->positions);
+	ck_assert_uint_eq(slice->first_position, request->n_computed);
+	ck_assert_uint_le(pass.n_rows + slice->n_rows, MAX_ROWS);
+	ck_assert_uint_le(slice->first_position + slice->n_rows, FAKE_MAX_POSITIONS);
+	if (slice->phase == MOETRACE_PHASE_DECODE)
+		ck_assert_uint_ge(slice->first_position, request->n_prompt);
+	else
+		ck_assert_uint_le(slice->first_position + slice->n_rows, request->n_prompt);
+	for (i = 0; i < slice->n_rows; i++) {
+		pass.requests[pass.n_rows] = slice->request;
+		pass.positions[pass.n_rows++] = slice->first_position + i;
+	}
+	request->n_computed += slice->n_rows;
+}
+
+struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *to,
+					  const struct moetrace_pass_info *info)
+{
+	uint32_t i;
+
+	ck_assert_ptr_eq(to, &session);
+	ck_assert(!pass.is_open);
+	ck_assert_uint_eq(info->model, 3);
+	ck_assert_uint_eq(*info->runtime_pass, session.kept.n_passes);
+	ck_assert_uint_eq(info->phase, phase_of_slices(info));
+	pass.n_rows = pass.n_layers = 0;
+	for (i = 0; i < info->n_slices; i++)
+		slice_take(&info->slices[i]);
+	ck_assert_uint_eq(pass.n_rows, info->n_rows);
+	pass.is_open = true;
+	session.kept.n_passes++;
+	session.kept.n_rows += info->n_rows;
+	session.kept.n_passes_of_phase[info->phase]++;
+	return &pass;
+}
+
+void moetrace_select_experts(struct moetrace_pass *of, const struct moetrace_selection *selection)
+{
+	const int32_t *ids = selection->ids;
+	const float *weights = selection->weights;
+	uint32_t k = selection->k, row;
+
+	ck_assert_ptr_eq(of, &pass);
+	ck_assert(pass.is_open);
+	ck_assert_uint_eq(selection->layer_index, pass.n_layers++);
+	ck_assert_uint_eq(selection->n_rows, pass.n_rows);
+	ck_assert_uint_eq(k, session.kept.top_k);
+	ck_assert_uint_eq(selection->id_type, MOETRACE_TYPE_I32);
+	ck_assert_uint_eq(selection->weight_type, MOETRACE_TYPE_F32);
+	ck_assert_uint_eq(selection->order, MOETRACE_ORDER_SELECTION);
+	for (row = 0; row < pass.n_rows; row++) {
+		struct fake_request *request = open_request(pass.requests[row]);
+		uint32_t position = pass.positions[row], layer = selection->layer_index;
+
+		memcpy(request->ids[position][layer], ids + (size_t)row * k, k * sizeof(*ids));
+		memcpy(request->weights[position][layer], weights + (size_t)row * k,
+		       k * sizeof(*weights));
+	}
+}
+
+void moetrace_pass_end(struct moetrace_pass *of)
+{
+	if (!of)
+		return;
+	ck_assert(pass.is_open);
+	ck_assert_uint_eq(pass.n_layers, session.kept.n_layers);
+	pass.is_open = false;
+}
+
+const char *moetrace_status_string(int status)
+{
+	return status == MOETRACE_OK ? "success" : "a status";
+}
