@@ -7,6 +7,8 @@
 #include <stdint.h>
 
 #define VEC_LANES 16
+/* Blocks of keys that fit the registers beside two query heads. */
+#define VEC_ATTENTION_BLOCKS 4
 #define VEC_TARGET __attribute__((target("avx512f,avx512vl,avx512bw,avx512dq,avx2,fma,f16c")))
 #define VEC_FN static inline __attribute__((always_inline)) VEC_TARGET
 

@@ -171,29 +171,27 @@ static void prepare_task(void *arg, uint32_t begin, uint32_t end)
 	}
 }
 
-static void attend_head(const struct pass *pass, uint32_t row, uint32_t kv_head)
+/* The query heads of one row that share one key/value head. */
+static void attend_group(const struct pass *pass, uint32_t row, uint32_t kv_head)
 {
 	const struct mtk_model_config *config = &pass->model->config;
 	const uint32_t n_group = config->n_heads / config->n_kv_heads;
 	const uint32_t slot = pass->batch->slots[row];
-	struct mtk_attention attention = {
+	const size_t offset = (size_t)kv_head * n_group * config->head_dim;
+	const struct mtk_attention attention = {
+		.queries = pass->workspace->qkv + (size_t)row * mtk_model_qkv_width(config) + offset,
+		.n_queries = n_group,
 		.keys = mtk_kv_keys(pass->kv, pass->layer_number, slot, kv_head),
 		.values = mtk_kv_values(pass->kv, pass->layer_number, slot, kv_head),
 		.head_dim = config->head_dim,
 		.value_stride = pass->kv->value_stride,
 		.n_positions = (uint32_t)pass->batch->positions[row] + 1,
 		.scale = 1.0f / sqrtf((float)config->head_dim),
+		.out = pass->workspace->attention +
+		       (size_t)row * config->n_heads * config->head_dim + offset,
 	};
 
-	for (uint32_t h = kv_head * n_group; h < (kv_head + 1) * n_group; h++) {
-		size_t offset = (size_t)h * config->head_dim;
-
-		attention.query = pass->workspace->qkv +
-				  (size_t)row * mtk_model_qkv_width(config) + offset;
-		attention.out = pass->workspace->attention +
-				(size_t)row * config->n_heads * config->head_dim + offset;
-		pass->model->ops->attention(&attention);
-	}
+	pass->model->ops->attention(&attention);
 }
 
 static void attend_task(void *arg, uint32_t begin, uint32_t end)
@@ -202,7 +200,7 @@ static void attend_task(void *arg, uint32_t begin, uint32_t end)
 	const uint32_t n_kv_heads = pass->model->config.n_kv_heads;
 
 	for (uint32_t i = begin; i < end; i++)
-		attend_head(pass, i / n_kv_heads, i % n_kv_heads);
+		attend_group(pass, i / n_kv_heads, i % n_kv_heads);
 }
 
 static uint64_t mean_positions(const struct mtk_batch *batch)

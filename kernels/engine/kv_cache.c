@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The KV cache. Memory comes zeroed and untouched from calloc, so that pages which no position
- * ever used cost address space only; the padding of value rows stays zero for good.
+ * ever used cost address space only; the padding of value rows stays zero for good. Every block
+ * of keys and every row of values begins at a cache line.
  */
 #include "kernels/engine/kv_cache.h"
 
@@ -13,13 +14,23 @@
 #include "kernels/engine/kv_layout.h"
 #include "kernels/engine/model.h"
 
+/* Loads that straddle cache lines cost the vector paths of attention half their speed. */
+#define CACHE_LINE 64
+
+static float *align_up(void *memory)
+{
+	uintptr_t address = (uintptr_t)memory;
+
+	return (float *)((char *)memory + (CACHE_LINE - address % CACHE_LINE) % CACHE_LINE);
+}
+
 static uint32_t blocks_of(uint32_t n)
 {
 	return n / MTK_KEY_BLOCK + (n % MTK_KEY_BLOCK != 0);
 }
 
 /* Compute the sizes. False when one of them overflows. */
-static bool size_up(struct mtk_kv_cache *kv, size_t *ret_key_floats, size_t *ret_value_floats)
+static bool size_up(struct mtk_kv_cache *kv, size_t *ret_key_floats)
 {
 	size_t n_heads = (size_t)kv->n_layers * kv->n_slots;
 	size_t key_floats, value_floats, floats;
@@ -30,11 +41,10 @@ static bool size_up(struct mtk_kv_cache *kv, size_t *ret_key_floats, size_t *ret
 	    __builtin_mul_overflow(n_heads, kv->head_key_floats, &key_floats) ||
 	    __builtin_mul_overflow(n_heads, kv->head_value_floats, &value_floats) ||
 	    __builtin_add_overflow(key_floats, value_floats, &floats) ||
-	    floats > PTRDIFF_MAX / sizeof(float))
+	    floats > PTRDIFF_MAX / sizeof(float) - CACHE_LINE)
 		return false;
 	kv->reserved_bytes = floats * sizeof(float);
 	*ret_key_floats = key_floats;
-	*ret_value_floats = value_floats;
 	return true;
 }
 
@@ -42,7 +52,7 @@ int mtk_kv_cache_create(const struct mtk_model_config *config, uint32_t n_slots,
 			uint32_t n_context, struct mtk_kv_cache **ret_kv)
 {
 	struct mtk_kv_cache *kv;
-	size_t key_floats, value_floats;
+	size_t key_floats;
 
 	if (n_slots == 0 || n_context == 0 || n_context > config->n_context)
 		return MOETRACE_E_INVALID;
@@ -55,18 +65,20 @@ int mtk_kv_cache_create(const struct mtk_model_config *config, uint32_t n_slots,
 	kv->value_stride = blocks_of(config->head_dim) * MTK_KEY_BLOCK;
 	kv->n_slots = n_slots;
 	kv->n_context = n_context;
-	if (!size_up(kv, &key_floats, &value_floats)) {
+	if (!size_up(kv, &key_floats)) {
 		free(kv);
 		return MOETRACE_E_INVALID;
 	}
-	kv->keys = calloc(key_floats, sizeof(float));
-	kv->values = calloc(value_floats, sizeof(float));
+	/* Zeroed and untouched; the keys' size is a multiple of a cache line. */
+	kv->memory = calloc(1, kv->reserved_bytes + CACHE_LINE);
 	kv->slots = calloc(n_slots, sizeof(*kv->slots));
 	kv->free_slots = calloc(n_slots, sizeof(*kv->free_slots));
-	if (!kv->keys || !kv->values || !kv->slots || !kv->free_slots) {
+	if (!kv->memory || !kv->slots || !kv->free_slots) {
 		mtk_kv_cache_destroy(kv);
 		return MOETRACE_E_NOMEM;
 	}
+	kv->keys = align_up(kv->memory);
+	kv->values = kv->keys + key_floats;
 	/* The lowest slot lies on top, so that few sequences touch few pages. */
 	for (uint32_t slot = n_slots; slot-- > 0;)
 		kv->free_slots[kv->n_free++] = slot;
@@ -80,8 +92,7 @@ void mtk_kv_cache_destroy(struct mtk_kv_cache *kv)
 		return;
 	free(kv->free_slots);
 	free(kv->slots);
-	free(kv->values);
-	free(kv->keys);
+	free(kv->memory);
 	free(kv);
 }
 

@@ -27,6 +27,7 @@ struct mtk_kv_cache {
 	size_t head_key_floats;		/* of one slot, layer and head */
 	size_t head_value_floats;
 	size_t reserved_bytes;
+	void *memory;			/* holds keys, then values */
 	float *keys;
 	float *values;
 	struct mtk_kv_slot *slots;

@@ -210,17 +210,18 @@ END_TEST
 /* Random attention over n_positions; the rest of the last block of keys is NaN. */
 struct attention_case {
 	struct mtk_attention attention;
-	float *query;
+	float *queries;
 	float *keys;
 	float *values;
 };
 
-static struct attention_case make_attention(uint32_t head_dim, uint32_t n_positions)
+static struct attention_case make_attention(uint32_t head_dim, uint32_t n_queries,
+					    uint32_t n_positions)
 {
 	const uint32_t n_blocks = (n_positions + MTK_KEY_BLOCK - 1) / MTK_KEY_BLOCK;
 	const uint32_t stride = (head_dim + MTK_KEY_BLOCK - 1) / MTK_KEY_BLOCK * MTK_KEY_BLOCK;
 	struct attention_case c = {
-		.query = random_floats(5, head_dim),
+		.queries = random_floats(5, (size_t)n_queries * head_dim),
 		.keys = random_floats(6, (size_t)n_blocks * MTK_KEY_BLOCK * head_dim),
 		.values = random_floats(7, (size_t)n_positions * stride),
 	};
@@ -229,26 +230,26 @@ static struct attention_case make_attention(uint32_t head_dim, uint32_t n_positi
 		for (uint32_t d = 0; d < head_dim; d++)
 			c.keys[mtk_key_offset(head_dim, t, d)] = NAN;
 	/* A large scale makes scores differ by tens, as trained models do. */
-	c.attention = (struct mtk_attention){.query = c.query, .keys = c.keys, .values = c.values,
-					     .head_dim = head_dim, .value_stride = stride,
+	c.attention = (struct mtk_attention){.queries = c.queries, .n_queries = n_queries, .keys = c.keys, 
+					     .values = c.values, .head_dim = head_dim, .value_stride = stride,
 					     .n_positions = n_positions, .scale = 8.0f};
 	return c;
 }
 
 static void release_attention(struct attention_case *c)
 {
-	free(c->query);
+	free(c->queries);
 	free(c->keys);
 	free(c->values);
 }
 
 START_TEST(test_attention_by_hand)
 {
-	struct attention_case c = make_attention(2, 2);
+	struct attention_case c = make_attention(2, 1, 2);
 	float out[2];
 
-	c.query[0] = 1.0f;
-	c.query[1] = 0.0f;
+	c.queries[0] = 1.0f;
+	c.queries[1] = 0.0f;
 	c.keys[mtk_key_offset(2, 0, 0)] = 0.0f;
 	c.keys[mtk_key_offset(2, 1, 0)] = logf(3.0f);
 	c.values[0] = 4.0f;
@@ -273,15 +274,17 @@ START_TEST(test_attention)
 
 	for (size_t h = 0; h < sizeof(head_dims) / sizeof(head_dims[0]); h++) {
 		for (size_t n = 0; n < sizeof(counts) / sizeof(counts[0]); n++) {
-			struct attention_case c = make_attention(head_dims[h], counts[n]);
-			float *expected = random_floats(8, head_dims[h]);
-			float *found = random_floats(9, head_dims[h]);
+			const uint32_t n_queries = 1 + (uint32_t)(h + n) % 5;
+			const size_t n_out = (size_t)n_queries * head_dims[h];
+			struct attention_case c = make_attention(head_dims[h], n_queries, counts[n]);
+			float *expected = random_floats(8, n_out);
+			float *found = random_floats(9, n_out);
 
 			c.attention.out = expected;
 			plain()->attention(&c.attention);
 			c.attention.out = found;
 			ops->attention(&c.attention);
-			assert_near(found, expected, head_dims[h], 1e-5f);
+			assert_near(found, expected, n_out, 1e-5f);
 			free(expected);
 			free(found);
 			release_attention(&c);
@@ -457,7 +460,7 @@ START_TEST(test_vector_levels_agree)
 
 	for (size_t i = 0; i < N_SIZES; i++) {
 		const uint32_t n = sizes[i];
-		struct attention_case c = make_attention(2 * n, 3 * n);
+		struct attention_case c = make_attention(2 * n, 1, 3 * n);
 		struct mtk_matrix weights = random_matrix(16, MTK_DTYPE_F16, n, 77);
 		float *x = random_floats(17, 77 * 7);
 		float *y_a = run_gemm(a, &weights, x, 7, NULL);
@@ -470,8 +473,8 @@ START_TEST(test_vector_levels_agree)
 		c.attention.out = out_b;
 		b->attention(&c.attention);
 		assert_same_bits(out_a, out_b, 2 * (size_t)n);
-		a->rmsnorm(c.query, c.query, 2 * n, 1e-6f, out_a);
-		b->rmsnorm(c.query, c.query, 2 * n, 1e-6f, out_b);
+		a->rmsnorm(c.queries, c.queries, 2 * n, 1e-6f, out_a);
+		b->rmsnorm(c.queries, c.queries, 2 * n, 1e-6f, out_b);
 		assert_same_bits(out_a, out_b, 2 * (size_t)n);
 		a->swiglu(n, out_a);
 		b->swiglu(n, out_b);
