@@ -88,11 +88,14 @@ struct mt_args {
 	enum mt_format format;
 	bool markdown;         /* --format markdown is allowed; set by the verb */
 	bool no_file;          /* the verb takes no FILE; set by the verb */
+	bool no_csv;           /* the verb prints several tables; set by the verb */
+	uint64_t recording_id; /* --recording; 0: all of them */
 	bool is_reported;      /* an error line was printed already */
 };
 
-extern const struct argp mt_args_argp;       /* with --format; input: struct mt_args */
-extern const struct argp mt_args_plain_argp; /* without it */
+extern const struct argp mt_args_argp;           /* with --format; input: struct mt_args */
+extern const struct argp mt_args_recording_argp; /* with --recording, too */
+extern const struct argp mt_args_plain_argp;     /* with neither */
 
 /**
  * Parse a verb's command line. --help and --version end the process.
@@ -160,6 +163,16 @@ int mt_trace_print(const struct mt_trace *trace, struct mt_output *output, sqlit
 
 /* mt_trace_prepare() and mt_trace_print() of a statement without parameters. */
 int mt_trace_print_sql(const struct mt_trace *trace, struct mt_output *output, const char *sql);
+
+/*
+ * Print a statement whose parameter ?1 is the recording to look at, or NULL for all of them, and
+ * whose ?2 is @text, if it has one.
+ */
+int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *output, const char *sql,
+			     uint64_t recording_id, const char *text);
+
+/* MT_EXIT_OK if there is such a recording or @recording_id is 0; else an error line. */
+int mt_trace_recording_check(const struct mt_trace *trace, uint64_t recording_id);
 
 /* State of a recording that has no end. */
 enum mt_writer {

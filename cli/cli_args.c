@@ -44,12 +44,16 @@ static error_t format_parse(struct mt_args *args, const char *name)
 {
 	enum mt_format format;
 
-	if (mt_format_parse(name, &format) && (format != MT_FORMAT_MARKDOWN || args->markdown)) {
-		args->format = format;
-		return 0;
-	}
-	return mt_args_error(args, "--format '%s' is not known: give table, json, jsonl or csv%s",
-			     name, args->markdown ? ", or markdown" : "");
+	if (!mt_format_parse(name, &format) || (format == MT_FORMAT_MARKDOWN && !args->markdown))
+		return mt_args_error(args, "--format '%s' is not known: give table, json, jsonl%s%s",
+				     name, args->no_csv ? "" : ", csv",
+				     args->markdown ? ", markdown" : "");
+	if (format == MT_FORMAT_CSV && args->no_csv)
+		return mt_args_error(args, "--format csv holds one table, this verb prints several: "
+				     "give table, json or jsonl%s",
+				     args->markdown ? ", markdown" : "");
+	args->format = format;
+	return 0;
 }
 
 static int stdout_close(void)
@@ -156,6 +160,8 @@ static error_t common_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case MT_OPT_FORMAT:
 		return format_parse(args, arg);
+	case MT_OPT_RECORDING:
+		return mt_args_uint(args, "--recording", arg, 1, INT64_MAX, &args->recording_id);
 	case ARGP_KEY_ARG:
 		return file_take(args, arg);
 	case ARGP_KEY_END:
@@ -171,15 +177,17 @@ static error_t common_parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-static const struct argp_option format_options[] = {
+static const struct argp_option common_options[] = {
+	{"recording", MT_OPT_RECORDING, "N", 0, "Only recording N of the file", 0},
 	{"format", MT_OPT_FORMAT, "FORMAT", 0, "table (the default), json, jsonl or csv", 0},
 	{"help", MT_OPT_HELP, NULL, 0, "Print this text and exit", -1},
 	{"version", MT_OPT_VERSION, NULL, 0, "Print the version and exit", -1},
 	{0},
 };
 
-const struct argp mt_args_argp = {.options = format_options, .parser = common_parse};
-const struct argp mt_args_plain_argp = {.options = format_options + 1, .parser = common_parse};
+const struct argp mt_args_recording_argp = {.options = common_options, .parser = common_parse};
+const struct argp mt_args_argp = {.options = common_options + 1, .parser = common_parse};
+const struct argp mt_args_plain_argp = {.options = common_options + 2, .parser = common_parse};
 
 int mt_args_parse(const struct argp *argp, int argc, char **argv, struct mt_args *args, void *input)
 {

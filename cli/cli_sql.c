@@ -126,3 +126,42 @@ int mt_trace_print_sql(const struct mt_trace *trace, struct mt_output *output, c
 	sqlite3_finalize(stmt);
 	return status;
 }
+
+int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *output, const char *sql,
+			     uint64_t recording_id, const char *text)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql);
+	int status;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	if (recording_id != 0)
+		sqlite3_bind_int64(stmt, 1, (int64_t)recording_id);
+	if (text)
+		sqlite3_bind_text(stmt, 2, text, -1, SQLITE_STATIC);
+	status = mt_trace_print(trace, output, stmt);
+	sqlite3_finalize(stmt);
+	return status;
+}
+
+int mt_trace_recording_check(const struct mt_trace *trace, uint64_t recording_id)
+{
+	sqlite3_stmt *stmt;
+	int rc;
+
+	if (recording_id == 0)
+		return MT_EXIT_OK;
+	stmt = mt_trace_prepare(trace, "SELECT 1 FROM recording WHERE recording_id = ?1");
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	sqlite3_bind_int64(stmt, 1, (int64_t)recording_id);
+	rc = sqlite3_step(stmt);
+	sqlite3_finalize(stmt);
+	if (rc == SQLITE_ROW)
+		return MT_EXIT_OK;
+	if (rc != SQLITE_DONE)
+		return mt_trace_error(trace);
+	mt_error("%s: has no recording %llu; 'moetrace info' lists them", trace->path,
+		 (unsigned long long)recording_id);
+	return MT_EXIT_NOT_FOUND;
+}

@@ -145,10 +145,11 @@ static int server_make(struct run *run)
 
 static void session_error(struct run *run, const char *what)
 {
-	char text[256];
+	char text[512];
 
+	/* The recorder's own words name the file where it is at fault. */
 	moetrace_errmsg(run->session, text, sizeof(text));
-	mt_error("%s: %s: %s", run->options.output, what, text);
+	mt_error("%s: %s", what, text);
 }
 
 /* Make the file and start the recording; a failure leaves no file behind. */
@@ -164,7 +165,7 @@ static int recording_start(struct run *run)
 	session_opts.engine_version = moetrace_version();
 	session_opts.n_rings = N_RINGS;
 	if (moetrace_session_open(run->options.output, &session_opts, &run->session) < 0) {
-		mt_error("%s: %s", run->options.output, moetrace_open_errmsg());
+		mt_error("%s", moetrace_open_errmsg());
 		return MT_EXIT_FAILED;
 	}
 	MOETRACE_INIT(&recording_opts);

@@ -5,12 +5,31 @@
 bin_PROGRAMS += %D%/moetrace
 
 %C%_moetrace_SOURCES = \
+	%D%/analysis_sql.h \
+	%D%/check.h \
+	%D%/check_define.c \
+	%D%/check_layer.c \
+	%D%/check_load.c \
+	%D%/check_scan.c \
+	%D%/check_span.c \
+	%D%/check_sql.c \
 	%D%/cli.c %D%/cli.h \
 	%D%/cli_args.c \
 	%D%/cli_open.c \
 	%D%/cli_sql.c \
+	%D%/cmd_balance.c \
+	%D%/cmd_check.c \
 	%D%/cmd_dump.c \
+	%D%/cmd_experts.c \
+	%D%/cmd_info.c \
 	%D%/cmd_query.c \
+	%D%/cmd_report.c \
+	%D%/cmd_requests.c %D%/cmd_requests.h \
+	%D%/cmd_requests_one.c \
+	%D%/cmd_run.c %D%/cmd_run.h \
+	%D%/cmd_run_args.c \
+	%D%/cmd_run_files.c \
+	%D%/cmd_run_print.c \
 	%D%/moetrace.c \
 	%D%/output.c \
 	%D%/table.c %D%/table.h
@@ -19,6 +38,7 @@ bin_PROGRAMS += %D%/moetrace
 	schema/functions/libmt_sql.la \
 	kernels/libmtk.la \
 	libtrace/libmoetrace.la \
+	common/libmt_json.la \
 	common/libmt_common.la \
 	$(SQLITE3_LIBS) \
 	$(PTHREAD_LIBS)

@@ -22,8 +22,15 @@ struct verb {
 };
 
 static const struct verb verbs[] = {
+	{"run", mt_cmd_run, "serve a workload on the built-in engine and record it", true},
+	{"report", mt_cmd_report, "one screen: what was recorded, losses, load, balance, time", false},
+	{"requests", mt_cmd_requests, "the requests, or the experts of one of them", false},
+	{"experts", mt_cmd_experts, "how many tokens each expert received", false},
+	{"balance", mt_cmd_balance, "how even the load of each layer is", false},
+	{"info", mt_cmd_info, "what a trace holds, and what recorded it", false},
 	{"dump", mt_cmd_dump, "the tables, or the rows of one of them", false},
 	{"query", mt_cmd_query, "run one SQL statement on a trace", false},
+	{"check", mt_cmd_check, "prove that a trace is sound", false},
 };
 
 #define N_VERBS (sizeof(verbs) / sizeof(verbs[0]))

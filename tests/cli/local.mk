@@ -1,4 +1,12 @@
 # SPDX-License-Identifier: MIT
 #
-# Test programs go into check_PROGRAMS and TESTS and link $(CHECK_LIBS); test
-# scripts (*.sh) go into TESTS and EXTRA_DIST.
+# Tests of the command. The traces they read are made by a stock sqlite3.
+
+TESTS += \
+	%D%/check.sh
+
+EXTRA_DIST += \
+	%D%/check.sh \
+	%D%/derived.sql \
+	%D%/sound.sql \
+	%D%/trace.sh

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The proofs of `moetrace check`. What SQL can say is said in SQL (check_sql.c). The rest is one
+ * scan of the passes in order with their slices and layers (check_scan.c), which decodes every
+ * stored id (check_layer.c) and adds up two sums (check_load.c) and the spans of positions that
+ * requests had computed (check_span.c). The file is hostile: a number is trusted only after the
+ * proof that covers it held for its row.
+ */
+#ifndef MT_CLI_CHECK_H
+#define MT_CLI_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "cli/cli.h"
+
+/* X(identifier, name, what it says). The order is that of the output. */
+#define CHECK_PROOFS(X)                                                                            \
+	X(INTEGRITY, "integrity", "SQLite's own structures are sound")                              \
+	X(FOREIGN_KEYS, "foreign_keys", "every reference points to a row")                          \
+	X(VALUES, "values", "words and flags are among those that the schema names")                \
+	X(TIMES, "times", "nothing ends before it begins")                                          \
+	X(TOPK_BLOBS, "topk_blobs", "ids, weights, row_map and n_valid have the size of their rows") \
+	X(SLICE_BLOBS, "slice_blobs", "positions and accepted have the size of their slices")       \
+	X(SLICES, "slices", "slices stand in row order and add up to the rows of their pass")       \
+	X(LAYERS, "layers", "a pass has each layer of its model once, with what its state needs")   \
+	X(LAYER_ROWS, "layer_rows", "a layer's rows lie inside an existing run and the pass")       \
+	X(RUN_OVERLAP, "run_overlap", "no row of a run belongs to two layers")                      \
+	X(IDS, "ids", "ids are in range and distinct in a row, unused entries are 0")               \
+	X(ACTIVE_EXPERTS, "active_experts", "active_experts and max_load agree with the ids")       \
+	X(SUM_LOAD, "sum_load", "the sum over all slices equals expert_load_window")                \
+	X(SUM_REQUESTS, "sum_requests", "the sum over computed rows equals that over requests")     \
+	X(COMPUTED_ONCE, "computed_once", "a position of an attempt is computed at most once")      \
+	X(PASS_VERDICTS, "pass_verdicts", "every pass has the verdict that its layers give")        \
+	X(REQUEST_VERDICTS, "request_verdicts", "every request has the verdict that its rows give") \
+	X(RECORDINGS, "recordings", "a recording is closed with a reason, or its end is missing")   \
+	X(STATS, "stats", "the counters agree with the rows")
+
+enum check_proof {
+#define CHECK_PROOF_ENUM(identifier, name, says) CHECK_##identifier,
+	CHECK_PROOFS(CHECK_PROOF_ENUM)
+#undef CHECK_PROOF_ENUM
+	CHECK_N_PROOFS
+};
+
+/* Violations of one proof that are kept in words. */
+#define CHECK_MAX_EXAMPLES 3
+
+struct check_result {
+	uint64_t n_checked;
+	uint64_t n_violations;
+	char *examples[CHECK_MAX_EXAMPLES]; /* "TABLE KEY: what is wrong" */
+};
+
+/* What is checked at most; more is an implausible number, not data. */
+#define CHECK_MAX_PASS_ROWS (1u << 26)
+#define CHECK_MAX_IDS 65536u
+#define CHECK_MAX_COUNT_BYTES (UINT64_C(4) << 30)
+
+/* Columns of expert_load_window that a row counts in. */
+enum check_column {
+	CHECK_PREFILL,
+	CHECK_DECODE,
+	CHECK_VERIFY,
+	CHECK_OTHER,
+	CHECK_N_COLUMNS
+};
+
+struct check_layer {
+	int64_t layer_id;
+	int64_t model_id;
+	uint32_t n_experts;
+	uint32_t n_ids;   /* routed, zero and shared */
+	uint32_t top_k;
+};
+
+struct check_model {
+	int64_t model_id;
+	bool is_target;
+	size_t n_layers;
+};
+
+struct check_recording {
+	int64_t recording_id;
+	int64_t last_pass_id;
+	uint64_t n_passes;
+	uint64_t n_rows;
+	uint64_t n_layers;
+	uint64_t n_assignments;
+	struct check_count **counts; /* [n_layers of the trace], NULL: nothing counted */
+};
+
+/* Selections of each id of a layer in a recording. */
+struct check_count {
+	uint64_t (*load)[CHECK_N_COLUMNS]; /* [n_ids]: all rows of passes up to last_pass_id */
+	uint64_t *computed;                /* [n_ids]: computed rows of requests */
+};
+
+/* Consecutive positions of a request that one slice computed. */
+struct check_span {
+	int64_t request_id;
+	int64_t model_id;
+	int64_t attempt;
+	int64_t first;
+	int64_t n;
+	int64_t pass_id;
+	bool is_whole; /* its pass is complete */
+};
+
+/* Rows [first, first + n) of a run, taken by a layer of a pass. */
+struct check_range {
+	int64_t topk_id;
+	int64_t first;
+	int64_t n;
+	int64_t pass_id;
+	int64_t layer_id;
+};
+
+struct check_run {
+	int64_t topk_id;   /* 0: none */
+	int64_t n_rows;
+	int64_t k;
+	int64_t id_bytes;
+	uint8_t *ids;
+	uint8_t *row_map;  /* NULL: none */
+	uint8_t *n_valid;  /* NULL: none */
+	bool is_sound;     /* the sizes of its blobs are right */
+};
+
+#define CHECK_N_RUNS 16
+
+/* What the scan knows of the pass that it is in. */
+struct check_pass {
+	int64_t pass_id;
+	int64_t model_id;
+	int64_t n_rows;
+	int64_t n_dropped;
+	struct check_recording *recording; /* NULL: the reference is broken */
+	const struct check_model *model;   /* NULL: the reference is broken */
+	const char *verdict;               /* valid until the next step of the pass statement */
+	const char *reasons;
+	uint8_t *columns;                  /* [n_rows] enum check_column */
+	uint8_t *is_computed;              /* [n_rows] of a request */
+	uint32_t *seen;                    /* [n_rows] serial number of the layer that saw it */
+	size_t max_rows;
+	size_t first_span;                 /* of its spans in check.spans */
+	size_t n_stored;
+	size_t n_unwritten;
+	size_t n_lost;
+};
+
+struct check {
+	struct mt_trace *trace;
+	struct check_result results[CHECK_N_PROOFS];
+	struct check_layer *layers;       /* by ascending layer_id */
+	size_t n_layers;
+	size_t max_layers;
+	struct check_model *models;
+	size_t n_models;
+	struct check_recording *recordings;
+	size_t n_recordings;
+	struct check_pass pass;
+	struct check_run runs[CHECK_N_RUNS];
+	size_t next_run;
+	sqlite3_stmt *run_stmt;
+	struct check_span *spans;
+	size_t n_spans;
+	size_t max_spans;
+	struct check_range *ranges;
+	size_t n_ranges;
+	size_t max_ranges;
+	uint32_t *load;                   /* [CHECK_MAX_IDS] of the current layer */
+	uint32_t *row_of_id;              /* [CHECK_MAX_IDS] serial number of the last row with it */
+	uint32_t row_serial;
+	uint32_t layer_serial;
+	uint64_t count_bytes;
+};
+
+/* Count a violation of @proof and keep the first ones in words. */
+void check_violation(struct check *check, enum check_proof proof, const char *format, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/*
+ * The steps, in this order. Each returns MT_EXIT_OK, or MT_EXIT_FAILED after an error line: the
+ * file could not be read or memory ran out. Violations are no failure.
+ */
+int check_definitions_load(struct check *check);
+int check_sql_run(struct check *check);
+int check_scan_run(struct check *check);
+int check_load_compare(struct check *check);
+int check_spans_compare(struct check *check);
+int check_ranges_compare(struct check *check);
+int check_stats_compare(struct check *check);
+
+void check_free(struct check *check);
+
+/* Parts of the scan. */
+struct check_recording *check_recording_find(struct check *check, int64_t recording_id);
+const struct check_layer *check_layer_find(const struct check *check, int64_t layer_id);
+/* Check one stored layer of the current pass; the statement's columns are check_scan.c's. */
+int check_layer_rows(struct check *check, const struct check_layer *layer, sqlite3_stmt *stmt);
+/* The counts of @layer in the current recording; NULL after an error line: no memory. */
+struct check_count *check_count_get(struct check *check, const struct check_layer *layer);
+int check_span_add(struct check *check, const struct check_span *span);
+
+/* Grow @array for one more element. Returns the array, or NULL after an error line. */
+void *check_array_grow(struct check *check, void *array, size_t n, size_t *max, size_t element_bytes);
+
+#endif

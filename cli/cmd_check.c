@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * check: proves that a trace is sound. Every proof is a line with what it looked at and what broke
+ * it. A trace whose writer was killed is sound as far as it was committed; that its end is missing
+ * is said beside the proofs and, with --strict, by the exit status.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <moetrace/status.h>
+
+#include "cli/check.h"
+
+enum { OPT_STRICT = MT_OPT_OWN };
+
+struct check_args {
+	struct mt_args common;
+	bool strict;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct check_args *args = state->input;
+
+	(void)arg;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->common;
+		return 0;
+	case OPT_STRICT:
+		args->strict = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option options[] = {
+	{"strict", OPT_STRICT, NULL, 0, "Exit with 4 if the trace has losses or an unfinished end",
+	 0},
+	{0},
+};
+
+static const struct {
+	const char *name;
+	const char *says;
+} proofs[] = {
+#define CHECK_PROOF_ROW(identifier, name, says) {name, says},
+	CHECK_PROOFS(CHECK_PROOF_ROW)
+#undef CHECK_PROOF_ROW
+};
+
+/* The proofs, as the text that follows the options. */
+static char *help_filter(int key, const char *text, void *input)
+{
+	char *list = NULL;
+	size_t n_bytes;
+	FILE *out;
+	size_t i;
+
+	(void)input;
+	if (key != ARGP_KEY_HELP_POST_DOC)
+		return (char *)text;
+	out = open_memstream(&list, &n_bytes);
+	if (!out)
+		return NULL;
+	fputs("Proofs:\n", out);
+	for (i = 0; i < CHECK_N_PROOFS; i++)
+		fprintf(out, "  %-17s %s\n", proofs[i].name, proofs[i].says);
+	fputs("\n", out);
+	fputs(text, out);
+	if (fclose(out) != 0) {
+		free(list);
+		return NULL;
+	}
+	return list;
+}
+
+static const struct argp_child children[] = {{&mt_args_argp, 0, NULL, 0}, {0}};
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "FILE",
+	.doc = "Prove that a trace is sound."
+	       "\v"
+	       "Exit status:\n"
+	       "  0  sound; a missing end of a killed or live recording is told, and is no fault\n"
+	       "  1  a proof is violated, or the file could not be read\n"
+	       "  4  sound, but --strict was given and there are losses or an unfinished end\n",
+	.children = children,
+	.help_filter = help_filter,
+};
+
+/* ---- the run ---- */
+
+static int proofs_run(struct check *check)
+{
+	static int (*const steps[])(struct check *check) = {
+		check_definitions_load, check_sql_run,       check_scan_run,
+		check_load_compare,     check_spans_compare, check_ranges_compare,
+		check_stats_compare,
+	};
+	int status;
+	size_t i;
+
+	/* One read transaction: a live writer does not move the ground under the proofs. */
+	if (sqlite3_exec(check->trace->db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK)
+		return mt_trace_error(check->trace);
+	status = MT_EXIT_OK;
+	for (i = 0; i < sizeof(steps) / sizeof(steps[0]) && status == MT_EXIT_OK; i++)
+		status = steps[i](check);
+	/* Damage that ends the reading is a finding, too: what was proved until then is printed. */
+	if (status != MT_EXIT_OK && (sqlite3_errcode(check->trace->db) & 0xff) == SQLITE_CORRUPT) {
+		check_violation(check, CHECK_INTEGRITY, "file: reading ended at damage; the proofs "
+				"are not complete");
+		status = MT_EXIT_OK;
+	}
+	return status;
+}
+
+static size_t n_violated(const struct check *check)
+{
+	size_t n = 0;
+	size_t i;
+
+	for (i = 0; i < CHECK_N_PROOFS; i++)
+		n += check->results[i].n_violations > 0;
+	return n;
+}
+
+/* ---- the output ---- */
+
+static int proofs_print(const struct check *check, struct mt_output *output)
+{
+	static const char *const columns[] = {"proof", "n_checked", "n_violations", "says"};
+	static const char *const flat_columns[] = {"proof", "n_checked", "n_violations",
+						   "first_violation"};
+	bool is_flat = !output->in_sections;
+	struct mt_table table;
+	size_t i;
+
+	if (mt_table_begin(&table, output, is_flat ? flat_columns : columns, 4) != MOETRACE_OK)
+		return MOETRACE_E_NOMEM;
+	for (i = 0; i < CHECK_N_PROOFS; i++) {
+		const struct check_result *result = &check->results[i];
+
+		mt_table_text(&table, proofs[i].name);
+		mt_table_int64(&table, (int64_t)result->n_checked);
+		mt_table_int64(&table, (int64_t)result->n_violations);
+		mt_table_text(&table, is_flat ? result->examples[0] : proofs[i].says);
+	}
+	return mt_table_end(&table);
+}
+
+/* The first violations of each proof. */
+static int violations_print(const struct check *check, struct mt_output *output)
+{
+	static const char *const columns[] = {"proof", "violation"};
+	struct mt_table table;
+	size_t i;
+	size_t j;
+
+	if (mt_table_begin(&table, output, columns, 2) != MOETRACE_OK)
+		return MOETRACE_E_NOMEM;
+	for (i = 0; i < CHECK_N_PROOFS; i++) {
+		for (j = 0; j < CHECK_MAX_EXAMPLES && check->results[i].examples[j]; j++) {
+			mt_table_text(&table, proofs[i].name);
+			mt_table_text(&table, check->results[i].examples[j]);
+		}
+	}
+	return mt_table_end(&table);
+}
+
+#define SQL_ENDS                                                                                   \
+	"SELECT recording_id, end_reason, dropped_passes, dropped_layers, dropped_bytes, "          \
+	"invalid_ids, misuse, n_gaps, partial_passes, partial_requests, unfinished_requests, "      \
+	"lag_passes FROM loss ORDER BY recording_id"
+
+/* Every recording with its end and its losses, from the view. */
+static int ends_print(const struct check *check, struct mt_output *output)
+{
+	return mt_trace_print_sql(check->trace, output, SQL_ENDS);
+}
+
+/* One line for each recording without an end; *ret_is_missing tells whether there is one. */
+static int missing_ends_print(const struct check *check, struct mt_output *output,
+			      bool *ret_is_missing)
+{
+	sqlite3_stmt *stmt;
+	int rc;
+
+	*ret_is_missing = false;
+	stmt = mt_trace_prepare(check->trace, "SELECT r.recording_id, (SELECT max(pass_id) FROM pass "
+				"AS p WHERE p.recording_id = r.recording_id) FROM recording AS r "
+				"WHERE r.end_ns IS NULL ORDER BY 1");
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+		int64_t id = sqlite3_column_int64(stmt, 0);
+		bool is_live = mt_trace_writer(check->trace, id) == MT_WRITER_LIVE;
+
+		*ret_is_missing = true;
+		mt_output_line(output, "recording %lld: %s; proved up to its last committed "
+			       "pass (%lld)", (long long)id, is_live ?
+			       "is still being recorded, so it has no end yet" :
+			       "the end is missing: the writer was killed",
+			       (long long)sqlite3_column_int64(stmt, 1));
+	}
+	sqlite3_finalize(stmt);
+	return rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(check->trace);
+}
+
+static void verdict_print(const struct check *check, struct mt_output *output)
+{
+	size_t n = n_violated(check);
+
+	if (n == 0)
+		mt_output_line(output, "%s: sound", check->trace->path);
+	else
+		mt_output_line(output, "%s: not sound: %zu of %d proofs are violated",
+			       check->trace->path, n, CHECK_N_PROOFS);
+}
+
+/* The proofs alone in the formats that hold one table; else also ends and violations. */
+static int results_print(const struct check *check, enum mt_format format)
+{
+	struct mt_output output;
+	bool is_missing;
+	int status;
+
+	mt_output_begin(&output, stdout, format);
+	if (format == MT_FORMAT_CSV || format == MT_FORMAT_JSONL) {
+		if (proofs_print(check, &output) != MOETRACE_OK)
+			return MT_EXIT_FAILED;
+		return mt_output_end(&output) == MOETRACE_OK ? MT_EXIT_OK : MT_EXIT_FAILED;
+	}
+	mt_output_sections(&output);
+	mt_output_section(&output, "proofs", "Proofs");
+	status = proofs_print(check, &output);
+	mt_output_section(&output, "recordings", "Recordings and their losses");
+	if (status == MOETRACE_OK)
+		status = ends_print(check, &output);
+	if (format == MT_FORMAT_JSON || n_violated(check) > 0) {
+		mt_output_section(&output, "violations", "The first violations");
+		if (status == MOETRACE_OK)
+			status = violations_print(check, &output);
+	}
+	mt_output_line(&output, "%s", "");
+	if (status == MOETRACE_OK)
+		status = missing_ends_print(check, &output, &is_missing);
+	verdict_print(check, &output);
+	return status == MOETRACE_OK && mt_output_end(&output) == MOETRACE_OK ? MT_EXIT_OK :
+										MT_EXIT_FAILED;
+}
+
+/* What --strict does not accept, from the view of losses. */
+static int has_losses(const struct check *check, int64_t *ret_n)
+{
+	return mt_trace_int(check->trace, "SELECT count(*) FROM loss WHERE end_reason IS NULL "
+			    "OR end_reason IN ('file_limit', 'io_error') OR dropped_passes > 0 "
+			    "OR dropped_layers > 0 OR dropped_bytes > 0 OR invalid_ids > 0 "
+			    "OR misuse > 0 OR n_gaps > 0 OR partial_passes > 0 "
+			    "OR partial_requests > 0", ret_n);
+}
+
+static int strict_status(const struct check *check)
+{
+	int64_t n;
+	int status = has_losses(check, &n);
+
+	if (status != MT_EXIT_OK || n == 0)
+		return status;
+	mt_error("%s: %" PRId64 " recordings have losses or no proper end (--strict); 'moetrace "
+		 "query' on the view 'loss' and the table 'gap' says which", check->trace->path, n);
+	return MT_EXIT_LOSSES;
+}
+
+int mt_cmd_check(int argc, char **argv)
+{
+	struct check_args args = {0};
+	struct check check = {0};
+	struct mt_trace trace;
+	int status;
+
+	status = mt_args_parse(&argp, argc, argv, &args.common, &args);
+	if (status == MT_EXIT_OK)
+		status = mt_trace_open(args.common.file, &trace);
+	if (status != MT_EXIT_OK)
+		return status;
+	check.trace = &trace;
+	status = proofs_run(&check);
+	if (status == MT_EXIT_OK)
+		status = results_print(&check, args.common.format);
+	if (status == MT_EXIT_OK && n_violated(&check) > 0)
+		status = MT_EXIT_FAILED;
+	if (status == MT_EXIT_OK && args.strict)
+		status = strict_status(&check);
+	check_free(&check);
+	mt_trace_close(&trace);
+	return status;
+}

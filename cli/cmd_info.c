@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * info: what a trace holds and what recorded it, table by table.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	(void)arg;
+	if (key != ARGP_KEY_INIT)
+		return ARGP_ERR_UNKNOWN;
+	state->child_inputs[0] = state->input;
+	return 0;
+}
+
+static const struct argp_child children[] = {{&mt_args_argp, 0, NULL, 0}, {0}};
+
+static const struct argp argp = {
+	.parser = parse,
+	.args_doc = "FILE",
+	.doc = "Print what a trace holds: the file, the program and options that recorded it, its "
+	       "processes, devices, models, layers and recordings.",
+	.children = children,
+};
+
+struct section {
+	const char *name;
+	const char *title;
+	const char *sql;
+};
+
+static const struct section sections[] = {
+	{"meta", "Session", "SELECT key, value FROM meta WHERE key NOT LIKE 'opt.%' ORDER BY key"},
+	{"options", "Options",
+	 "SELECT substr(key, 5) AS option, value FROM meta WHERE key LIKE 'opt.%' ORDER BY key"},
+	{"processes", "Processes", "SELECT * FROM process ORDER BY process_id"},
+	{"devices", "Devices", "SELECT * FROM device ORDER BY device_id"},
+	{"models", "Models",
+	 "SELECT model_id, name, kind, architecture, n_layers, (SELECT count(*) FROM layer AS l "
+	 "WHERE l.model_id = m.model_id) AS n_moe_layers, quantization "
+	 "FROM model AS m ORDER BY model_id"},
+	{"layers", "Layers with experts",
+	 "SELECT model_id, layer, kind, n_experts, n_zero_experts, n_shared_slots, top_k, scoring, "
+	 "renormalize, weight_kind, expert_weight_bytes, router_impl, runner_backend, impl_reason "
+	 "FROM layer ORDER BY model_id, layer"},
+	{"recordings", "Recordings",
+	 "SELECT recording_id, process_id, start_ns, end_ns, end_ns - start_ns AS duration_ns, "
+	 "end_reason, mode, routing_source, (SELECT count(*) FROM request AS q "
+	 "WHERE q.recording_id = r.recording_id) AS n_requests, (SELECT count(*) FROM pass AS p "
+	 "WHERE p.recording_id = r.recording_id) AS n_passes "
+	 "FROM recording AS r ORDER BY recording_id"},
+	{"diagnostics", "Diagnostics",
+	 "SELECT time_ns, severity, source, message, n_times FROM diagnostic "
+	 "ORDER BY diagnostic_id"},
+};
+
+/* ?1 to ?4: path, sizes and whether somebody has it open. */
+#define SQL_FILE                                                                                   \
+	"SELECT ?1 AS file, ?2 AS file_bytes, ?3 AS journal_bytes, "                                \
+	"(user_version / 1000) || '.' || (user_version % 1000) AS schema_version, "                   \
+	"(SELECT strftime('%Y-%m-%dT%H:%M:%SZ', (c.realtime_ns - c.session_ns) / 1000000000, "      \
+	"'unixepoch') FROM clock_snapshot AS c ORDER BY c.clock_snapshot_id LIMIT 1) "              \
+	"AS opened_at FROM pragma_user_version"
+
+static int file_print(const struct mt_trace *trace, struct mt_output *output)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(trace, SQL_FILE);
+	int status;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	sqlite3_bind_text(stmt, 1, trace->path, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(stmt, 2, trace->file_bytes);
+	sqlite3_bind_int64(stmt, 3, trace->wal_bytes);
+	status = mt_trace_print(trace, output, stmt);
+	sqlite3_finalize(stmt);
+	return status;
+}
+
+static int sections_print(const struct mt_trace *trace, struct mt_output *output)
+{
+	int status;
+	size_t i;
+
+	mt_output_sections(output);
+	mt_output_section(output, "file", "File");
+	status = file_print(trace, output);
+	for (i = 0; i < sizeof(sections) / sizeof(sections[0]) && status == MT_EXIT_OK; i++) {
+		mt_output_section(output, sections[i].name, sections[i].title);
+		status = mt_trace_print_sql(trace, output, sections[i].sql);
+	}
+	if (status == MT_EXIT_OK)
+		mt_output_end(output);
+	return status;
+}
+
+int mt_cmd_info(int argc, char **argv)
+{
+	struct mt_args args = {.no_csv = true};
+	struct mt_trace trace;
+	struct mt_output output;
+	int status;
+
+	status = mt_args_parse(&argp, argc, argv, &args, &args);
+	if (status == MT_EXIT_OK)
+		status = mt_trace_open(args.file, &trace);
+	if (status != MT_EXIT_OK)
+		return status;
+	mt_output_begin(&output, stdout, args.format);
+	output.is_scaled = true;
+	status = sections_print(&trace, &output);
+	mt_trace_close(&trace);
+	return status;
+}

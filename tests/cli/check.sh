@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: MIT
+#
+# check: a sound trace passes every proof; broken in one way, it violates the proof that is meant
+# for it. Each line below fails without its part of the proof.
+
+. "$MOETRACE_SRCDIR/tests/support/lib.sh"
+. "$MOETRACE_SRCDIR/tests/cli/trace.sh"
+
+make_sound "$tmp/sound.db"
+expect_ok "$moetrace" check "$tmp/sound.db"
+expect_match "$tmp/out" "sound.db: sound\$"
+expect_ok "$moetrace" check --strict "$tmp/sound.db"
+expect_ok "$moetrace" check --format jsonl "$tmp/sound.db"
+expect_eq "violations of a sound trace" "$(grep -vc '"n_violations":0,' "$tmp/out")" 0
+cut -d'"' -f4 "$tmp/out" | LC_ALL=C sort >"$tmp/proofs"
+# No proof is empty: each looked at something.
+expect_no_match "$tmp/out" '"n_checked":0,'
+
+# violates PROOF SQL...: the broken trace exits 1, and PROOF is among what is violated.
+violates() {
+	proof=$1
+	shift
+	cp "$tmp/sound.db" "$tmp/broken.db"
+	change "$tmp/broken.db" "$@"
+	expect_status 1 "$moetrace" check --format jsonl "$tmp/broken.db"
+	grep "\"proof\":\"$proof\"" "$tmp/out" | grep -vq '"n_violations":0,' ||
+		fail "$proof is not violated by: $*"
+	grep "\"proof\":\"$proof\"" "$tmp/out" | grep -q '"first_violation":"' ||
+		fail "$proof does not say what is violated by: $*"
+	echo "$proof" >>"$tmp/violated"
+}
+
+# holds SQL...: a changed trace that is still sound.
+holds() {
+	cp "$tmp/sound.db" "$tmp/other.db"
+	change "$tmp/other.db" "$@"
+	expect_ok "$moetrace" check "$tmp/other.db"
+}
+
+# A NULL where the schema forbids it.
+violates integrity "INSERT INTO gap VALUES (1, 1, 'pass', 0, 1, 1, NULL, 'no_ring');
+	PRAGMA writable_schema = 1; UPDATE sqlite_schema SET sql = replace(sql,
+	'bytes_lost INTEGER,', 'bytes_lost INTEGER NOT NULL,') WHERE name = 'gap';"
+
+violates foreign_keys "UPDATE pass SET model_id = 9 WHERE pass_id = 7;"
+violates foreign_keys "DELETE FROM request WHERE request_id = 2;"
+violates foreign_keys "DELETE FROM topk WHERE topk_id = 3;"
+violates foreign_keys "UPDATE pass_request SET request_id = 99 WHERE pass_id = 8;"
+violates foreign_keys "DELETE FROM pass WHERE pass_id = 5;"
+
+violates values "UPDATE model SET kind = 'other' WHERE model_id = 2;"
+violates values "UPDATE layer SET kind = 'dense' WHERE layer_id = 3;"
+violates values "UPDATE layer SET n_experts = 'four' WHERE layer_id = 3;"
+violates values "UPDATE layer SET n_experts = 65537 WHERE layer_id = 3;"
+violates values "UPDATE layer SET top_k = 5 WHERE layer_id = 3;"
+violates values "UPDATE recording SET mode = 'stat' WHERE recording_id = 1;"
+violates values "UPDATE request SET verdict = 'fine' WHERE request_id = 1;"
+violates values "UPDATE request SET end_state = 'done' WHERE request_id = 1;"
+violates values "UPDATE request SET n_attempts = 0 WHERE request_id = 1;"
+violates values "UPDATE request SET n_positions = -1 WHERE request_id = 1;"
+violates values "UPDATE pass SET phase = 'warmup' WHERE pass_id = 7;"
+violates values "UPDATE pass SET verdict = 'whole' WHERE pass_id = 7;"
+violates values "UPDATE pass SET n_rows = 'three' WHERE pass_id = 1;"
+violates values "UPDATE pass SET n_rows = 67108865 WHERE pass_id = 1;"
+violates values "UPDATE pass SET padding_rows = -1 WHERE pass_id = 1;"
+violates values "UPDATE pass_request SET phase = 'mixed' WHERE pass_id = 7;"
+violates values "UPDATE pass_request SET attempt = NULL WHERE pass_id = 5;"
+violates values "UPDATE pass_request SET first_position = NULL WHERE pass_id = 5;"
+violates values "UPDATE pass_request SET attempt = 1 WHERE pass_id = 5;"
+violates values "UPDATE pass_request SET attempt = 0, first_position = 0 WHERE pass_id = 7;"
+violates values "UPDATE pass_request SET request_id = 3 WHERE pass_id = 8;"
+violates values "UPDATE topk SET weight_format = 'fp32' WHERE topk_id = 1;"
+violates values "INSERT INTO gap VALUES (1, 1, 'passes', 0, 1, 1, NULL, 'no_ring');"
+violates values "INSERT INTO gap VALUES (1, 1, 'pass', 0, 1, 1, NULL, 'because');"
+violates values "INSERT INTO gap VALUES (1, 1, 'pass', 0, 1, 0, NULL, 'no_ring');"
+violates values "UPDATE byte SET value = 300 WHERE value = 7;"
+violates values "DELETE FROM byte WHERE value = 255;"
+
+violates times "UPDATE recording SET end_ns = -1 WHERE recording_id = 1;"
+violates times "UPDATE request SET end_ns = 99 WHERE request_id = 1;"
+violates times "UPDATE pass SET end_ns = 999 WHERE pass_id = 1;"
+violates times "UPDATE pass_layer SET selected_ns = 1200 WHERE pass_id = 1 AND layer_id = 1;"
+violates times "UPDATE pass_layer SET selected_ns = 900 WHERE pass_id = 1 AND layer_id = 1;"
+violates times "INSERT INTO gap VALUES (1, 1, 'pass', 5, 1, 1, NULL, 'no_ring');"
+
+violates topk_blobs "UPDATE topk SET topk_ids = topk_ids || x'00' WHERE topk_id = 1;"
+violates topk_blobs "UPDATE topk SET topk_ids = CAST(substr(topk_ids, 2) AS BLOB) WHERE topk_id = 1;"
+violates topk_blobs "UPDATE topk SET topk_weights = CAST(substr(topk_weights, 2) AS BLOB) WHERE topk_id = 1;"
+violates topk_blobs "UPDATE topk SET topk_weights = NULL WHERE topk_id = 1;"
+violates topk_blobs "UPDATE topk SET topk_weights = zeroblob(78) WHERE topk_id = 2;"
+violates topk_blobs "UPDATE topk SET row_map = CAST(substr(row_map, 2) AS BLOB) WHERE topk_id = 2;"
+violates topk_blobs "UPDATE topk SET n_valid = CAST(substr(n_valid, 2) AS BLOB) WHERE topk_id = 2;"
+violates topk_blobs "UPDATE topk SET n_rows = 15 WHERE topk_id = 1;"
+violates topk_blobs "UPDATE topk SET k = 0 WHERE topk_id = 1;"
+
+violates slice_blobs "UPDATE pass_request SET positions = x'0500' WHERE pass_id = 4;"
+violates slice_blobs "UPDATE pass_request SET positions = x'00000000' WHERE pass_id = 7;"
+violates slice_blobs "UPDATE pass_request SET accepted = x'0101' WHERE pass_id = 3;"
+violates slice_blobs "UPDATE pass_request SET accepted = x'010200' WHERE pass_id = 3;"
+violates slice_blobs "UPDATE pass_request SET accepted = x'01' WHERE pass_id = 5;"
+
+violates slices "UPDATE pass SET n_rows = 4 WHERE pass_id = 1;"
+violates slices "UPDATE pass_request SET row_offset = 1 WHERE pass_id = 1 AND slice = 1;"
+violates slices "UPDATE pass_request SET n_rows = 3 WHERE pass_id = 1 AND slice = 1;"
+violates slices "UPDATE pass_request SET slice = 2 WHERE pass_id = 1 AND slice = 1;"
+violates slices "DELETE FROM pass_request WHERE pass_id = 7;"
+
+violates layers "DELETE FROM pass_layer WHERE pass_id = 7 AND layer_id = 2;"
+violates layers "UPDATE pass_layer SET state = 3 WHERE pass_id = 7 AND layer_id = 2;"
+violates layers "UPDATE pass_layer SET state = 1 WHERE pass_id = 7 AND layer_id = 2;"
+violates layers "UPDATE pass_layer SET max_load = NULL WHERE pass_id = 7 AND layer_id = 2;"
+violates layers "UPDATE pass_layer SET layer_id = 3 WHERE pass_id = 7 AND layer_id = 2;"
+
+violates layer_rows "UPDATE pass_layer SET topk_id = 9 WHERE pass_id = 7 AND layer_id = 1;"
+violates layer_rows "UPDATE pass_layer SET topk_row = 14 WHERE pass_id = 8 AND layer_id = 1;"
+violates layer_rows "UPDATE pass_layer SET topk_row = -1 WHERE pass_id = 8 AND layer_id = 1;"
+violates layer_rows "UPDATE pass_layer SET n_rows = 2 WHERE pass_id = 7 AND layer_id = 1;"
+violates layer_rows "UPDATE pass_layer SET topk_id = 2 WHERE pass_id = 8 AND layer_id = 1;"
+violates layer_rows "UPDATE topk SET row_map = CAST(x'03000000' || substr(row_map, 5) AS BLOB) WHERE topk_id = 2;"
+violates layer_rows "UPDATE topk SET row_map = CAST(x'02000000' || substr(row_map, 5) AS BLOB) WHERE topk_id = 2;"
+violates layer_rows "UPDATE layer SET top_k = 1 WHERE layer_id = 1;"
+violates layer_rows "UPDATE layer SET n_experts = 300 WHERE layer_id = 1;"
+
+violates run_overlap "UPDATE pass_layer SET topk_row = 13 WHERE pass_id = 7 AND layer_id = 1;"
+
+violates ids "UPDATE topk SET topk_ids = CAST(x'04' || substr(topk_ids, 2) AS BLOB) WHERE topk_id = 1;"
+violates ids "UPDATE topk SET topk_ids = CAST(x'01' || substr(topk_ids, 2) AS BLOB) WHERE topk_id = 1;"
+violates ids "UPDATE topk SET n_valid = CAST(x'04' || substr(n_valid, 2) AS BLOB) WHERE topk_id = 2;"
+violates ids "UPDATE topk SET n_valid = CAST(x'02' || substr(n_valid, 2) AS BLOB) WHERE topk_id = 2;"
+
+violates active_experts "UPDATE pass_layer SET active_experts = active_experts + 1 WHERE pass_id = 2 AND layer_id = 1;"
+violates active_experts "UPDATE pass_layer SET max_load = max_load + 1 WHERE pass_id = 2 AND layer_id = 2;"
+violates active_experts "UPDATE topk SET topk_ids = CAST(x'03' || substr(topk_ids, 2) AS BLOB) WHERE topk_id = 1;"
+
+violates sum_load "UPDATE expert_load_window SET prefill_tokens = prefill_tokens + 1 WHERE recording_id = 1 AND layer_id = 1 AND expert = 1;"
+violates sum_load "UPDATE expert_load_window SET decode_tokens = decode_tokens + 1 WHERE recording_id = 1 AND layer_id = 1 AND expert = 1;"
+violates sum_load "UPDATE expert_load_window SET verify_tokens = verify_tokens + 1 WHERE recording_id = 1 AND layer_id = 1 AND expert = 1;"
+violates sum_load "UPDATE expert_load_window SET other_tokens = other_tokens + 1 WHERE recording_id = 1 AND layer_id = 1 AND expert = 1;"
+violates sum_load "DELETE FROM expert_load_window WHERE recording_id = 1 AND layer_id = 3 AND expert = 1;"
+violates sum_load "INSERT INTO expert_load_window VALUES (1, 0, 2, 77, 10000000000, 1, 0, 0, 0, 0);"
+violates sum_load "UPDATE stats SET value = 6 WHERE name = 'last_pass_id' AND recording_id = 1;"
+
+# The request views refuse what they cannot decode, so their sum does not hold.
+violates sum_requests "DELETE FROM topk WHERE topk_id = 3;"
+violates sum_requests "DELETE FROM pass_request WHERE pass_id = 5;"
+violates sum_requests "UPDATE topk SET topk_ids = zeroblob(1) WHERE topk_id = 2;"
+
+violates computed_once "UPDATE pass_request SET first_position = 4 WHERE pass_id = 5;"
+violates computed_once "UPDATE pass_request SET accepted = x'010101' WHERE pass_id = 3;"
+violates computed_once "UPDATE pass_request SET attempt = 0 WHERE pass_id = 2 AND slice = 1;"
+
+violates pass_verdicts "UPDATE pass SET verdict = 'partial' WHERE pass_id = 1;"
+violates pass_verdicts "UPDATE pass SET reasons = 'lost' WHERE pass_id = 1;"
+violates pass_verdicts "UPDATE pass SET verdict = 'partial', reasons = 'lost' WHERE pass_id = 1;"
+violates pass_verdicts "UPDATE pass SET verdict = 'partial', reasons = 'unwritten' WHERE pass_id = 1;"
+violates pass_verdicts "UPDATE pass SET n_dropped = 1 WHERE pass_id = 1;"
+drop_layer="UPDATE pass_layer SET state = 2, active_experts = NULL, max_load = NULL, selected_ns = NULL,
+	selection_order = NULL, n_rows = NULL, topk_id = NULL, topk_row = NULL
+	WHERE pass_id = 7 AND layer_id = 2;"
+violates pass_verdicts "$drop_layer"
+violates pass_verdicts "$drop_layer UPDATE pass SET verdict = 'partial', reasons = 'lost' WHERE pass_id = 7;"
+violates pass_verdicts "$drop_layer UPDATE pass SET verdict = 'partial', reasons = 'unwritten', n_dropped = 1 WHERE pass_id = 7;"
+
+violates request_verdicts "UPDATE request SET n_positions = 7 WHERE request_id = 1;"
+violates request_verdicts "UPDATE request SET verdict = 'partial', reasons = 'missing' WHERE request_id = 1;"
+violates request_verdicts "UPDATE request SET reasons = 'lost' WHERE request_id = 1;"
+violates request_verdicts "UPDATE request SET verdict = 'partial' WHERE request_id = 1;"
+violates request_verdicts "UPDATE request SET verdict = 'unfinished' WHERE request_id = 1;"
+violates request_verdicts "UPDATE request SET verdict = 'complete' WHERE request_id = 3;"
+violates request_verdicts "UPDATE request SET end_state = NULL WHERE request_id = 1;"
+violates request_verdicts "UPDATE request SET n_positions = NULL WHERE request_id = 1;"
+violates request_verdicts "UPDATE pass_request SET accepted = NULL WHERE pass_id = 3;"
+violates request_verdicts "UPDATE pass_request SET accepted = x'000100' WHERE pass_id = 3;"
+violates request_verdicts "UPDATE request SET n_attempts = 3 WHERE request_id = 2;"
+violates request_verdicts "UPDATE request SET verdict = 'partial', reasons = 'unlucky', n_positions = 9 WHERE request_id = 1;"
+
+violates recordings "UPDATE recording SET end_reason = NULL WHERE recording_id = 2;"
+violates recordings "UPDATE recording SET end_ns = NULL, end_reason = NULL WHERE recording_id = 1;"
+violates recordings "UPDATE stats SET value = 7 WHERE name = 'last_pass_id' AND recording_id = 2;"
+
+violates stats "UPDATE stats SET value = value + 1 WHERE name = 'recorded_passes' AND recording_id = 1;"
+violates stats "UPDATE stats SET value = value + 1 WHERE name = 'recorded_rows' AND recording_id = 1;"
+violates stats "UPDATE stats SET value = value - 1 WHERE name = 'recorded_layers' AND recording_id = 1;"
+violates stats "UPDATE stats SET value = value - 1 WHERE name = 'recorded_assignments' AND recording_id = 2;"
+violates stats "DELETE FROM stats WHERE name = 'recorded_passes' AND recording_id = 1;"
+
+# Every proof was violated by something above.
+LC_ALL=C sort -u "$tmp/violated" >"$tmp/violated.sorted"
+expect_same "$tmp/violated.sorted" "$tmp/proofs"
+
+# What is not wrong: losses that are told, rows of a run that no layer uses, an idle pass.
+holds "$drop_layer UPDATE pass SET verdict = 'partial', reasons = 'lost', n_dropped = 1 WHERE pass_id = 7;
+	DELETE FROM expert_load_window WHERE recording_id = 1 AND layer_id = 2 AND other_tokens > 0 AND prefill_tokens + decode_tokens + verify_tokens = 0;
+	UPDATE expert_load_window SET other_tokens = 0 WHERE recording_id = 1 AND layer_id = 2;
+	UPDATE stats SET value = value - 1 WHERE recording_id = 1 AND name = 'recorded_layers';
+	UPDATE stats SET value = value - 3 WHERE recording_id = 1 AND name = 'recorded_assignments';
+	UPDATE stats SET value = 1 WHERE recording_id = 1 AND name = 'dropped_layers';
+	INSERT INTO gap VALUES (1, 1, 'layer', 7000, 7100, 1, 9, 'ring_full');"
+expect_status 4 "$moetrace" check --strict "$tmp/other.db"
+expect_match "$tmp/err" 'other.db: 1 recordings have losses or no proper end'
+holds "INSERT INTO pass VALUES (9, 2, 1, 'idle', 12000, 12001, 0, 0, NULL, 'complete', NULL, 0);
+	UPDATE stats SET value = 2 WHERE recording_id = 2 AND name = 'recorded_passes';
+	UPDATE stats SET value = 9 WHERE recording_id = 2 AND name = 'last_pass_id';"
+
+# A file whose writer was killed: what was committed is sound, and the end is missing.
+holds "UPDATE recording SET end_ns = NULL, end_reason = NULL WHERE recording_id = 2;"
+expect_match "$tmp/out" '^recording 2: the end is missing: the writer was killed'
+expect_status 4 "$moetrace" check --strict "$tmp/other.db"
+expect_ok "$moetrace" check --format json "$tmp/other.db"
+expect_json "$tmp/out"
+expect_eq "end_reason" "$(json "$tmp/out" '$.recordings[1].end_reason')" ""
+
+# The window lags behind the last pass of a file that is still open.
+holds "UPDATE recording SET end_ns = NULL, end_reason = NULL WHERE recording_id = 2;
+	UPDATE stats SET value = 7 WHERE recording_id = 2 AND name = 'last_pass_id';
+	DELETE FROM expert_load_window WHERE recording_id = 2;"
+
+# The formats are what they say.
+cp "$tmp/sound.db" "$tmp/broken.db"
+change "$tmp/broken.db" "UPDATE pass SET verdict = 'partial';"
+expect_status 1 "$moetrace" check "$tmp/broken.db"
+expect_match "$tmp/out" '^pass_verdicts  pass 1: is partial without a reason'
+expect_match "$tmp/out" 'broken.db: not sound: [0-9]+ of 19 proofs are violated'
+expect_status 1 "$moetrace" check --format json "$tmp/broken.db"
+expect_json "$tmp/out"
+expect_eq "proof" "$(json "$tmp/out" '$.violations[0].proof')" pass_verdicts
+expect_status 1 "$moetrace" check --format jsonl "$tmp/broken.db"
+expect_jsonl "$tmp/out"
+expect_status 1 "$moetrace" check --format csv "$tmp/broken.db"
+expect_match "$tmp/out" '^pass_verdicts,8,8,pass 1: is partial without a reason'
+
+echo "$(wc -l <"$tmp/violated") ways to break a trace were found"

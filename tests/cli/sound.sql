@@ -1,0 +1,87 @@
+-- SPDX-License-Identifier: MIT
+--
+-- A sound trace with everything that a trace can hold, small enough to be read: slices of every
+-- phase, a layer that sees fewer rows and uses fewer entries, ids of one and of two bytes, verify
+-- rows that were accepted, rejected and never resolved, a retract, rows of no request, a draft
+-- model, two recordings. Applied after the schema. What follows from the ids is computed here
+-- from the views.
+
+INSERT INTO meta VALUES ('format', 'moetrace'), ('moetrace_version', '0.1.0'),
+	('session_name', 'sound'), ('opt.weight_format', 'fp16');
+INSERT INTO process (process_id, pid, boot_id) VALUES (1, 1, 'no-boot');
+INSERT INTO device (device_id, process_id, kind, n_processors) VALUES (1, 1, 'host', 2);
+INSERT INTO model (model_id, name, kind, n_layers) VALUES (1, 'tiny', 'target', 2),
+	(2, 'tiny-draft', 'draft', 1);
+INSERT INTO layer (layer_id, model_id, layer, moe_ordinal, kind, n_experts, n_zero_experts,
+	n_shared_slots, top_k, router_impl) VALUES
+	(1, 1, 0, 0, 'routed', 4, 0, 0, 2, 'by hand'),
+	(2, 1, 1, 1, 'routed', 300, 2, 1, 3, 'by hand'),
+	(3, 2, 0, 0, 'routed', 4, 0, 0, 1, 'by hand');
+INSERT INTO recording VALUES (1, 1, 0, 9000, 'stopped', 'per_token', 'model'),
+	(2, 1, 10000, 20000, 'closed', 'per_token', 'model');
+INSERT INTO clock_snapshot (clock_snapshot_id, process_id, session_ns, monotonic_ns, realtime_ns,
+	uncertainty_ns) VALUES (1, 1, 0, 5000, 1700000000000000000, 10);
+
+INSERT INTO request VALUES
+	(1, 1, 1, 'alpha', 2, 6, 1, 100, 8000, 'finished', 'complete', NULL),
+	(2, 1, 2, 'beta', 1, 2, 2, 200, 8100, 'aborted', 'complete', NULL),
+	(3, 1, 3, 'gamma', 1, NULL, 1, 300, NULL, NULL, 'unfinished', NULL),
+	(4, 2, 3, 'gamma', 1, 1, 1, 300, 19000, 'finished', 'complete', NULL);
+INSERT INTO request_attribute VALUES (1, 'domain', 'c'), (1, 'user', 'a,"b"'), (2, 'domain', 'py'),
+	(4, 'domain', 'py');
+INSERT INTO request_token VALUES (1, 0, 104), (1, 1, 10), (1, 2, 255);
+
+INSERT INTO pass VALUES
+	(1, 1, 1, 'prefill', 1000, 1100, 3, 1, 11, 'complete', NULL, 0),
+	(2, 1, 1, 'mixed', 2000, 2100, 3, 0, 12, 'complete', NULL, 0),
+	(3, 1, 1, 'verify', 3000, 3100, 3, 0, 13, 'complete', NULL, 0),
+	(4, 1, 1, 'verify', 4000, 4100, 2, 0, 14, 'complete', NULL, 0),
+	(5, 1, 1, 'decode', 5000, 5100, 1, 0, 15, 'complete', NULL, 0),
+	(6, 1, 2, 'draft', 6000, 6100, 2, 0, NULL, 'complete', NULL, 0),
+	(7, 1, 1, 'dummy', 7000, 7100, 1, 0, NULL, 'complete', NULL, 0),
+	(8, 2, 1, 'prefill', 11000, 11100, 1, 0, 16, 'complete', NULL, 0);
+INSERT INTO pass_request VALUES
+	(1, 0, 1, 0, 0, NULL, 0, 2, 'prefill', NULL),
+	(1, 1, 2, 0, 0, NULL, 2, 1, 'prefill', NULL),
+	(2, 0, 1, 0, 2, NULL, 0, 1, 'decode', NULL),
+	(2, 1, 2, 1, 0, NULL, 1, 2, 'prefill', NULL),
+	(3, 0, 1, 0, 3, NULL, 0, 3, 'verify', x'010100'),
+	(4, 0, 1, 0, 5, x'0500000006000000', 0, 2, 'verify', NULL),
+	(5, 0, 1, 0, 5, NULL, 0, 1, 'decode', NULL),
+	(6, 0, 1, 0, 3, NULL, 0, 2, 'draft', NULL),
+	(7, 0, NULL, NULL, NULL, NULL, 0, 1, 'dummy', NULL),
+	(8, 0, 4, 0, 0, NULL, 0, 1, 'prefill', NULL);
+
+-- Layer 1 has every row; layer 2 sees rows 0 and 2 of pass 1 and uses fewer than three entries
+-- in some rows (ids are two bytes: 300 is a zero expert, 302 the shared slot); layer 3 is the
+-- draft model's.
+INSERT INTO topk VALUES
+	(1, 14, 2, 1, 'fp16',
+	 x'0001' || x'0102' || x'0203' || x'0001' || x'0003' || x'0300' || x'0201' || x'0102'
+	 || x'0003' || x'0001' || x'0102' || x'0203' || x'0001' || x'0300',
+	 x'003c0038' || x'003c0038' || x'003c0038' || x'003c0038' || x'003c0038' || x'003c0038'
+	 || x'003c0038' || x'003c0038' || x'003c0038' || x'003c0038' || x'003c0038' || x'003c0038'
+	 || x'003c0038' || x'003c0038', NULL, NULL),
+	(2, 13, 3, 2, 'none',
+	 x'00002b012e01' || x'010002000000' || x'2b012c010000' || x'050006000700'
+	 || x'2a012b012e01' || x'000000000000' || x'0100ff002e01' || x'030004000000'
+	 || x'2b0100000100' || x'0a000b000c00' || x'0d000e000f00' || x'000001000200'
+	 || x'100011001200', NULL,
+	 x'00000000' || x'02000000' || x'00000000' || x'01000000' || x'02000000' || x'00000000'
+	 || x'01000000' || x'02000000' || x'00000000' || x'01000000' || x'00000000' || x'00000000'
+	 || x'00000000',
+	 x'03020203030003020303030303'),
+	(3, 2, 1, 1, 'bf16', x'0103', x'803f003f', NULL, NULL);
+-- '||' makes text of blobs; and the entries past n_valid are 0.
+UPDATE topk SET topk_ids = CAST(topk_ids AS BLOB), topk_weights = CAST(topk_weights AS BLOB),
+	row_map = CAST(row_map AS BLOB), n_valid = CAST(n_valid AS BLOB);
+
+INSERT INTO pass_layer VALUES
+	(1, 1, 0, 1, 0, 1010, 0, NULL, 0, 3, 1, 0), (1, 2, 0, NULL, 0, 1050, 0, NULL, 0, 2, 2, 0),
+	(2, 1, 0, 0, 0, 2010, 0, NULL, 0, 3, 1, 3), (2, 2, 0, 0, 0, 2050, 0, NULL, 0, 3, 2, 2),
+	(3, 1, 0, 0, 0, 3010, 0, NULL, 0, 3, 1, 6), (3, 2, 0, 0, 0, 3050, 0, NULL, 0, 3, 2, 5),
+	(4, 1, 0, 0, 0, 4010, 0, NULL, 0, 2, 1, 9), (4, 2, 0, 0, 0, 4050, 0, NULL, 0, 2, 2, 8),
+	(5, 1, 0, 0, 0, 5010, 0, NULL, 0, 1, 1, 11), (5, 2, 0, 0, 0, 5050, 0, NULL, 0, 1, 2, 10),
+	(6, 3, 0, 0, 0, 6010, 0, NULL, 0, 2, 3, 0),
+	(7, 1, 0, 0, 0, 7010, 0, NULL, 0, 1, 1, 12), (7, 2, 0, 0, 0, 7050, 0, NULL, 0, 1, 2, 11),
+	(8, 1, 0, 0, 0, 11010, 0, NULL, 0, 1, 1, 13), (8, 2, 0, 0, 0, 11050, 0, NULL, 0, 1, 2, 12);
