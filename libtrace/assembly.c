@@ -263,7 +263,7 @@ static int write_pass(struct mt_assembly *assembly, const struct mt_open_pass *p
 							       MT_NULL,
 		.verdict = reasons ? "partial" : "complete",
 		.reasons = mt_reasons_text(reasons, text),
-		.n_dropped = end ? end->n_dropped : 0,
+		.n_dropped = end ? (int64_t)end->n_dropped : 0,
 	};
 
 	return mt_store_pass(assembly->store, &row);

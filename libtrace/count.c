@@ -61,12 +61,28 @@ uint64_t mt_count_ids_by_class(const struct mt_count_rows *rows, const uint8_t *
 	return n;
 }
 
+/* The common case, a pass of one class without padding, worth a loop without branches. */
+static struct mt_count_summary summarize_one(const uint32_t *counts, uint32_t n_experts)
+{
+	struct mt_count_summary summary = { 0, 0, 0 };
+
+	for (uint32_t id = 0; id < n_experts; id++) {
+		summary.active_experts += counts[id] != 0;
+		summary.max_load = counts[id] > summary.max_load ? counts[id] : summary.max_load;
+	}
+	return summary;
+}
+
 void mt_count_summarize(uint32_t *const counts[MT_N_LOAD], uint32_t classes, uint32_t n_experts,
 			struct mt_count_summary *ret_summary)
 {
 	struct mt_count_summary summary = { 0, 0, 0 };
 	int has_padding = classes >> MT_LOAD_PADDING & 1;
 
+	if (!(classes & (classes - 1)) && !has_padding) {
+		*ret_summary = summarize_one(counts[__builtin_ctz(classes)], n_experts);
+		return;
+	}
 	for (uint32_t id = 0; id < n_experts; id++) {
 		uint32_t n = 0;
 

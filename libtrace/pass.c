@@ -120,7 +120,6 @@ static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_in
 	pass->model = pass->session->models[info->model - 1];
 	pass->n_rows = info->n_rows;
 	pass->padding_rows = info->padding_rows;
-	atomic_store_explicit(&pass->n_accepted, 0, memory_order_relaxed);
 	atomic_store_explicit(&pass->n_dropped, 0, memory_order_relaxed);
 	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++) {
 		atomic_store_explicit(&pass->handed_over[i], 0, memory_order_relaxed);
@@ -356,7 +355,6 @@ void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_s
 		return drop_layer(pass, selection->layer_index, n_bytes, header.selected_ns);
 	write_layer((struct mt_record_layer *)reservation.record, &header, selection, &checked);
 	mt_ring_commit(pass->ring, reservation);
-	atomic_fetch_add_explicit(&pass->n_accepted, 1, memory_order_relaxed);
 }
 
 void moetrace_pass_end(struct moetrace_pass *pass)
@@ -370,7 +368,6 @@ void moetrace_pass_end(struct moetrace_pass *pass)
 	reservation = mt_ring_reserve(pass->ring, MT_RECORD_END, sizeof(*end), 0);
 	end = (struct mt_record_end *)reservation.record;
 	end->end_ns = mt_session_ns(pass->session, mt_monotonic_ns());
-	end->n_accepted = atomic_load_explicit(&pass->n_accepted, memory_order_relaxed);
 	end->n_dropped = atomic_load_explicit(&pass->n_dropped, memory_order_relaxed);
 	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++)
 		end->dropped_layers[i] = atomic_load_explicit(&pass->dropped[i],

@@ -78,8 +78,7 @@ struct mt_record_layer {
 struct mt_record_end {
 	struct mt_record record;
 	uint64_t end_ns;
-	uint32_t n_accepted;
-	uint32_t n_dropped;
+	uint64_t n_dropped;
 	uint64_t dropped_layers[MT_LAYER_WORDS]; /* a bit a layer index */
 };
 

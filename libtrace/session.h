@@ -81,7 +81,6 @@ struct moetrace_pass {
 	_Atomic uint32_t recording_id; /* stop looks at it from another thread */
 	uint32_t n_rows;
 	uint32_t padding_rows;
-	_Atomic uint32_t n_accepted;
 	_Atomic uint32_t n_dropped;
 	_Atomic uint64_t handed_over[MT_LAYER_WORDS]; /* a bit a layer index */
 	_Atomic uint64_t dropped[MT_LAYER_WORDS];
