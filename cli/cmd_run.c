@@ -260,20 +260,22 @@ static int inputs_load(struct run *run)
 static int outputs_write(struct run *run)
 {
 	int exit_code = mt_run_text_open(&run->options, &run->text);
-	int summary_exit_code;
+	int text_exit_code = MT_EXIT_OK, summary_exit_code = MT_EXIT_OK;
 
 	if (exit_code == MT_EXIT_OK && run->options.output)
 		exit_code = recording_start(run);
 	if (exit_code != MT_EXIT_OK)
 		return exit_code;
 	exit_code = serve(run);
-	if (exit_code == MT_EXIT_OK)
-		exit_code = mt_run_text_finish(&run->text, run->server,
-					       run->result.served.n_requests);
-	if (run->result.served.total_ns == 0)
+	/* The text is complete even where the recording is not. */
+	if (run->result.served.n_done == run->result.served.n_requests)
+		text_exit_code = mt_run_text_finish(&run->text, run->server,
+						    run->result.served.n_requests);
+	if (run->result.served.total_ns > 0)
+		summary_exit_code = mt_run_summary_print(&run->result, run->options.args.format);
+	if (exit_code != MT_EXIT_OK)
 		return exit_code;
-	summary_exit_code = mt_run_summary_print(&run->result, run->options.args.format);
-	return exit_code != MT_EXIT_OK ? exit_code : summary_exit_code;
+	return text_exit_code != MT_EXIT_OK ? text_exit_code : summary_exit_code;
 }
 
 int mt_cmd_run(int argc, char **argv)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+#
+# SIGINT and SIGTERM during a run: the recording is closed properly and says that
+# it was interrupted, the open requests are aborted, and no text is published. A
+# second run cannot replace the file meanwhile.
+
+. "$MOETRACE_SRCDIR/tests/support/lib.sh"
+
+need_command sqlite3
+for i in $(seq 200); do
+	echo "{\"prompt\": \"Request $i: the router \", \"max_new_tokens\": 900}"
+done >"$tmp/workload.jsonl"
+
+for signal in INT TERM; do
+	db=$tmp/$signal.db
+	# A shell starts what it puts into the background with SIGINT ignored; run catches it.
+	"$moetrace" run --model "$tinymoe/tinymoe.safetensors" --workload "$tmp/workload.jsonl" \
+		--text-output "$tmp/$signal.jsonl" -o "$db" >"$tmp/run.out" 2>"$tmp/run.err" &
+	process=$!
+	n_tries=0
+	while [ "$(sql "$db" 'select count(*) from pass' 2>/dev/null || echo 0)" -lt 5 ]; do
+		n_tries=$((n_tries + 1))
+		[ $n_tries -lt 600 ] || fail "no pass was committed within a minute"
+		if ! kill -0 $process 2>/dev/null; then
+			if grep -q libyajl-dev "$tmp/run.err"; then
+				skip "built without a JSON parser"
+			fi
+			fail "the run ended by itself"
+		fi
+		sleep 0.1
+	done
+	# Nobody replaces a file that is being recorded into.
+	expect_error 1 "$signal.db is in use by another process" "$moetrace" run --model \
+		"$tinymoe/tinymoe.safetensors" --workload "$tmp/workload.jsonl" -f -o "$db"
+	kill -s $signal $process
+	status=0
+	wait $process || status=$?
+	expect_eq "exit status after SIG$signal" "$status" 1
+	expect_eq 'lines on stderr' "$(wc -l <"$tmp/run.err")" 1
+	expect_match "$tmp/run.err" 'interrupted by a signal: [0-9]+ of 200 requests were served'
+	expect_match "$tmp/run.out" '^served +[0-9]+ of 200 requests'
+	expect_absent "$db-wal" "$db-shm" "$db-journal" "$tmp/$signal.jsonl"
+	expect_eq 'temporary files' "$(find "$tmp" -name '*.tmp')" ''
+	expect_eq 'end_reason' "$(sql "$db" 'select end_reason from recording')" interrupted
+	expect_eq 'aborted requests' \
+		"$(sql "$db" "select count(*) from request where end_state = 'aborted'")" 16
+	expect_ok "$moetrace" check "$db"
+done

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+#
+# What `moetrace run` refuses: each with one line on stderr, its exit code, and
+# nothing left behind.
+
+. "$MOETRACE_SRCDIR/tests/support/lib.sh"
+
+model=$tinymoe/tinymoe.safetensors
+workload=$tinymoe/workload.jsonl
+bad=$tmp/bad
+mkdir "$bad" "$tmp/folder"
+
+"$moetrace" run --model "$model" --workload "$workload" --no-record --batch 1 \
+	--context 1 >"$tmp/out" 2>"$tmp/err"
+if grep -q libyajl-dev "$tmp/err"; then
+	skip "built without a JSON parser"
+fi
+
+# refused CODE REGEX OPTION...: with an output path that must stay absent.
+refused() {
+	code=$1
+	words=$2
+	shift 2
+	expect_error "$code" "$words" "$moetrace" run -o "$tmp/never.db" \
+		--text-output "$tmp/never.jsonl" "$@"
+	for file in "$tmp"/never*; do
+		[ ! -e "$file" ] || fail "left behind: $file"
+	done
+}
+
+# ---- usage ----
+
+refused 2 'model' --workload "$workload"
+refused 2 'workload' --model "$model"
+expect_error 2 '-o' "$moetrace" run --model "$model" --workload "$workload"
+for option in --batch --chunk --context --threads; do
+	for value in 0 -1 x '' 1.5 99999999999999999999; do
+		refused 2 "$option" --model "$model" --workload "$workload" "$option=$value"
+	done
+done
+refused 2 'stop-byte' --model "$model" --workload "$workload" --stop-byte 256
+refused 2 'stop-byte' --model "$model" --workload "$workload" --stop-byte=-1
+refused 2 'seed' --model "$model" --workload "$workload" --seed 18446744073709551616
+for value in -1 x nan inf 1e9 ''; do
+	refused 2 'temperature' --model "$model" --workload "$workload" "--temperature=$value"
+done
+refused 2 'frobnicate' --model "$model" --workload "$workload" --frobnicate
+refused 2 'surplus' --model "$model" --workload "$workload" surplus
+
+# ---- the model ----
+
+# bad_model CODE REGEX: $bad/model is refused, by its name.
+bad_model() {
+	refused "$1" "$bad/model: .*$2" --model "$bad/model" --workload "$workload"
+}
+
+# patch SED-SCRIPT: the example with text of its header replaced by as much text.
+patch() {
+	LC_ALL=C sed -b "$1" "$model" >"$bad/model"
+	[ "$(wc -c <"$bad/model")" -eq "$(wc -c <"$model")" ] || fail "patch changed the size: $1"
+	! cmp -s "$bad/model" "$model" || fail "patch changed nothing: $1"
+}
+
+refused 3 "$bad/absent: cannot open: No such file" --model "$bad/absent" --workload "$workload"
+refused 1 'not a regular file' --model "$tmp/folder" --workload "$workload"
+: >"$bad/model"
+bad_model 1 'the file is empty'
+for n_bytes in 1 7 8 9 1000 8000 100000 10202543; do
+	head -c "$n_bytes" "$model" >"$bad/model"
+	bad_model 1 ''
+done
+cp "$workload" "$bad/model"
+bad_model 1 'not a safetensors file'
+(cat "$model" && echo) >"$bad/model"
+bad_model 1 '1 bytes after the last tensor'
+patch '1s/Qwen3MoeForCausalLM/Mixtral_ForCausalLM/'
+bad_model 1 'not a Qwen3-MoE model: the architecture is Mixtral_ForCausalLM'
+patch '1s/"dtype":"F16"/"dtype":"I16"/'
+bad_model 1 'tensor model.embed_tokens.weight: type I16 is not supported'
+patch '1s/"shape":\[256,128\]/"shape":[256,129]/'
+bad_model 1 'tensor model.embed_tokens.weight: shape and type need 66048 bytes'
+patch '1s/num_attention_heads\\": 4/num_attention_heads\\": 3/'
+bad_model 1 ''
+patch '1s/num_experts_per_tok\\": 8/num_experts_per_tok\\": 0/'
+bad_model 1 'num_experts_per_tok is 0'
+patch '1s/num_experts\\": 64/num_experts\\": 65/'
+bad_model 1 ''
+patch '1s/hidden_size\\": 128/hidden_size\\": 64 /'
+bad_model 1 ''
+patch '1s/num_hidden_layers\\": 6/num_hidden_layers\\": 7/'
+bad_model 1 ''
+patch '1s/mlp.gate.weight/mlp.gate.wEight/'
+bad_model 1 ''
+patch '1s/vocab_size\\": 256/vocab_size\\": 128/'
+bad_model 1 ''
+
+# ---- the workload ----
+
+# bad_workload REGEX LINE...
+bad_workload() {
+	words=$1
+	shift
+	printf '%s\n' "$@" >"$bad/workload"
+	refused 1 "$bad/workload: $words" --model "$model" --workload "$bad/workload"
+}
+
+good='{"prompt": "ab", "max_new_tokens": 2}'
+refused 3 "$bad/absent: cannot open: No such file" --model "$model" --workload "$bad/absent"
+refused 1 'Is a directory' --model "$model" --workload "$tmp/folder"
+bad_workload 'the workload has no requests' ''
+bad_workload 'line 2, column [0-9]+: ' "$good" 'not JSON'
+bad_workload 'line 3: prompt is missing' "$good" '' '{"max_new_tokens": 2}'
+bad_workload 'line 2: max_new_tokens is missing' "$good" '{"prompt": "ab"}'
+bad_workload 'line 1, column [0-9]+: prompt is empty' '{"prompt": "", "max_new_tokens": 2}'
+bad_workload 'line 1, column [0-9]+: max_new_tokens is not' '{"prompt": "a", "max_new_tokens": 0}'
+bad_workload 'line 2: id 1 is that of line 1 too' \
+	'{"prompt": "a", "max_new_tokens": 2, "id": 1}' "$good"
+
+printf '%s\n' "$good" '{"prompt": "abcdefgh", "max_new_tokens": 1}' >"$bad/workload"
+refused 1 'line 2: the prompt has 8 tokens, the context 7' \
+	--model "$model" --workload "$bad/workload" --context 7
+
+# ---- the outputs ----
+
+echo "$good" >"$bad/workload"
+
+# bad_output REGEX PATH OPTION...
+bad_output() {
+	words=$1
+	path=$2
+	shift 2
+	expect_error 1 "$words" "$moetrace" run --model "$model" --workload "$bad/workload" \
+		-o "$path" "$@"
+}
+
+echo precious >"$tmp/precious"
+cp "$tmp/precious" "$tmp/kept"
+bad_output 'precious exists already' "$tmp/precious"
+bad_output 'folder is a directory' "$tmp/folder"
+bad_output 'folder is a directory' "$tmp/folder" -f
+bad_output "workload is an input of this run" "$bad/workload" -f
+bad_output 'absent' "$tmp/absent/a.db"
+bad_output 'absent' "$tmp/new.db" --text-output "$tmp/absent/a.jsonl"
+bad_output 'precious exists already' "$tmp/new.db" --text-output "$tmp/precious"
+bad_output 'name the same file' "$tmp/new.db" --text-output "$tmp/new.db"
+bad_output 'not a regular file' /dev/null -f
+expect_same "$tmp/precious" "$tmp/kept"
+: >"$tmp/stale.db-wal"
+bad_output 'stale.db-wal is left of an earlier file' "$tmp/stale.db"
+expect_absent "$tmp/new.db" "$tmp/stale.db" "$tmp/absent"
+
+# A full and a read-only file system, where a name space of our own can be had.
+disk() {
+	# shellcheck disable=SC2016 # expanded by the inner shell
+	unshare -Urm sh -c 'mount -t tmpfs -o "$1" moetrace-test "$2" || exit 99
+		shift 2
+		"$@"
+		status=$?
+		ls -A "$0" >&3
+		exit $status' "$tmp/folder" "$1" "$tmp/folder" \
+		"$moetrace" run --model "$model" --workload "$bad/workload" \
+		-o "$tmp/folder/a.db" 3>"$tmp/listing"
+}
+if unshare -Urm mount -t tmpfs -o size=16k moetrace-test "$tmp/folder" 2>/dev/null; then
+	for options in size=16k ro; do
+		expect_error 1 'folder/a.db: ' disk "$options"
+		expect_eq "files left on a disk mounted $options" "$(cat "$tmp/listing")" ''
+	done
+else
+	echo "not tested: full and read-only file systems (unshare is not permitted)"
+fi
