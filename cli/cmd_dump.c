@@ -193,7 +193,7 @@ static int table_exists(const struct mt_trace *trace, const char *name, bool *re
 
 static int table_print(const struct mt_trace *trace, struct mt_output *output, const char *name)
 {
-	bool exists;
+	bool exists = false;
 	int status = table_exists(trace, name, &exists);
 	char *sql;
 

@@ -256,7 +256,7 @@ static int query_print(const struct mt_trace *trace, enum mt_format format, cons
 static int query_run(const struct query_args *args, const char *sql)
 {
 	struct mt_trace trace;
-	sqlite3_stmt *stmt;
+	sqlite3_stmt *stmt = NULL;
 	int status;
 
 	status = mt_trace_open(args->common.file, &trace);
