@@ -2,8 +2,8 @@
 /*
  * The vector path of the linear operation, instantiated by a cpu_<level>.c after its vec_<level>.h.
  * A block of rows x panels keeps its sums in registers; block shapes only trade reuse of weights
- * against independent chains and never change the order of a chain. A row alone takes four
- * panels, so that the latency of the fused multiply-add is hidden at decode too.
+ * against independent chains and never change the order of a chain. Few rows, as at decode, take
+ * several panels, so that the latency of the fused multiply-add is hidden there too.
  */
 #include "kernels/gemm/gemm.h"
 
@@ -89,13 +89,13 @@ VEC_FN void gemm_typed(const struct mtk_gemm *gemm, uint32_t row, uint32_t row_e
 		gemm_rows(gemm, row, panel, panel_end, dtype, 4, 1);
 		break;
 	case 3:
-		gemm_rows(gemm, row, panel, panel_end, dtype, 3, 2);
+		gemm_rows(gemm, row, panel, panel_end, dtype, 3, VEC_GEMM_PANELS_3);
 		break;
 	case 2:
-		gemm_rows(gemm, row, panel, panel_end, dtype, 2, 2);
+		gemm_rows(gemm, row, panel, panel_end, dtype, 2, VEC_GEMM_PANELS_2);
 		break;
 	case 1:
-		gemm_rows(gemm, row, panel, panel_end, dtype, 1, 4);
+		gemm_rows(gemm, row, panel, panel_end, dtype, 1, VEC_GEMM_PANELS_1);
 		break;
 	default:
 		break;
