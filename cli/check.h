@@ -95,6 +95,7 @@ struct check_recording {
 struct check_count {
 	uint64_t (*load)[CHECK_N_COLUMNS]; /* [n_ids]: all rows of passes up to last_pass_id */
 	uint64_t *computed;                /* [n_ids]: computed rows of requests */
+	uint64_t *in_view;                 /* [n_ids]: the same as moe_topk gives them */
 };
 
 /* Consecutive positions of a request that one slice computed. */

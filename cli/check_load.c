@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The two sums. Over all slices: what the scan counted by recording, layer, expert and column,
- * against expert_load_window. Over computed rows: what it counted of them, against the rows that
- * the extension finds by request. A row of the file takes its count away, so that whatever is left
- * over is missing from the file.
+ * against expert_load_window; a row of the file takes its count away, so that whatever is left
+ * over is missing from the file. Over computed rows: what the scan counted of them, against the
+ * rows of requests as the extension gives them.
  */
 #include "cli/check.h"
 
@@ -17,6 +17,7 @@ static void count_free(struct check_count *count)
 		return;
 	free(count->load);
 	free(count->computed);
+	free(count->in_view);
 	free(count);
 }
 
@@ -28,7 +29,8 @@ static struct check_count *count_create(uint32_t n_ids)
 		return NULL;
 	count->load = calloc(n_ids, sizeof(*count->load));
 	count->computed = calloc(n_ids, sizeof(*count->computed));
-	if (count->load && count->computed)
+	count->in_view = calloc(n_ids, sizeof(*count->in_view));
+	if (count->load && count->computed && count->in_view)
 		return count;
 	count_free(count);
 	return NULL;
@@ -42,7 +44,7 @@ struct check_count *check_count_get(struct check *check, const struct check_laye
 	if (!recording->counts)
 		recording->counts = calloc(check->n_layers, sizeof(*recording->counts));
 	if (recording->counts && !recording->counts[i]) {
-		check->count_bytes += layer->n_ids * (CHECK_N_COLUMNS + 1) * sizeof(uint64_t);
+		check->count_bytes += layer->n_ids * (CHECK_N_COLUMNS + 2) * sizeof(uint64_t);
 		if (check->count_bytes <= CHECK_MAX_COUNT_BYTES)
 			recording->counts[i] = count_create(layer->n_ids);
 	}
@@ -95,22 +97,20 @@ static void load_row_compare(struct check *check, sqlite3_stmt *stmt)
 		memset(count->load[id], 0, sizeof(count->load[id]));
 }
 
-static void computed_row_compare(struct check *check, sqlite3_stmt *stmt)
+/* Rows of ids that the scan did not find at all have no counts to add to. */
+static void view_row_take(struct check *check, sqlite3_stmt *stmt)
 {
 	size_t id = 0;
 	struct check_count *count = count_of_row(check, stmt, &id);
-	int64_t in_view = sqlite3_column_int64(stmt, 3);
-	uint64_t computed = count ? count->computed[id] : 0;
 
 	check->results[CHECK_SUM_REQUESTS].n_checked++;
-	if (in_view != (int64_t)computed)
-		check_violation(check, CHECK_SUM_REQUESTS, "recording, layer, expert %s,%s,%s: the "
-				"requests have %" PRId64 " rows, the passes %" PRIu64,
-				(const char *)sqlite3_column_text(stmt, 0),
-				(const char *)sqlite3_column_text(stmt, 1),
-				(const char *)sqlite3_column_text(stmt, 2), in_view, computed);
 	if (count)
-		count->computed[id] = 0;
+		count->in_view[id]++;
+	else
+		check_violation(check, CHECK_SUM_REQUESTS, "recording, layer, expert %s,%s,%s: a "
+				"request has it, no pass", (const char *)sqlite3_column_text(stmt, 0),
+				(const char *)sqlite3_column_text(stmt, 1),
+				(const char *)sqlite3_column_text(stmt, 2));
 }
 
 #define SQL_LOAD                                                                                   \
@@ -135,12 +135,14 @@ static int load_compare(struct check *check)
 }
 
 #define SQL_COMPUTED                                                                               \
-	"SELECT recording_id, layer_id, expert, count(*) FROM moe_topk "                            \
-	"WHERE request_id IS NOT NULL AND state = 'computed' "                                      \
-	"GROUP BY recording_id, layer_id, expert"
+	"SELECT recording_id, layer_id, expert FROM moe_topk "                                      \
+	"WHERE request_id IS NOT NULL AND state = 'computed'"
 
-/* The function refuses a file whose blobs or references are wrong: then the sum cannot hold. */
-static int computed_compare(struct check *check)
+/*
+ * Counted here, not by GROUP BY, which would sort every assignment of the file. The function
+ * refuses a file whose blobs or references are wrong: then the sum cannot hold.
+ */
+static int view_count(struct check *check)
 {
 	sqlite3_stmt *stmt = mt_trace_prepare(check->trace, SQL_COMPUTED);
 	int status = MT_EXIT_OK;
@@ -149,7 +151,7 @@ static int computed_compare(struct check *check)
 	if (!stmt)
 		return MT_EXIT_FAILED;
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
-		computed_row_compare(check, stmt);
+		view_row_take(check, stmt);
 	if (rc == SQLITE_ERROR || rc == SQLITE_CORRUPT)
 		check_violation(check, CHECK_SUM_REQUESTS, "%s", sqlite3_errmsg(check->trace->db));
 	else if (rc != SQLITE_DONE)
@@ -158,9 +160,9 @@ static int computed_compare(struct check *check)
 	return status;
 }
 
-/* What no row of the file took away. */
-static void left_over_report(struct check *check, const struct check_recording *recording,
-			     const struct check_layer *layer, const struct check_count *count)
+/* What no row of the windows took away, and where the two ways to the computed rows differ. */
+static void count_compare(struct check *check, const struct check_recording *recording,
+			  const struct check_layer *layer, const struct check_count *count)
 {
 	uint32_t id;
 	uint64_t n;
@@ -171,11 +173,11 @@ static void left_over_report(struct check *check, const struct check_recording *
 			check_violation(check, CHECK_SUM_LOAD, "expert_load_window %" PRId64 ",%"
 					PRId64 ",%u: no row, but the slices give %" PRIu64 " tokens",
 					recording->recording_id, layer->layer_id, id, n);
-		if (count->computed[id] > 0)
+		if (count->computed[id] != count->in_view[id])
 			check_violation(check, CHECK_SUM_REQUESTS, "recording, layer, expert %" PRId64
-					",%" PRId64 ",%u: no request has it, the passes have %" PRIu64
-					" rows", recording->recording_id, layer->layer_id, id,
-					count->computed[id]);
+					",%" PRId64 ",%u: the requests have %" PRIu64
+					" rows, the passes %" PRIu64, recording->recording_id,
+					layer->layer_id, id, count->in_view[id], count->computed[id]);
 	}
 }
 
@@ -187,12 +189,12 @@ int check_load_compare(struct check *check)
 
 	status = load_compare(check);
 	if (status == MT_EXIT_OK)
-		status = computed_compare(check);
+		status = view_count(check);
 	for (i = 0; i < check->n_recordings && status == MT_EXIT_OK; i++)
 		for (j = 0; check->recordings[i].counts && j < check->n_layers; j++)
 			if (check->recordings[i].counts[j])
-				left_over_report(check, &check->recordings[i], &check->layers[j],
-						 check->recordings[i].counts[j]);
+				count_compare(check, &check->recordings[i], &check->layers[j],
+					      check->recordings[i].counts[j]);
 	return status;
 }
 

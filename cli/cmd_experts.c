@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/analysis_sql.h"
 #include "cli/cli.h"
+#include "cli/lift.h"
 
 enum {
 	OPT_LAYER = MT_OPT_OWN,
@@ -63,6 +63,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_MIN_TOKENS:
 		return mt_args_uint(&args->common, "--min-tokens", arg, 0, INT64_MAX,
 				    &args->min_tokens);
+	case ARGP_KEY_END:
+		if (args->attribute && args->phase && strcmp(args->phase, "other") == 0)
+			return mt_args_error(&args->common, "--by-attribute counts computed rows, and "
+					     "--phase other has none");
+		return ARGP_ERR_UNKNOWN;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -117,13 +122,13 @@ static const struct argp argp = {
 	"FROM ranked WHERE ?4 IS NULL OR place <= ?4 "                                              \
 	"ORDER BY recording_id, model_id, layer, place"
 
-/* ?4 layer, ?5 rows of each layer, ?6 tokens that an expert must have. */
+/* ?1 layer, ?2 rows of each layer, ?3 tokens that an expert must have. */
 #define SQL_BY_ATTRIBUTE                                                                           \
 	MT_SQL_LIFT ", ranked AS (SELECT *, row_number() OVER (PARTITION BY recording_id, layer_id " \
-	"ORDER BY lift DESC, expert, value) AS place FROM scored WHERE expert_tokens >= ?6 "        \
-	"AND (?4 IS NULL OR layer = ?4)) "                                                          \
+	"ORDER BY lift DESC, expert, value) AS place FROM scored WHERE expert_tokens >= ?3 "        \
+	"AND (?1 IS NULL OR layer = ?1)) "                                                          \
 	"SELECT recording_id, model_id, layer, expert, value, tokens, expert_tokens, share, lift "  \
-	"FROM ranked WHERE ?5 IS NULL OR place <= ?5 "                                              \
+	"FROM ranked WHERE ?2 IS NULL OR place <= ?2 "                                              \
 	"ORDER BY recording_id, model_id, layer, place"
 
 static void bind_uint(sqlite3_stmt *stmt, int index, uint64_t value, bool is_given)
@@ -142,14 +147,9 @@ static void load_bind(sqlite3_stmt *stmt, const struct experts_args *args)
 
 static void attribute_bind(sqlite3_stmt *stmt, const struct experts_args *args)
 {
-	bool is_other = args->phase && strcmp(args->phase, "other") == 0;
-
-	bind_uint(stmt, 1, args->common.recording_id, args->common.recording_id != 0);
-	sqlite3_bind_text(stmt, 2, args->attribute, -1, SQLITE_STATIC);
-	sqlite3_bind_text(stmt, 3, is_other ? "draft" : args->phase, -1, SQLITE_STATIC);
-	bind_uint(stmt, 4, args->layer, args->has_layer);
-	bind_uint(stmt, 5, args->n_top, args->n_top != 0);
-	bind_uint(stmt, 6, args->min_tokens, true);
+	bind_uint(stmt, 1, args->layer, args->has_layer);
+	bind_uint(stmt, 2, args->n_top, args->n_top != 0);
+	bind_uint(stmt, 3, args->min_tokens, true);
 }
 
 /* MT_EXIT_OK if the query of @sql, with ?1 bound by @key or @number, has a row. */
@@ -199,6 +199,9 @@ static int experts_print(const struct mt_trace *trace, const struct experts_args
 	sqlite3_stmt *stmt;
 	int status;
 
+	if (args->attribute && mt_lift_count(trace, args->attribute, args->common.recording_id,
+					     args->phase) != MT_EXIT_OK)
+		return MT_EXIT_FAILED;
 	stmt = mt_trace_prepare(trace, args->attribute ? SQL_BY_ATTRIBUTE : SQL_LOAD);
 	if (!stmt)
 		return MT_EXIT_FAILED;

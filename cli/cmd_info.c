@@ -30,31 +30,32 @@ struct section {
 	const char *name;
 	const char *title;
 	const char *sql;
+	bool is_vertical;
 };
 
 static const struct section sections[] = {
-	{"meta", "Session", "SELECT key, value FROM meta WHERE key NOT LIKE 'opt.%' ORDER BY key"},
+	{"meta", "Session", "SELECT key, value FROM meta WHERE key NOT LIKE 'opt.%' ORDER BY key", false},
 	{"options", "Options",
-	 "SELECT substr(key, 5) AS option, value FROM meta WHERE key LIKE 'opt.%' ORDER BY key"},
-	{"processes", "Processes", "SELECT * FROM process ORDER BY process_id"},
-	{"devices", "Devices", "SELECT * FROM device ORDER BY device_id"},
+	 "SELECT substr(key, 5) AS option, value FROM meta WHERE key LIKE 'opt.%' ORDER BY key", false},
+	{"processes", "Processes", "SELECT * FROM process ORDER BY process_id", true},
+	{"devices", "Devices", "SELECT * FROM device ORDER BY device_id", true},
 	{"models", "Models",
 	 "SELECT model_id, name, kind, architecture, n_layers, (SELECT count(*) FROM layer AS l "
 	 "WHERE l.model_id = m.model_id) AS n_moe_layers, quantization "
-	 "FROM model AS m ORDER BY model_id"},
+	 "FROM model AS m ORDER BY model_id", false},
 	{"layers", "Layers with experts",
 	 "SELECT model_id, layer, kind, n_experts, n_zero_experts, n_shared_slots, top_k, scoring, "
 	 "renormalize, weight_kind, expert_weight_bytes, router_impl, runner_backend, impl_reason "
-	 "FROM layer ORDER BY model_id, layer"},
+	 "FROM layer ORDER BY model_id, layer", false},
 	{"recordings", "Recordings",
 	 "SELECT recording_id, process_id, start_ns, end_ns, end_ns - start_ns AS duration_ns, "
 	 "end_reason, mode, routing_source, (SELECT count(*) FROM request AS q "
 	 "WHERE q.recording_id = r.recording_id) AS n_requests, (SELECT count(*) FROM pass AS p "
 	 "WHERE p.recording_id = r.recording_id) AS n_passes "
-	 "FROM recording AS r ORDER BY recording_id"},
+	 "FROM recording AS r ORDER BY recording_id", true},
 	{"diagnostics", "Diagnostics",
 	 "SELECT time_ns, severity, source, message, n_times FROM diagnostic "
-	 "ORDER BY diagnostic_id"},
+	 "ORDER BY diagnostic_id", false},
 };
 
 /* ?1 to ?4: path, sizes and whether somebody has it open. */
@@ -87,9 +88,11 @@ static int sections_print(const struct mt_trace *trace, struct mt_output *output
 
 	mt_output_sections(output);
 	mt_output_section(output, "file", "File");
+	output->is_vertical = true;
 	status = file_print(trace, output);
 	for (i = 0; i < sizeof(sections) / sizeof(sections[0]) && status == MT_EXIT_OK; i++) {
 		mt_output_section(output, sections[i].name, sections[i].title);
+		output->is_vertical = sections[i].is_vertical;
 		status = mt_trace_print_sql(trace, output, sections[i].sql);
 	}
 	if (status == MT_EXIT_OK)

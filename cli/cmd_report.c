@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/analysis_sql.h"
 #include "cli/cli.h"
+#include "cli/lift.h"
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -41,6 +41,7 @@ struct section {
 	const char *title;
 	const char *sql; /* ?1 recording or NULL, ?2 the attribute */
 	bool needs_attribute;
+	bool is_vertical;
 };
 
 static const struct section sections[] = {
@@ -60,44 +61,45 @@ static const struct section sections[] = {
 	 "AND s.name = 'recorded_assignments') AS assignments, "
 	 "coalesce(r.end_reason, 'missing') AS end "
 	 "FROM recording AS r WHERE ?1 IS NULL OR r.recording_id = ?1 ORDER BY r.recording_id",
-	 false},
+	 false, true},
 	{"verdicts", "Verdicts and losses",
 	 "SELECT l.recording_id, (SELECT count(*) FROM request_summary AS q "
 	 "WHERE q.recording_id = l.recording_id AND q.verdict = 'complete') AS complete_requests, "
 	 "l.partial_requests, l.unfinished_requests, l.partial_passes, l.dropped_passes, "
 	 "l.dropped_layers, l.dropped_bytes, l.invalid_ids, l.misuse, l.n_gaps "
-	 "FROM loss AS l WHERE ?1 IS NULL OR l.recording_id = ?1 ORDER BY l.recording_id", false},
+	 "FROM loss AS l WHERE ?1 IS NULL OR l.recording_id = ?1 ORDER BY l.recording_id", false, true},
 	{"throughput", "Tokens and throughput",
 	 "SELECT recording_id, phase, count(*) AS passes, sum(n_rows) AS rows, "
+	 "sum(decode_rows) AS decode_rows, "
 	 "avg(n_rows) AS mean_rows, avg(mean_active_experts) AS mean_active_experts, "
 	 "avg(duration_ns) AS mean_duration_ns, "
 	 "sum(n_rows) * 1e9 / nullif(sum(duration_ns), 0) AS tokens_per_s "
 	 "FROM pass_summary WHERE ?1 IS NULL OR recording_id = ?1 "
-	 "GROUP BY recording_id, phase ORDER BY recording_id, rows DESC", false},
+	 "GROUP BY recording_id, phase ORDER BY recording_id, rows DESC", false, false},
 	{"balance", "Balance: the least even layers",
 	 "SELECT recording_id, model_id, layer, n_experts, tokens, mean_active_experts, max_load, "
 	 "hottest_expert, max_over_mean, balancedness, dead_experts FROM layer_balance "
 	 "WHERE (?1 IS NULL OR recording_id = ?1) AND tokens > 0 "
-	 "ORDER BY balancedness, recording_id, model_id, layer LIMIT 6", false},
+	 "ORDER BY balancedness, recording_id, model_id, layer LIMIT 6", false, false},
 	{"hottest", "The hottest experts",
 	 "SELECT recording_id, model_id, layer, expert, tokens, share, load_over_mean FROM ("
 	 "SELECT *, 1.0 * tokens / nullif(sum(tokens) OVER layers, 0) AS share, "
 	 "1.0 * tokens / nullif(avg(tokens) OVER layers, 0) AS load_over_mean FROM expert_load "
 	 "WHERE kind = 'routed' AND (?1 IS NULL OR recording_id = ?1) "
 	 "WINDOW layers AS (PARTITION BY recording_id, layer_id)) WHERE tokens > 0 "
-	 "ORDER BY load_over_mean DESC, recording_id, model_id, layer, expert LIMIT 6", false},
+	 "ORDER BY load_over_mean DESC, recording_id, model_id, layer, expert LIMIT 6", false, false},
 	{"preferences", "Experts that prefer a value of the attribute",
 	 MT_SQL_LIFT ", ranked AS (SELECT *, row_number() OVER (PARTITION BY recording_id, value "
 	 "ORDER BY lift DESC, layer_id, expert) AS place FROM scored WHERE expert_tokens >= 50) "
 	 "SELECT recording_id, ?2 AS attribute, value, model_id, layer, expert, tokens, "
 	 "expert_tokens, share, lift FROM ranked WHERE place <= 2 "
-	 "ORDER BY recording_id, value, place", true},
+	 "ORDER BY recording_id, value, place", true, false},
 	{"layer_times", "Time of the layers",
 	 "SELECT recording_id, model_id, layer, count(*) AS passes, "
 	 "avg(duration_ns) AS mean_duration_ns, max(duration_ns) AS max_duration_ns, "
 	 "1.0 * sum(duration_ns) / nullif(sum(sum(duration_ns)) OVER (PARTITION BY recording_id, "
 	 "model_id), 0) AS share FROM layer_time WHERE ?1 IS NULL OR recording_id = ?1 "
-	 "GROUP BY recording_id, model_id, layer ORDER BY share DESC, layer LIMIT 6", false},
+	 "GROUP BY recording_id, model_id, layer ORDER BY share DESC, layer LIMIT 6", false, false},
 };
 
 /* 'domain', else the attribute with the fewest values but more than one; NULL: there is none. */
@@ -156,6 +158,7 @@ static int sections_print(const struct mt_trace *trace, struct mt_output *output
 		if (sections[i].needs_attribute && !attribute)
 			continue;
 		mt_output_section(output, sections[i].name, sections[i].title);
+		output->is_vertical = sections[i].is_vertical;
 		status = mt_trace_print_recording(trace, output, sections[i].sql, recording_id,
 						  sections[i].needs_attribute ? attribute : NULL);
 	}
@@ -169,8 +172,12 @@ static int report_print(const struct mt_trace *trace, const struct mt_args *args
 	int status;
 
 	status = attribute_choose(trace, &attribute);
-	if (status != MT_EXIT_OK)
+	if (status == MT_EXIT_OK && attribute)
+		status = mt_lift_count(trace, attribute, args->recording_id, NULL);
+	if (status != MT_EXIT_OK) {
+		free(attribute);
 		return status;
+	}
 	mt_output_begin(&output, stdout, args->format);
 	output.is_scaled = true;
 	mt_output_sections(&output);

@@ -5,7 +5,6 @@
 bin_PROGRAMS += %D%/moetrace
 
 %C%_moetrace_SOURCES = \
-	%D%/analysis_sql.h \
 	%D%/check.h \
 	%D%/check_define.c \
 	%D%/check_layer.c \
@@ -30,6 +29,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_run_args.c \
 	%D%/cmd_run_files.c \
 	%D%/cmd_run_print.c \
+	%D%/lift.c %D%/lift.h \
 	%D%/moetrace.c \
 	%D%/output.c \
 	%D%/table.c %D%/table.h

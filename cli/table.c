@@ -143,6 +143,27 @@ static void aligned_rows_write(struct mt_table *table)
 	table->n_cells = 0;
 }
 
+/* Rows of many columns as lines `name  value`, rows apart by an empty line. */
+static void vertical_rows_write(struct mt_table *table)
+{
+	FILE *out = table->output->out;
+	size_t width = 0;
+	size_t i;
+
+	for (i = 0; i < table->n_columns; i++)
+		if (text_width(table->columns[i]) > width)
+			width = text_width(table->columns[i]);
+	for (i = 0; i < table->n_cells; i++) {
+		if (i % table->n_columns == 0 && (i > 0 || table->is_streaming))
+			putc('\n', out);
+		fprintf(out, "%-*s  %s\n", (int)width, table->columns[i % table->n_columns],
+			table->cells[i].text);
+		free(table->cells[i].text);
+	}
+	table->n_cells = 0;
+	table->is_streaming = true;
+}
+
 /* The widths are known: write what was kept. Only the first call writes the header. */
 static void aligned_flush(struct mt_table *table)
 {
@@ -150,6 +171,10 @@ static void aligned_flush(struct mt_table *table)
 	size_t column;
 	size_t width;
 
+	if (table->output->is_vertical && table->output->format == MT_FORMAT_TABLE) {
+		vertical_rows_write(table);
+		return;
+	}
 	if (!table->is_streaming) {
 		for (i = 0; i < table->n_cells; i++) {
 			column = i % table->n_columns;

@@ -37,6 +37,7 @@ struct mt_output {
 	enum mt_format format;
 	struct mt_jsonw json;
 	bool is_colored;   /* escape sequences are wanted */
+	bool is_vertical;  /* in tables, a row is a line for each of its columns */
 	bool is_scaled;    /* in tables, columns X_ns are shown in milliseconds as X_ms */
 	bool in_sections;
 	uint32_t n_sections;
