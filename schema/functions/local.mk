@@ -1,8 +1,24 @@
 # SPDX-License-Identifier: MIT
 #
 # The SQLite extension: a module that any program can load, and the same
-# sources as a convenience library for the command.
+# sources as a convenience library for the command, which links SQLite itself.
+
+mt_sql_sources = \
+	%D%/load_count.c %D%/load_count.h \
+	%D%/moe_load.c \
+	%D%/moe_topk.c \
+	%D%/mt_sql.c %D%/mt_sql.h \
+	%D%/trace_reader.c %D%/trace_reader.h
 
 noinst_LTLIBRARIES += %D%/libmt_sql.la
+%C%_libmt_sql_la_SOURCES = $(mt_sql_sources)
+%C%_libmt_sql_la_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS) -DSQLITE_CORE
 
-%C%_libmt_sql_la_SOURCES =
+pkglib_LTLIBRARIES += %D%/moetrace_sql.la
+%C%_moetrace_sql_la_SOURCES = $(mt_sql_sources)
+%C%_moetrace_sql_la_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
+%C%_moetrace_sql_la_LDFLAGS = \
+	$(AM_LDFLAGS) \
+	-module -avoid-version -shared -no-undefined \
+	-export-symbols-regex '^sqlite3_moetracesql_init$$' \
+	$(MT_DEFS_LDFLAGS)

@@ -21,10 +21,13 @@ enum load_column {
 	LD_FROM_NS, LD_UNTIL_NS, LD_REQUEST_ID, LD_N_COLUMNS
 };
 
+/* The arguments belong to the key: they change what a row counts. */
 static const char load_declaration[] =
 	"CREATE TABLE moe_load (recording_id INTEGER, model_id INTEGER, layer_id INTEGER,"
 	" layer INTEGER, expert INTEGER, phase TEXT, tokens INTEGER,"
-	" from_ns INTEGER HIDDEN, until_ns INTEGER HIDDEN, request_id INTEGER HIDDEN)";
+	" from_ns INTEGER HIDDEN, until_ns INTEGER HIDDEN, request_id INTEGER HIDDEN,"
+	" PRIMARY KEY (from_ns, until_ns, request_id, recording_id, layer_id, expert, phase))"
+	" WITHOUT ROWID";
 
 static const signed char column_terms[LD_N_COLUMNS] = {
 	[LD_RECORDING_ID] = MT_TERM_RECORDING_ID, [LD_MODEL_ID] = MT_TERM_MODEL_ID,
@@ -61,7 +64,6 @@ struct load_cursor {
 	struct load_segment *segments;
 	size_t n_segments, segments_size;
 	size_t group, expert;       /* the current row */
-	sqlite3_int64 rowid;
 };
 
 static int load_connect(sqlite3 *db, void *aux, int argc, const char *const *argv,
@@ -411,7 +413,8 @@ static int load_filter(sqlite3_vtab_cursor *base, int mask, const char *name, in
 	if (rc == SQLITE_OK)
 		rc = take_argument(cursor, &filter, MT_TERM_REQUEST_ID, 2);
 	if (rc == SQLITE_OK)
-		rc = mt_reader_open(&reader, ((struct load_table *)base->pVtab)->db, "moe_load", &filter);
+		rc = mt_reader_open(&reader, ((struct load_table *)base->pVtab)->db, "moe_load",
+				    true, &filter);
 	if (rc == SQLITE_OK)
 		rc = count_all(cursor, &reader);
 	if (rc != SQLITE_OK && reader.error) {
@@ -424,7 +427,6 @@ static int load_filter(sqlite3_vtab_cursor *base, int mask, const char *name, in
 		qsort(cursor->groups, cursor->n_groups, sizeof(*cursor->groups), compare_groups);
 	cursor->group = 0;
 	cursor->expert = 0;
-	cursor->rowid = 0;
 	if (rc == SQLITE_OK)
 		settle(cursor);
 	return rc;
@@ -435,7 +437,6 @@ static int load_next(sqlite3_vtab_cursor *base)
 	struct load_cursor *cursor = (struct load_cursor *)base;
 
 	cursor->expert++;
-	cursor->rowid++;
 	settle(cursor);
 	return SQLITE_OK;
 }
@@ -445,12 +446,6 @@ static int load_eof(sqlite3_vtab_cursor *base)
 	const struct load_cursor *cursor = (const struct load_cursor *)base;
 
 	return cursor->group >= cursor->n_groups;
-}
-
-static int load_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *ret_rowid)
-{
-	*ret_rowid = ((struct load_cursor *)base)->rowid;
-	return SQLITE_OK;
 }
 
 static int load_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int column)
@@ -499,7 +494,6 @@ static const sqlite3_module load_module = {
 	.xNext = load_next,
 	.xEof = load_eof,
 	.xColumn = load_column,
-	.xRowid = load_rowid,
 };
 
 int mt_sql_register_load(sqlite3 *db)

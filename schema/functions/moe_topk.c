@@ -23,11 +23,13 @@ enum topk_column {
 	TC_FOR_REQUEST, TC_N_COLUMNS
 };
 
+/* The key tells SQLite which rows are the same row, where it joins the answers of an OR. */
 static const char topk_declaration[] =
 	"CREATE TABLE moe_topk (recording_id INTEGER, model_id INTEGER, request_id INTEGER,"
 	" attempt INTEGER, position INTEGER, pass_id INTEGER, row INTEGER, phase TEXT,"
 	" layer_id INTEGER, layer INTEGER, state TEXT, topk_rank INTEGER, expert INTEGER,"
-	" weight REAL, for_request INTEGER HIDDEN)";
+	" weight REAL, for_request INTEGER HIDDEN,"
+	" PRIMARY KEY (pass_id, layer_id, row, topk_rank)) WITHOUT ROWID";
 
 /* The term that a condition on the column becomes; -1: SQLite applies it alone. */
 static const signed char column_terms[TC_N_COLUMNS] = {
@@ -52,7 +54,6 @@ struct topk_cursor {
 	bool ended;
 	bool by_position;
 	sqlite3_int64 wanted_position;
-	sqlite3_int64 rowid;
 	size_t next_slice;          /* without a row map: the slice after the current one */
 	size_t layer_row;           /* row of the layer, from 0 */
 	size_t end_row;             /* layer rows to visit before the next slice or layer */
@@ -285,11 +286,11 @@ static int topk_filter(sqlite3_vtab_cursor *base, int mask, const char *name, in
 	if (cursor->by_position)
 		cursor->wanted_position = sqlite3_value_int64(filter.values[MT_TERM_POSITION]);
 	cursor->ended = false;
-	cursor->rowid = 0;
 	cursor->layer_row = 0;
 	cursor->end_row = 0;
 	cursor->topk_rank = 0;
-	rc = mt_reader_open(&cursor->reader, ((struct topk_table *)base->pVtab)->db, "moe_topk", &filter);
+	rc = mt_reader_open(&cursor->reader, ((struct topk_table *)base->pVtab)->db, "moe_topk",
+			    false, &filter);
 	return rc == SQLITE_OK ? settle(cursor) : topk_report(cursor, rc);
 }
 
@@ -297,7 +298,6 @@ static int topk_next(sqlite3_vtab_cursor *base)
 {
 	struct topk_cursor *cursor = (struct topk_cursor *)base;
 
-	cursor->rowid++;
 	if (++cursor->topk_rank < cursor->n_valid)
 		return SQLITE_OK;
 	cursor->topk_rank = 0;
@@ -308,12 +308,6 @@ static int topk_next(sqlite3_vtab_cursor *base)
 static int topk_eof(sqlite3_vtab_cursor *base)
 {
 	return ((struct topk_cursor *)base)->ended;
-}
-
-static int topk_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *ret_rowid)
-{
-	*ret_rowid = ((struct topk_cursor *)base)->rowid;
-	return SQLITE_OK;
 }
 
 static const char *state_of(const struct topk_cursor *cursor)
@@ -430,7 +424,6 @@ static const sqlite3_module topk_module = {
 	.xNext = topk_next,
 	.xEof = topk_eof,
 	.xColumn = topk_column,
-	.xRowid = topk_rowid,
 };
 
 int mt_sql_register_topk(sqlite3 *db)

@@ -59,6 +59,7 @@ struct mt_reader {
 	sqlite3 *db;
 	const char *name;           /* the function, for messages */
 	char *error;                /* sqlite3_malloc'ed; NULL: none */
+	bool counts_only;           /* slices without positions, attempts and acceptance */
 	bool by_slice;              /* only some slices of a pass are read */
 	bool slices_pending;        /* the statement stands on a row of the next pass */
 	bool ended;
@@ -75,7 +76,6 @@ struct mt_reader {
 
 	sqlite3_int64 layer_id, layer, layer_model_id;
 	size_t n_layer_rows, first_row;
-	size_t n_slots;             /* expert ids that the layer can emit */
 	const struct mt_run *run;
 };
 
@@ -84,7 +84,7 @@ struct mt_reader {
  * reader->error is the message, or NULL where sqlite3_errmsg() has it. A reader that was
  * zeroed may be closed.
  */
-int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name,
+int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, bool counts_only,
 		   const struct mt_filter *filter);
 int mt_reader_next_pass(struct mt_reader *reader);
 int mt_reader_next_layer(struct mt_reader *reader);
