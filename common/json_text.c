@@ -44,9 +44,11 @@ int mt_json_double(const struct mt_json_event *event, double *ret_value)
 
 	if (event->kind != MT_JSON_NUMBER)
 		return MOETRACE_E_FORMAT;
-	text = strndup(event->text, event->n_bytes);
+	text = malloc(event->n_bytes + 1);
 	if (!text)
 		return MOETRACE_E_NOMEM;
+	memcpy(text, event->text, event->n_bytes);
+	text[event->n_bytes] = '\0';
 	status = double_from_text(text, ret_value);
 	free(text);
 	return status;

@@ -74,20 +74,21 @@ static int array_reserve(void **array, size_t n, size_t *max, size_t bytes)
 	return MOETRACE_OK;
 }
 
-/* A terminated copy of text that has no zero byte and is not empty. */
+/* A terminated copy of text; a zero byte within would cut it short and is refused. */
 static int text_copy(const struct mt_json_event *event, const char *what, char **ret_text,
 		     struct mt_json_error *error)
 {
 	char *copy;
 
-	if (event->n_bytes == 0 || memchr(event->text, '\0', event->n_bytes)) {
-		snprintf(error->text, sizeof(error->text), "%s is empty or holds a zero byte", what);
+	if (event->n_bytes > 0 && memchr(event->text, '\0', event->n_bytes)) {
+		snprintf(error->text, sizeof(error->text), "%s holds a zero byte", what);
 		return MOETRACE_E_FORMAT;
 	}
 	copy = malloc(event->n_bytes + 1);
 	if (!copy)
 		return refuse(error, MOETRACE_E_NOMEM, NULL, "out of memory");
-	memcpy(copy, event->text, event->n_bytes);
+	if (event->n_bytes > 0)
+		memcpy(copy, event->text, event->n_bytes);
 	copy[event->n_bytes] = '\0';
 	*ret_text = copy;
 	return MOETRACE_OK;
@@ -205,16 +206,10 @@ static int metadata_add(struct header *header, const struct mt_json_event *event
 {
 	struct mtk_safetensors *file = header->file;
 	char *value;
-	int status;
+	int status = text_copy(event, "a __metadata__ value", &value, error);
 
-	if (event->n_bytes == 0)
-		value = calloc(1, 1);
-	else if (memchr(event->text, '\0', event->n_bytes))
-		return refuse(error, MOETRACE_E_FORMAT, NULL, "a __metadata__ value holds a zero byte");
-	else
-		value = strndup(event->text, event->n_bytes);
-	if (!value)
-		return refuse(error, MOETRACE_E_NOMEM, NULL, "out of memory");
+	if (status < 0)
+		return status;
 	status = array_reserve((void **)&file->metadata, file->n_metadata, &file->max_metadata,
 			       sizeof(*file->metadata));
 	if (status < 0) {
@@ -238,6 +233,8 @@ static int name_begin(struct header *header, const struct mt_json_event *event,
 	header->n_offsets = 0;
 	if (header->in_metadata)
 		return MOETRACE_OK;
+	if (event->n_bytes == 0)
+		return refuse(error, MOETRACE_E_FORMAT, NULL, "a tensor's name is empty");
 	return text_copy(event, "a tensor's name", &entry->name, error);
 }
 
