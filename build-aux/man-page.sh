@@ -6,8 +6,8 @@
 #   man-page.sh COMMAND .../moetrace.1 INCLUDE    the command; INCLUDE is help2man's
 #   man-page.sh COMMAND .../moetrace-VERB.1       one verb, from `COMMAND help VERB`
 #
-# HELP2MAN names help2man. A verb's NAME line is the first line that its help
-# prints after the usage. OUTPUT appears complete or not at all.
+# HELP2MAN names help2man. A verb's NAME line is its line in the list of verbs that
+# `COMMAND --help` prints. OUTPUT appears complete or not at all.
 
 set -eu
 command=$1
@@ -17,7 +17,9 @@ name='record and read the expert routing of mixture-of-experts models'
 # The same sources give the same page, whenever they are built.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1767225600}
 LC_ALL=C
-export SOURCE_DATE_EPOCH LC_ALL
+# argp breaks no line: the usage of a verb stays one.
+ARGP_HELP_FMT=rmargin=2000
+export SOURCE_DATE_EPOCH LC_ALL ARGP_HELP_FMT
 
 trap 'rm -f "$output.tmp" "$output.named"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -45,15 +47,11 @@ esac
 
 verb=${output##*/moetrace-}
 verb=${verb%.1}
-help=$("$command" help "$verb") || {
-	echo "man-page.sh: '$command help $verb' failed" >&2
-	exit 1
-}
-name=$(printf '%s\n' "$help" | awk '
-	/^ *([Uu]sage:|or:)/ { seen = 1; next }
-	seen && /^[^ ]/ { sub(/[.:]? *$/, ""); print; exit }')
+name=$("$command" --help | awk -v verb="$verb" '
+	/^Verbs:/ { inside = 1; next }
+	inside && $1 == verb { sub(/^ *[^ ]+ +/, ""); print; exit }')
 [ -n "$name" ] || {
-	echo "man-page.sh: '$command help $verb' does not say what the verb does" >&2
+	echo "man-page.sh: '$command --help' does not list the verb $verb" >&2
 	exit 1
 }
 page "$name" --help-option="help $verb"

@@ -8,6 +8,7 @@ TESTS += \
 	%D%/check-headers.sh \
 	%D%/check-symbols.sh \
 	%D%/embed.sh \
+	%D%/man.sh \
 	%D%/dist.sh \
 	%D%/install.sh
 
@@ -24,5 +25,6 @@ EXTRA_DIST += \
 	%D%/check-headers.sh \
 	%D%/check-symbols.sh \
 	%D%/embed.sh \
+	%D%/man.sh \
 	%D%/dist.sh \
 	%D%/install.sh
