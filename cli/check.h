@@ -16,25 +16,25 @@
 #include "cli/cli.h"
 
 /* X(identifier, name, what it says). The order is that of the output. */
-#define CHECK_PROOFS(X)                                                                            \
-	X(INTEGRITY, "integrity", "SQLite's own structures are sound")                              \
-	X(FOREIGN_KEYS, "foreign_keys", "every reference points to a row")                          \
-	X(VALUES, "values", "words and flags are among those that the schema names")                \
-	X(TIMES, "times", "nothing ends before it begins")                                          \
-	X(TOPK_BLOBS, "topk_blobs", "ids, weights, row_map and n_valid have the size of their rows") \
-	X(SLICE_BLOBS, "slice_blobs", "positions and accepted have the size of their slices")       \
-	X(SLICES, "slices", "slices stand in row order and add up to the rows of their pass")       \
-	X(LAYERS, "layers", "a pass has each layer of its model once, with what its state needs")   \
-	X(LAYER_ROWS, "layer_rows", "a layer's rows lie inside an existing run and the pass")       \
-	X(RUN_OVERLAP, "run_overlap", "no row of a run belongs to two layers")                      \
-	X(IDS, "ids", "ids are in range and distinct in a row, unused entries are 0")               \
-	X(ACTIVE_EXPERTS, "active_experts", "active_experts and max_load agree with the ids")       \
-	X(SUM_LOAD, "sum_load", "the sum over all slices equals expert_load_window")                \
-	X(SUM_REQUESTS, "sum_requests", "the sum over computed rows equals that over requests")     \
-	X(COMPUTED_ONCE, "computed_once", "a position of an attempt is computed at most once")      \
-	X(PASS_VERDICTS, "pass_verdicts", "every pass has the verdict that its layers give")        \
-	X(REQUEST_VERDICTS, "request_verdicts", "every request has the verdict that its rows give") \
-	X(RECORDINGS, "recordings", "a recording is closed with a reason, or its end is missing")   \
+#define CHECK_PROOFS(X)										\
+	X(INTEGRITY, "integrity", "SQLite's own structures are sound")				\
+	X(FOREIGN_KEYS, "foreign_keys", "every reference points to a row")			\
+	X(VALUES, "values", "words and flags are ones that the schema names")			\
+	X(TIMES, "times", "nothing ends before it begins")					\
+	X(TOPK_BLOBS, "topk_blobs", "blobs of ids and weights have the size of their rows")	\
+	X(SLICE_BLOBS, "slice_blobs", "positions and accepted have the size of their slice")	\
+	X(SLICES, "slices", "slices are in row order and add up to their pass")			\
+	X(LAYERS, "layers", "a pass has each layer of its model once")				\
+	X(LAYER_ROWS, "layer_rows", "rows of a layer lie inside their run and their pass")	\
+	X(RUN_OVERLAP, "run_overlap", "no row of a run belongs to two layers")			\
+	X(IDS, "ids", "ids are in range, distinct in a row, unused ones 0")			\
+	X(ACTIVE_EXPERTS, "active_experts", "active_experts and max_load agree with the ids")	\
+	X(SUM_LOAD, "sum_load", "sum over all slices = expert_load_window")			\
+	X(SUM_REQUESTS, "sum_requests", "sum over computed rows = sum over the requests")	\
+	X(COMPUTED_ONCE, "computed_once", "a position of an attempt is computed once at most")	\
+	X(PASS_VERDICTS, "pass_verdicts", "a pass has the verdict that its layers give")	\
+	X(REQUEST_VERDICTS, "request_verdicts", "a request has the verdict that its rows give")	\
+	X(RECORDINGS, "recordings", "a recording is closed with a reason, or open")		\
 	X(STATS, "stats", "the counters agree with the rows")
 
 enum check_proof {
@@ -206,6 +206,7 @@ struct check_count *check_count_get(struct check *check, const struct check_laye
 int check_span_add(struct check *check, const struct check_span *span);
 
 /* Grow @array for one more element. Returns the array, or NULL after an error line. */
-void *check_array_grow(struct check *check, void *array, size_t n, size_t *max, size_t element_bytes);
+void *check_array_grow(const struct check *check, void *array, size_t n, size_t *max,
+		       size_t element_bytes);
 
 #endif

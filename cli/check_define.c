@@ -25,7 +25,8 @@ void check_violation(struct check *check, enum check_proof proof, const char *fo
 	result->n_violations++;
 }
 
-void *check_array_grow(struct check *check, void *array, size_t n, size_t *max, size_t element_bytes)
+void *check_array_grow(const struct check *check, void *array, size_t n, size_t *max,
+		       size_t element_bytes)
 {
 	size_t n_new = *max ? *max * 2 : 256;
 	void *grown;
@@ -188,6 +189,7 @@ static int stat_take(struct check *check, sqlite3_stmt *stmt)
 	const struct check_recording *recording;
 	const char *name = (const char *)sqlite3_column_text(stmt, 1);
 	uint64_t value;
+	bool is_ahead;
 	size_t i;
 
 	recording = check_recording_find(check, sqlite3_column_int64(stmt, 0));
@@ -209,7 +211,10 @@ static int stat_take(struct check *check, sqlite3_stmt *stmt)
 		return MT_EXIT_OK;
 	value = (uint64_t)sqlite3_column_int64(stmt, 2);
 	check->results[CHECK_STATS].n_checked++;
-	if (sqlite3_column_type(stmt, 2) != SQLITE_INTEGER || value != counters[i].value)
+	/* While a recording runs, layers are counted before their pass is written. */
+	is_ahead = sqlite3_column_int(stmt, 3) != 0 && value > counters[i].value;
+	if (sqlite3_column_type(stmt, 2) != SQLITE_INTEGER ||
+	    (value != counters[i].value && !is_ahead))
 		check_violation(check, CHECK_STATS, "stats %lld,%s: is %lld, the rows give %llu",
 				(long long)recording->recording_id, name, (long long)value,
 				(unsigned long long)counters[i].value);
@@ -218,8 +223,8 @@ static int stat_take(struct check *check, sqlite3_stmt *stmt)
 
 int check_stats_compare(struct check *check)
 {
-	return rows_each(check, "SELECT r.recording_id, n.name, s.value FROM recording AS r "
-			 "JOIN (SELECT 'recorded_passes' AS name UNION ALL SELECT 'recorded_rows' "
+	return rows_each(check, "SELECT r.recording_id, n.name, s.value, r.end_ns IS NULL "
+			 "FROM recording AS r JOIN (SELECT 'recorded_passes' AS name UNION ALL SELECT 'recorded_rows' "
 			 "UNION ALL SELECT 'recorded_layers' UNION ALL "
 			 "SELECT 'recorded_assignments') AS n LEFT JOIN stats AS s "
 			 "ON s.recording_id = r.recording_id AND s.name = n.name "

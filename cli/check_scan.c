@@ -176,7 +176,7 @@ static int slices_scan(struct check *check, struct cursor *slices)
 		int64_t n_rows = sqlite3_column_int64(slices->stmt, 7);
 
 		check->results[CHECK_SLICES].n_checked++;
-		if (n_rows < 1 || offset != next_row || n_rows > pass->n_rows - offset ||
+		if (n_rows < 0 || offset != next_row || n_rows > pass->n_rows - offset ||
 		    slice != next_slice) {
 			check_violation(check, CHECK_SLICES, "pass_request %lld,%lld: rows %lld to "
 					"%lld do not follow row %lld of %lld",
@@ -287,7 +287,7 @@ static const char *verdict_fault(const struct check_pass *pass)
 			      "says lost, but nothing of it is";
 	if (pass->n_unwritten == 0 && has_reason(pass->reasons, "unwritten"))
 		return "says unwritten, but no layer is";
-	if (pass->n_unwritten > 0 && !has_reason(pass->reasons, "unwritten") &&
+	if (pass->n_rows > 0 && pass->n_unwritten > 0 && !has_reason(pass->reasons, "unwritten") &&
 	    !has_reason(pass->reasons, "unended"))
 		return "has unwritten layers, but its reasons do not say unwritten";
 	if ((uint64_t)pass->n_dropped != pass->n_lost)

@@ -90,21 +90,33 @@ out:
 	return status;
 }
 
+/* Print the row that @stmt stands on and those after it; returns SQLite's code of the last step. */
+static int rows_print(struct mt_table *table, sqlite3_stmt *stmt, int rc)
+{
+	int n_columns = sqlite3_column_count(stmt);
+	int i;
+
+	for (; rc == SQLITE_ROW && !ferror(table->output->out); rc = sqlite3_step(stmt))
+		for (i = 0; i < n_columns; i++)
+			cell_print(table, stmt, i);
+	return rc;
+}
+
 int mt_trace_print(const struct mt_trace *trace, struct mt_output *output, sqlite3_stmt *stmt)
 {
 	struct mt_table table;
-	int n_columns = sqlite3_column_count(stmt);
 	int status;
 	int rc;
-	int i;
 
+	/* A statement that fails at once prints nothing but the error. */
+	rc = sqlite3_step(stmt);
+	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
+		return mt_trace_error(trace);
 	if (table_begin(&table, output, stmt) != MOETRACE_OK) {
 		mt_error("%s: out of memory", trace->path);
 		return MT_EXIT_FAILED;
 	}
-	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && !ferror(output->out))
-		for (i = 0; i < n_columns; i++)
-			cell_print(&table, stmt, i);
+	rc = rows_print(&table, stmt, rc);
 	status = mt_table_end(&table);
 	if (rc != SQLITE_DONE && rc != SQLITE_ROW)
 		return mt_trace_error(trace);

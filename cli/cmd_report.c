@@ -183,10 +183,10 @@ static int report_print(const struct mt_trace *trace, const struct mt_args *args
 	mt_output_sections(&output);
 	mt_output_line(&output, args->format == MT_FORMAT_MARKDOWN ? "# %s" : "%s", trace->path);
 	status = ends_print(trace, &output, args->recording_id);
-	if (status == MT_EXIT_OK) {
-		mt_output_line(&output, "%s", "");
+	if (args->format == MT_FORMAT_TABLE)
+		putchar('\n');
+	if (status == MT_EXIT_OK)
 		status = sections_print(trace, &output, args->recording_id, attribute);
-	}
 	if (status == MT_EXIT_OK)
 		mt_output_end(&output);
 	free(attribute);

@@ -81,11 +81,13 @@ static const struct argp argp = {
 	       "layer, with its experts in the order of selection and their weights."
 	       "\v"
 	       "ID is the request's external id, or @N, its number in the file (the column "
-	       "request_id of the list). In JSON one request is "
-	       "{\"request\":{},\"tokens\":[{\"position\",\"token\",\"layers\":[{\"layer\","
-	       "\"experts\":[],\"weights\":[]}]}]}; JSON lines have a token a line, CSV an expert "
-	       "a line. A token is shown as text where the trace holds token ids and all of them "
-	       "are bytes.",
+	       "request_id of the list).\n"
+	       "\n"
+	       "In JSON one request is\n"
+	       "  {\"request\":{},\"tokens\":[{\"position\",\"token\",\"layers\":\n"
+	       "  [{\"layer\",\"experts\":[],\"weights\":[]}]}]}\n"
+	       "JSON lines have a token a line, CSV an expert a line. A token is shown as text "
+	       "where the trace holds token ids and all of them are bytes.",
 	.children = children,
 };
 

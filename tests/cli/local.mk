@@ -2,11 +2,18 @@
 #
 # Tests of the command. The traces they read are made by a stock sqlite3.
 
-TESTS += \
-	%D%/check.sh
+cli_tests = \
+	%D%/check.sh \
+	%D%/errors.sh \
+	%D%/golden.sh \
+	%D%/help.sh \
+	%D%/journal.sh
+
+TESTS += $(cli_tests)
 
 EXTRA_DIST += \
-	%D%/check.sh \
+	$(cli_tests) \
 	%D%/derived.sql \
+	%D%/golden \
 	%D%/sound.sql \
 	%D%/trace.sh

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+#
+# --help and --version of the command and of every verb, and that manual pages can be made of them.
+
+. "$MOETRACE_SRCDIR/tests/support/lib.sh"
+
+expect_ok "$moetrace" --version
+expect_match "$tmp/out" '^moetrace [0-9]+\.[0-9]+\.[0-9]+$'
+expect_eq "lines of --version" "$(wc -l <"$tmp/out")" 1
+expect_ok "$moetrace" --help
+cp "$tmp/out" "$tmp/help"
+expect_match "$tmp/help" '^Usage: moetrace '
+expect_ok "$moetrace" help
+expect_same "$tmp/out" "$tmp/help"
+
+for verb in run report requests experts balance info dump query check; do
+	expect_match "$tmp/help" "^  $verb "
+	expect_ok "$moetrace" $verb --help
+	[ ! -s "$tmp/err" ] || fail "$verb --help writes to stderr"
+	expect_match "$tmp/out" "^Usage: moetrace $verb "
+	expect_match "$tmp/out" '^      --help '
+	awk 'length($0) > 80 { exit 1 }' "$tmp/out" || fail "$verb --help has lines above 80 columns"
+	cp "$tmp/out" "$tmp/verb"
+	expect_ok "$moetrace" help $verb
+	expect_same "$tmp/out" "$tmp/verb"
+	expect_ok "$moetrace" $verb --version
+	expect_match "$tmp/out" '^moetrace [0-9]'
+done
+
+# The exit codes that scripts rely on, and the schema that the command knows.
+for code in 0 1 2 3 4 5; do
+	expect_match "$tmp/help" "^  $code  "
+done
+version=$(sed -n 's/^PRAGMA user_version = \([0-9]*\);.*/\1/p' "$MOETRACE_SRCDIR"/schema/[0-9]*.sql | tail -n 1)
+expect_match "$MOETRACE_SRCDIR/cli/cli.h" "^#define MT_SCHEMA_VERSION $version\$"
+
+need_command help2man
+for verb in "" " run" " report" " requests" " experts" " balance" " info" " dump" " query" " check"; do
+	expect_ok help2man --no-info "$moetrace$verb"
+	expect_match "$tmp/out" '^\.SH SYNOPSIS'
+	expect_match "$tmp/out" '^\.SH DESCRIPTION'
+done
