@@ -219,7 +219,8 @@ int mtk_threads_create(uint32_t n_threads, struct mtk_threads **ret_threads)
 	pthread_cond_init(&threads->wake, NULL);
 
 	for (; threads->n_started < n_threads - 1; threads->n_started++)
-		if (pthread_create(&threads->threads[threads->n_started], NULL, thread_main, threads))
+		if (pthread_create(&threads->threads[threads->n_started], NULL, thread_main,
+				   threads))
 			goto err_threads;
 	*ret_threads = threads;
 	return MOETRACE_OK;

@@ -2,8 +2,9 @@
 /*
  * Causal attention at one position, over the positions up to its own, of the query heads that
  * share one key/value head: out = sum over t of softmax(scale * q . k[t]) * v[t]. The order of
- * every sum depends on n_positions alone, and heads do not influence each other. Keys lie in blocks of MTK_KEY_BLOCK positions, [block][head_dim][position];
- * values as [position][value_stride], value_stride being head_dim rounded up to MTK_KEY_BLOCK.
+ * every sum depends on n_positions alone, and heads do not influence each other. Keys lie in
+ * blocks of MTK_KEY_BLOCK positions, [block][head_dim][position]; values as
+ * [position][value_stride], value_stride being head_dim rounded up to MTK_KEY_BLOCK.
  * Keys of the last block beyond n_positions may hold anything.
  */
 #ifndef MTK_ATTENTION_ATTENTION_H

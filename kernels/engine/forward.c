@@ -179,7 +179,8 @@ static void attend_group(const struct pass *pass, uint32_t row, uint32_t kv_head
 	const uint32_t slot = pass->batch->slots[row];
 	const size_t offset = (size_t)kv_head * n_group * config->head_dim;
 	const struct mtk_attention attention = {
-		.queries = pass->workspace->qkv + (size_t)row * mtk_model_qkv_width(config) + offset,
+		.queries = pass->workspace->qkv +
+			   (size_t)row * mtk_model_qkv_width(config) + offset,
 		.n_queries = n_group,
 		.keys = mtk_kv_keys(pass->kv, pass->layer_number, slot, kv_head),
 		.values = mtk_kv_values(pass->kv, pass->layer_number, slot, kv_head),
@@ -234,13 +235,13 @@ static void route_task(void *arg, uint32_t begin, uint32_t end)
 	const struct mtk_model_config *config = &pass->model->config;
 	struct mtk_workspace *workspace = pass->workspace;
 	const struct mtk_route route = {config->n_experts, config->top_k, config->norm_topk_prob};
+	const uint32_t n_scratch = mtk_route_scratch_floats(config->n_experts);
 
 	for (size_t row = begin; row < end; row++)
-		pass->model->ops->route(
-			&route, workspace->router_logits + row * config->n_experts,
-			workspace->route_scratch + row * mtk_route_scratch_floats(config->n_experts),
-			workspace->ids + row * config->top_k,
-			workspace->weights + row * config->top_k);
+		pass->model->ops->route(&route, workspace->router_logits + row * config->n_experts,
+					workspace->route_scratch + row * n_scratch,
+					workspace->ids + row * config->top_k,
+					workspace->weights + row * config->top_k);
 }
 
 static void experts_task(void *arg, uint32_t begin, uint32_t end)
@@ -259,7 +260,8 @@ static void combine_task(void *arg, uint32_t begin, uint32_t end)
 		pass->model->ops->combine(config->n_hidden, config->top_k,
 					  workspace->expert_out + row * config->top_k * n,
 					  workspace->weights + row * config->top_k,
-					  workspace->moe_out + row * n, workspace->hidden + row * n);
+					  workspace->moe_out + row * n,
+					  workspace->hidden + row * n);
 }
 
 static void run_router(struct pass *pass)

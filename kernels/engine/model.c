@@ -45,7 +45,8 @@ static int take_memory(struct loader *loader, size_t bytes, void **ret_memory)
 	void *memory = rounded < bytes ? NULL : aligned_alloc(64, rounded);
 
 	if (!memory)
-		return fail(loader, MOETRACE_E_NOMEM, "out of memory: %zu bytes for weights", bytes);
+		return fail(loader, MOETRACE_E_NOMEM, "out of memory: %zu bytes for weights",
+			    bytes);
 	memset(memory, 0, rounded);
 	*ret_memory = memory;
 	loader->model->weight_bytes += bytes;

@@ -10,7 +10,7 @@
 #include "kernels/experts/experts.h"
 #include "kernels/matrix.h"
 
-/* The largest batch of a workspace: far above any use, far below an overflow of rows x heads or x experts. */
+/* The largest batch of a workspace: far above any use, far below an overflow of rows x heads. */
 #define MTK_MAX_ROWS (1u << 16)
 
 struct mtk_layer {
@@ -18,7 +18,7 @@ struct mtk_layer {
 	float *post_attention_norm;	/* [n_hidden] */
 	float *query_norm;		/* [head_dim] */
 	float *key_norm;		/* [head_dim] */
-	struct mtk_matrix qkv;		/* outputs: all query heads, all key heads, all value heads */
+	struct mtk_matrix qkv;		/* outputs: query heads, key heads, value heads */
 	struct mtk_matrix output;
 	struct mtk_matrix router;
 	struct mtk_matrix *gate_up;	/* [n_experts]; data are pieces of one block */

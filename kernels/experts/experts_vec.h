@@ -16,7 +16,8 @@ static VEC_TARGET void swiglu_vec(uint32_t n, float *gate_up)
 	const uint32_t whole = n - tail;
 
 	for (uint32_t i = 0; i < whole; i += VEC_LANES)
-		vec_store(gate_up + i, swiglu_lanes(vec_load(gate_up + i), vec_load(gate_up + n + i)));
+		vec_store(gate_up + i,
+			  swiglu_lanes(vec_load(gate_up + i), vec_load(gate_up + n + i)));
 	vec_store_first(gate_up + whole, tail,
 			swiglu_lanes(vec_load_first(gate_up + whole, tail),
 				     vec_load_first(gate_up + n + whole, tail)));

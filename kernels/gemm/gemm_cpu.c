@@ -29,7 +29,8 @@ static void gemm_block(const struct mtk_gemm *gemm, uint32_t row, uint32_t n_row
 	float weights[MTK_PANEL];
 
 	for (uint32_t in = 0; in < gemm->weights->n_in; in++) {
-		mtk_widen(gemm->weights->dtype, panel_at(gemm->weights, panel, in), MTK_PANEL, weights);
+		mtk_widen(gemm->weights->dtype, panel_at(gemm->weights, panel, in), MTK_PANEL,
+			  weights);
 		for (uint32_t r = 0; r < n_rows; r++) {
 			float x = mtk_gemm_x(gemm, row + r)[in];
 

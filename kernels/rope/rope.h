@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-/* Fill the cosines and sines of positions 0 .. n_positions - 1, each [n_positions][head_dim / 2]. */
+/* Fill the cosines and sines of the first n_positions, each [n_positions][head_dim / 2]. */
 void mtk_rope_table_fill(float theta, uint32_t head_dim, uint32_t n_positions, float *ret_cosines,
 			 float *ret_sines);
 

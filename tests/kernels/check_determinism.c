@@ -12,7 +12,8 @@
 #include "tests/kernels/support/levels.h"
 #include "tests/kernels/support/tinymoe.h"
 
-#define N_SEQUENCES 10
+/* Of the ten that the file holds. */
+#define N_SEQUENCES 6
 #define N_TOKENS 160
 #define N_ROWS (N_SEQUENCES * N_TOKENS)
 #define N_LAYERS 6
@@ -156,12 +157,12 @@ START_TEST(test_same_bits)
 {
 	/* The first is the measure: token by token, sequence by sequence, one thread. */
 	static const struct plan plans[] = {
-		{1, 1, 1, 1},	{1, 1, 160, 2},	 {1, 10, 1, 3},	 {2, 10, 1, 4},
-		{2, 10, 7, 5},	{3, 4, 40, 6},	 {2, 3, 160, 7}, {1, 10, 160, 8},
-		{2, 10, 160, 9}, {5, 7, 13, 10},
+		{1, 1, 1, 1},  {1, 1, 160, 2}, {1, 6, 1, 3},	{2, 6, 1, 4},
+		{2, 6, 7, 5},  {3, 4, 40, 6},  {2, 3, 160, 7},	{1, 6, 160, 8},
+		{5, 5, 13, 9},
 	};
 	uint8_t *tokens = tinymoe_read_file("tests/data/tinymoe/golden/tokens.u8",
-					    N_SEQUENCES * (N_TOKENS + 1), NULL);
+					    10 * (N_TOKENS + 1), NULL);
 	struct outcome *expected;
 
 	tinymoe_use_level(_i);

@@ -380,8 +380,9 @@ static void check_greedy(struct tinymoe *tiny, const struct greedy_case *expecte
 	for (;;) {
 		char byte = (char)next;
 
-		ck_assert_msg(byte == expected->text[position], "%.*s: byte %u is 0x%02x, not 0x%02x",
-			      (int)expected->n_prompt, expected->prompt, position, (unsigned)next,
+		ck_assert_msg(byte == expected->text[position],
+			      "%.*s: byte %u is 0x%02x, not 0x%02x", (int)expected->n_prompt,
+			      expected->prompt, position, (unsigned)next,
 			      (unsigned char)expected->text[position]);
 		if (position + 1 == expected->n_text)
 			break;

@@ -291,13 +291,14 @@ struct two_rows {
 	uint8_t want_logits[2];
 };
 
-static int forward(struct tinymoe *tiny, const struct two_rows *rows, uint32_t n_rows, float *logits)
+static int forward(struct tinymoe *tiny, const struct two_rows *rows, uint32_t n_rows,
+		   float *logits)
 {
 	const struct mtk_batch batch = {n_rows, rows->token_ids, rows->positions, rows->slots,
 					rows->want_logits};
 
-	return mtk_model_forward(tiny->model, tiny->workspace, tiny->kv, tiny->threads, &batch, NULL,
-				 logits);
+	return mtk_model_forward(tiny->model, tiny->workspace, tiny->kv, tiny->threads, &batch,
+				 NULL, logits);
 }
 
 START_TEST(test_bad_batch)

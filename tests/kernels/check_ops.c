@@ -230,9 +230,16 @@ static struct attention_case make_attention(uint32_t head_dim, uint32_t n_querie
 		for (uint32_t d = 0; d < head_dim; d++)
 			c.keys[mtk_key_offset(head_dim, t, d)] = NAN;
 	/* A large scale makes scores differ by tens, as trained models do. */
-	c.attention = (struct mtk_attention){.queries = c.queries, .n_queries = n_queries, .keys = c.keys, 
-					     .values = c.values, .head_dim = head_dim, .value_stride = stride,
-					     .n_positions = n_positions, .scale = 8.0f};
+	c.attention = (struct mtk_attention){
+		.queries = c.queries,
+		.n_queries = n_queries,
+		.keys = c.keys,
+		.values = c.values,
+		.head_dim = head_dim,
+		.value_stride = stride,
+		.n_positions = n_positions,
+		.scale = 8.0f,
+	};
 	return c;
 }
 
@@ -269,14 +276,16 @@ END_TEST
 START_TEST(test_attention)
 {
 	static const uint32_t head_dims[] = {2, 6, 16, 32, 34, 48, 64, 80, 128};
-	static const uint32_t counts[] = {1, 2, 15, 16, 17, 31, 63, 64, 65, 127, 255, 256, 257, 523};
+	static const uint32_t counts[] = {1,  2,  15,  16,  17,  31,  63,
+					  64, 65, 127, 255, 256, 257, 523};
 	const struct mtk_cpu_ops *ops = level(_i);
 
 	for (size_t h = 0; h < sizeof(head_dims) / sizeof(head_dims[0]); h++) {
 		for (size_t n = 0; n < sizeof(counts) / sizeof(counts[0]); n++) {
 			const uint32_t n_queries = 1 + (uint32_t)(h + n) % 5;
 			const size_t n_out = (size_t)n_queries * head_dims[h];
-			struct attention_case c = make_attention(head_dims[h], n_queries, counts[n]);
+			struct attention_case c =
+				make_attention(head_dims[h], n_queries, counts[n]);
 			float *expected = random_floats(8, n_out);
 			float *found = random_floats(9, n_out);
 
@@ -348,7 +357,8 @@ END_TEST
 
 START_TEST(test_route)
 {
-	static const uint32_t expert_counts[] = {1, 2, 8, 15, 16, 17, 60, 64, 127, 128, 160, 256, 257};
+	static const uint32_t expert_counts[] = {1,  2,   8,   15,  16,  17, 60,
+						 64, 127, 128, 160, 256, 257};
 	const struct mtk_cpu_ops *ops = level(_i);
 
 	for (size_t i = 0; i < sizeof(expert_counts) / sizeof(expert_counts[0]); i++) {
