@@ -1,4 +1,36 @@
 # SPDX-License-Identifier: MIT
 #
-# Test programs go into check_PROGRAMS and TESTS and link $(CHECK_LIBS); test
-# scripts (*.sh) go into TESTS and EXTRA_DIST.
+# The views, the extension and the two pages of docs/ that speak of them.
+# make_trace writes synthetic traces together with what they mean; sql_runner
+# has the functions linked in; damage_sql reads damaged copies through them.
+
+check_PROGRAMS += %D%/make_trace %D%/sql_runner %D%/damage_sql
+
+%C%_make_trace_SOURCES = %D%/make_trace.c %D%/trace_writer.c %D%/trace_writer.h
+nodist_%C%_make_trace_SOURCES = libtrace/store/schema_sql.c
+%C%_make_trace_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
+%C%_make_trace_LDADD = $(SQLITE3_LIBS) -lm
+
+%C%_sql_runner_SOURCES = %D%/sql_runner.c
+%C%_sql_runner_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
+%C%_sql_runner_LDADD = schema/functions/libmt_sql.la $(SQLITE3_LIBS)
+
+%C%_damage_sql_SOURCES = %D%/damage_sql.c
+%C%_damage_sql_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
+%C%_damage_sql_LDADD = schema/functions/libmt_sql.la $(SQLITE3_LIBS)
+
+TESTS += \
+	%D%/cookbook.sh \
+	%D%/functions.sh \
+	%D%/module.sh \
+	%D%/schema-doc.sh \
+	%D%/views.sh
+long_tests += %D%/functions.sh
+
+EXTRA_DIST += \
+	%D%/cookbook.sh \
+	%D%/functions.sh \
+	%D%/halves.py \
+	%D%/module.sh \
+	%D%/schema-doc.sh \
+	%D%/views.sh

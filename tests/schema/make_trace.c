@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * make_trace SCENARIO OUTPUT.db SCHEMA_DIR [N]: a synthetic trace for the tests of the schema.
+ * make_trace SCENARIO OUTPUT.db [N]: a synthetic trace for the tests of the schema.
  *
  *   mixed    two recordings and models, every kind of slice, row maps, rows with fewer than
  *            k entries, one- and two-byte ids, retracts, layers of which nothing is stored
  *   halves   every bit pattern of fp16 and of bf16 as a weight
  *   slices   slices of 256, 257 and 65 536 rows and more, with and without a row map
  *   domains  64 requests of five domains whose experts differ; for the cookbook
- *   bulk     N decode passes of 64 requests over 58 layers of 256 experts, top-8
+ *   bulk     N decode passes of 64 requests over 58 layers of 256 experts, top-8, with weights
+ *   ids      the same without weights
  *
  * The same arguments give the same trace: the random numbers are a fixed sequence.
  */
@@ -171,12 +172,13 @@ static void add_mixed_layer(struct tw *tw, const struct tw_pass *pass, const str
 	tw_add_rows(tw, pass, layer, &rows);
 }
 
-static void make_mixed(struct tw *tw)
+static void make_mixed(struct tw *tw, int n)
 {
 	static uint32_t positions[TW_MAX_SLICES][8];
 	static uint8_t accepted[TW_MAX_SLICES][8];
 	static struct tw_pass pass;
 
+	(void)n;
 	tw_exec(tw, mixed_definitions);
 	add_mixed_requests(tw);
 	for (int i = 0; i < N_MIXED_LAYERS; i++)
@@ -207,7 +209,7 @@ static const char one_request[] =
 	"INSERT INTO recording VALUES (1, 1, 0, 900000000, 'closed', 'per_token', 'model');"
 	"INSERT INTO request VALUES (1, 1, 1, NULL, 5, 8192, 1, 0, 900000000, 'finished', 'complete', NULL);";
 
-static void make_halves(struct tw *tw)
+static void make_halves(struct tw *tw, int n)
 {
 	static const struct tw_layer layers[] = {
 		{ 1, 1, 0, 256, 0, 0, 8, TW_FP16, false, false },
@@ -219,6 +221,7 @@ static void make_halves(struct tw *tw)
 	};
 	struct tw_rows rows;
 
+	(void)n;
 	tw_exec(tw, one_request);
 	tw_add_pass(tw, &pass);
 	for (int i = 0; i < 2; i++) {
@@ -230,7 +233,7 @@ static void make_halves(struct tw *tw)
 	}
 }
 
-static void make_slices(struct tw *tw)
+static void make_slices(struct tw *tw, int n)
 {
 	static const struct tw_layer layers[] = {
 		{ 1, 1, 0, 256, 0, 0, 1, TW_FP16, false, false },
@@ -240,6 +243,7 @@ static void make_slices(struct tw *tw)
 	static struct tw_pass pass;
 	struct tw_rows rows;
 
+	(void)n;
 	tw_exec(tw, one_request);
 	for (int i = 0; i < 2; i++)
 		tw_add_layer(tw, &layers[i]);
@@ -306,13 +310,14 @@ static void add_domain_requests(struct tw *tw)
 }
 
 /* Groups of BATCH requests: their prompts in one pass, then DECODE passes of one row each. */
-static void make_domains(struct tw *tw)
+static void make_domains(struct tw *tw, int n)
 {
 	static struct tw_pass pass;
 	struct tw_layer layer = { 1, 1, 0, 60, 0, 0, 6, TW_FP16, false, false };
 	struct tw_rows rows;
 	int pass_id = 0;
 
+	(void)n;
 	tw_exec(tw, "INSERT INTO meta VALUES ('format', 'moetrace'), ('session_name', 'synthetic');"
 		    "INSERT INTO process (process_id, pid) VALUES (1, 4711);"
 		    "INSERT INTO model VALUES (1, 'target', 'target', NULL, 3, NULL);"
@@ -356,15 +361,13 @@ static void make_domains(struct tw *tw)
 	}
 }
 
-static void make_bulk(struct tw *tw, int n_passes)
+static void make_bulk(struct tw *tw, int n_passes, enum tw_weights weights)
 {
 	static struct tw_pass pass;
-	struct tw_layer layer = { 1, 1, 0, 256, 0, 0, 8, TW_NONE, false, false };
+	struct tw_layer layer = { 1, 1, 0, 256, 0, 0, 8, weights, false, false };
 	struct tw_rows rows;
 	int n_layers = 58;
 
-	layer.weights = tw->expect ? TW_FP16 : TW_NONE;
-	tw->expect = false;
 	tw_exec(tw, one_request);
 	for (int i = 2; i <= 64; i++) {
 		char *sql = sqlite3_mprintf("INSERT INTO request SELECT %d, 1, %d, NULL, 5, 8192, 1, 0,"
@@ -395,35 +398,42 @@ static void make_bulk(struct tw *tw, int n_passes)
 	}
 }
 
+static void make_weighted(struct tw *tw, int n)
+{
+	make_bulk(tw, n, TW_FP16);
+}
+
+static void make_ids(struct tw *tw, int n)
+{
+	make_bulk(tw, n, TW_NONE);
+}
+
+struct scenario {
+	const char *name;
+	void (*make)(struct tw *tw, int n);
+	bool expect;
+	int run_bytes;              /* small runs end and begin anywhere */
+};
+
+static const struct scenario scenarios[] = {
+	{ "mixed", make_mixed, true, 500 },       { "halves", make_halves, true, 65536 },
+	{ "slices", make_slices, true, 65536 },   { "domains", make_domains, true, 65536 },
+	{ "bulk", make_weighted, false, 65536 },  { "ids", make_ids, false, 65536 },
+};
+
 int main(int argc, char **argv)
 {
+	int n = argc > 3 ? atoi(argv[3]) : 16;
 	struct tw tw;
-	int n = argc > 4 ? atoi(argv[4]) : 16;
 
-	if (argc < 4) {
-		fputs("usage: make_trace mixed|halves|slices|domains|bulk|ids OUTPUT.db SCHEMA_DIR [N]\n", stderr);
-		return 2;
+	for (size_t i = 0; argc > 2 && i < sizeof(scenarios) / sizeof(scenarios[0]); i++) {
+		if (strcmp(argv[1], scenarios[i].name) == 0) {
+			tw_open(&tw, argv[2], scenarios[i].expect, scenarios[i].run_bytes);
+			scenarios[i].make(&tw, n);
+			tw_close(&tw);
+			return 0;
+		}
 	}
-	if (strcmp(argv[1], "mixed") == 0) {
-		/* Small runs, so that they end and begin anywhere. */
-		tw_open(&tw, argv[2], argv[3], true, 500);
-		make_mixed(&tw);
-	} else if (strcmp(argv[1], "halves") == 0) {
-		tw_open(&tw, argv[2], argv[3], true, 65536);
-		make_halves(&tw);
-	} else if (strcmp(argv[1], "slices") == 0) {
-		tw_open(&tw, argv[2], argv[3], true, 65536);
-		make_slices(&tw);
-	} else if (strcmp(argv[1], "domains") == 0) {
-		tw_open(&tw, argv[2], argv[3], true, 65536);
-		make_domains(&tw);
-	} else if (strcmp(argv[1], "bulk") == 0 || strcmp(argv[1], "ids") == 0) {
-		tw_open(&tw, argv[2], argv[3], strcmp(argv[1], "bulk") == 0, 65536);
-		make_bulk(&tw, n);
-	} else {
-		fprintf(stderr, "make_trace: %s: unknown scenario\n", argv[1]);
-		return 2;
-	}
-	tw_close(&tw);
-	return 0;
+	fputs("usage: make_trace mixed|halves|slices|domains|bulk|ids OUTPUT.db [N]\n", stderr);
+	return 2;
 }

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtrace/store/schema_sql.h"
+
 enum { WINDOW_NS = 10000000, MAX_SLOTS = 65536 };
 
 struct tw_run {
@@ -62,31 +64,8 @@ static void run_once(struct tw *tw, sqlite3_stmt *stmt)
 	sqlite3_clear_bindings(stmt);
 }
 
-static void exec_file(struct tw *tw, const char *path)
+void tw_open(struct tw *tw, const char *path, bool expect, int run_bytes)
 {
-	FILE *file = fopen(path, "rb");
-	char *text = grow(NULL, 1 << 20);
-	size_t n;
-
-	if (!file)
-		fail(tw, path);
-	n = fread(text, 1, (1 << 20) - 1, file);
-	text[n] = '\0';
-	fclose(file);
-	tw_exec(tw, text);
-	free(text);
-}
-
-void tw_open(struct tw *tw, const char *path, const char *schema_dir, bool expect, int run_bytes)
-{
-	/* The order in which views that use other views are created. */
-	static const char *const files[] = {
-		"0001-core.sql", "views/expert_load.sql", "views/layer_balance.sql",
-		"views/pass_summary.sql", "views/request_summary.sql", "views/token_topk.sql",
-		"views/routed_expert.sql", "views/layer_time.sql", "views/loss.sql",
-	};
-	char name[4096];
-
 	memset(tw, 0, sizeof(*tw));
 	tw->expect = expect;
 	tw->run_bytes = run_bytes;
@@ -96,10 +75,8 @@ void tw_open(struct tw *tw, const char *path, const char *schema_dir, bool expec
 	if (sqlite3_open(path, &tw->db) != SQLITE_OK)
 		fail(tw, path);
 	tw_exec(tw, "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; BEGIN");
-	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
-		snprintf(name, sizeof(name), "%s/%s", schema_dir, files[i]);
-		exec_file(tw, name);
-	}
+	for (size_t i = 0; i < mt_n_schema_files; i++)
+		tw_exec(tw, mt_schema_files[i].sql);
 	tw_exec(tw, "CREATE TABLE expected (recording_id, model_id, request_id, attempt, position,"
 		    " pass_id, row, phase, layer_id, layer, state, topk_rank, expert, weight)");
 	tw->pass = prepare(tw, "INSERT INTO pass VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?1 * 10,"

@@ -73,7 +73,7 @@ struct tw {
 	sqlite3_stmt *pass, *slice, *layer, *topk, *load, *expected;
 };
 
-void tw_open(struct tw *tw, const char *path, const char *schema_dir, bool expect, int run_bytes);
+void tw_open(struct tw *tw, const char *path, bool expect, int run_bytes);
 void tw_close(struct tw *tw);
 void tw_exec(struct tw *tw, const char *sql);
 void tw_add_layer(struct tw *tw, const struct tw_layer *layer);
