@@ -16,32 +16,32 @@
 #include "cli/cli.h"
 
 /* X(identifier, name, what it says). The order is that of the output. */
-#define CHECK_PROOFS(X)										\
-	X(INTEGRITY, "integrity", "SQLite's own structures are sound")				\
-	X(FOREIGN_KEYS, "foreign_keys", "every reference points to a row")			\
-	X(VALUES, "values", "words and flags are ones that the schema names")			\
-	X(TIMES, "times", "nothing ends before it begins")					\
-	X(TOPK_BLOBS, "topk_blobs", "blobs of ids and weights have the size of their rows")	\
-	X(SLICE_BLOBS, "slice_blobs", "positions and accepted have the size of their slice")	\
-	X(SLICES, "slices", "slices are in row order and add up to their pass")			\
-	X(LAYERS, "layers", "a pass has each layer of its model once")				\
-	X(LAYER_ROWS, "layer_rows", "rows of a layer lie inside their run and their pass")	\
-	X(RUN_OVERLAP, "run_overlap", "no row of a run belongs to two layers")			\
-	X(IDS, "ids", "ids are in range, distinct in a row, unused ones 0")			\
-	X(ACTIVE_EXPERTS, "active_experts", "active_experts and max_load agree with the ids")	\
-	X(SUM_LOAD, "sum_load", "sum over all slices = expert_load_window")			\
-	X(SUM_REQUESTS, "sum_requests", "sum over computed rows = sum over the requests")	\
-	X(COMPUTED_ONCE, "computed_once", "a position of an attempt is computed once at most")	\
-	X(PASS_VERDICTS, "pass_verdicts", "a pass has the verdict that its layers give")	\
-	X(REQUEST_VERDICTS, "request_verdicts", "a request has the verdict that its rows give")	\
-	X(RECORDINGS, "recordings", "a recording is closed with a reason, or open")		\
+#define CHECK_PROOFS(X)                                                                         \
+	X(INTEGRITY, "integrity", "SQLite's own structures are sound")                          \
+	X(FOREIGN_KEYS, "foreign_keys", "every reference points to a row")                      \
+	X(VALUES, "values", "words and flags are ones that the schema names")                   \
+	X(TIMES, "times", "nothing ends before it begins")                                      \
+	X(TOPK_BLOBS, "topk_blobs", "blobs of ids and weights have the size of their rows")     \
+	X(SLICE_BLOBS, "slice_blobs", "positions and accepted have the size of their slice")    \
+	X(SLICES, "slices", "slices are in row order and add up to their pass")                 \
+	X(LAYERS, "layers", "a pass has each layer of its model once")                          \
+	X(LAYER_ROWS, "layer_rows", "rows of a layer lie inside their run and their pass")      \
+	X(RUN_OVERLAP, "run_overlap", "no row of a run belongs to two layers")                  \
+	X(IDS, "ids", "ids are in range, distinct in a row, unused ones 0")                     \
+	X(ACTIVE_EXPERTS, "active_experts", "active_experts and max_load agree with the ids")   \
+	X(SUM_LOAD, "sum_load", "sum over all slices = expert_load_window")                     \
+	X(SUM_REQUESTS, "sum_requests", "sum over computed rows = sum over the requests")       \
+	X(COMPUTED_ONCE, "computed_once", "a position of an attempt is computed once at most")  \
+	X(PASS_VERDICTS, "pass_verdicts", "a pass has the verdict that its layers give")        \
+	X(REQUEST_VERDICTS, "request_verdicts", "a request has the verdict that its rows give") \
+	X(RECORDINGS, "recordings", "a recording is closed with a reason, or open")             \
 	X(STATS, "stats", "the counters agree with the rows")
 
 enum check_proof {
 #define CHECK_PROOF_ENUM(identifier, name, says) CHECK_##identifier,
 	CHECK_PROOFS(CHECK_PROOF_ENUM)
 #undef CHECK_PROOF_ENUM
-	CHECK_N_PROOFS
+		CHECK_N_PROOFS
 };
 
 /* Violations of one proof that are kept in words. */
@@ -54,24 +54,18 @@ struct check_result {
 };
 
 /* What is checked at most; more is an implausible number, not data. */
-#define CHECK_MAX_PASS_ROWS (1u << 26)
-#define CHECK_MAX_IDS 65536u
+#define CHECK_MAX_PASS_ROWS   (1u << 26)
+#define CHECK_MAX_IDS	      65536u
 #define CHECK_MAX_COUNT_BYTES (UINT64_C(4) << 30)
 
 /* Columns of expert_load_window that a row counts in. */
-enum check_column {
-	CHECK_PREFILL,
-	CHECK_DECODE,
-	CHECK_VERIFY,
-	CHECK_OTHER,
-	CHECK_N_COLUMNS
-};
+enum check_column { CHECK_PREFILL, CHECK_DECODE, CHECK_VERIFY, CHECK_OTHER, CHECK_N_COLUMNS };
 
 struct check_layer {
 	int64_t layer_id;
 	int64_t model_id;
 	uint32_t n_experts;
-	uint32_t n_ids;   /* routed, zero and shared */
+	uint32_t n_ids; /* routed, zero and shared */
 	uint32_t top_k;
 };
 
@@ -94,8 +88,8 @@ struct check_recording {
 /* Selections of each id of a layer in a recording. */
 struct check_count {
 	uint64_t (*load)[CHECK_N_COLUMNS]; /* [n_ids]: all rows of passes up to last_pass_id */
-	uint64_t *computed;                /* [n_ids]: computed rows of requests */
-	uint64_t *in_view;                 /* [n_ids]: the same as moe_topk gives them */
+	uint64_t *computed;		   /* [n_ids]: computed rows of requests */
+	uint64_t *in_view;		   /* [n_ids]: the same as moe_topk gives them */
 };
 
 /* Consecutive positions of a request that one slice computed. */
@@ -119,14 +113,14 @@ struct check_range {
 };
 
 struct check_run {
-	int64_t topk_id;   /* 0: none */
+	int64_t topk_id; /* 0: none */
 	int64_t n_rows;
 	int64_t k;
 	int64_t id_bytes;
 	uint8_t *ids;
-	uint8_t *row_map;  /* NULL: none */
-	uint8_t *n_valid;  /* NULL: none */
-	bool is_sound;     /* the sizes of its blobs are right */
+	uint8_t *row_map; /* NULL: none */
+	uint8_t *n_valid; /* NULL: none */
+	bool is_sound;	  /* the sizes of its blobs are right */
 };
 
 #define CHECK_N_RUNS 16
@@ -139,13 +133,13 @@ struct check_pass {
 	int64_t n_dropped;
 	struct check_recording *recording; /* NULL: the reference is broken */
 	const struct check_model *model;   /* NULL: the reference is broken */
-	const char *verdict;               /* valid until the next step of the pass statement */
+	const char *verdict;		   /* valid until the next step of the pass statement */
 	const char *reasons;
-	uint8_t *columns;                  /* [n_rows] enum check_column */
-	uint8_t *is_computed;              /* [n_rows] of a request */
-	uint32_t *seen;                    /* [n_rows] serial number of the layer that saw it */
+	uint8_t *columns;     /* [n_rows] enum check_column */
+	uint8_t *is_computed; /* [n_rows] of a request */
+	uint32_t *seen;	      /* [n_rows] serial number of the layer that saw it */
 	size_t max_rows;
-	size_t first_span;                 /* of its spans in check.spans */
+	size_t first_span; /* of its spans in check.spans */
 	size_t n_stored;
 	size_t n_unwritten;
 	size_t n_lost;
@@ -154,7 +148,7 @@ struct check_pass {
 struct check {
 	struct mt_trace *trace;
 	struct check_result results[CHECK_N_PROOFS];
-	struct check_layer *layers;       /* by ascending layer_id */
+	struct check_layer *layers; /* by ascending layer_id */
 	size_t n_layers;
 	size_t max_layers;
 	struct check_model *models;
@@ -171,8 +165,8 @@ struct check {
 	struct check_range *ranges;
 	size_t n_ranges;
 	size_t max_ranges;
-	uint32_t *load;                   /* [CHECK_MAX_IDS] of the current layer */
-	uint32_t *row_of_id;              /* [CHECK_MAX_IDS] serial number of the last row with it */
+	uint32_t *load;	     /* [CHECK_MAX_IDS] of the current layer */
+	uint32_t *row_of_id; /* [CHECK_MAX_IDS] serial number of the last row with it */
 	uint32_t row_serial;
 	uint32_t layer_serial;
 	uint64_t count_bytes;

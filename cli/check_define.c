@@ -126,7 +126,8 @@ static int layer_take(struct check *check, sqlite3_stmt *stmt)
 
 static int model_take(struct check *check, sqlite3_stmt *stmt)
 {
-	struct check_model *models = realloc(check->models, (check->n_models + 1) * sizeof(*models));
+	struct check_model *models =
+		realloc(check->models, (check->n_models + 1) * sizeof(*models));
 
 	if (!models) {
 		mt_error("%s: out of memory", check->trace->path);
@@ -168,14 +169,19 @@ int check_definitions_load(struct check *check)
 		mt_error("%s: out of memory", check->trace->path);
 		return MT_EXIT_FAILED;
 	}
-	status = rows_each(check, "SELECT layer_id, model_id, n_experts, n_zero_experts, "
-			   "n_shared_slots, top_k FROM layer ORDER BY layer_id", layer_take);
+	status = rows_each(check,
+			   "SELECT layer_id, model_id, n_experts, n_zero_experts, "
+			   "n_shared_slots, top_k FROM layer ORDER BY layer_id",
+			   layer_take);
 	if (status == MT_EXIT_OK)
-		status = rows_each(check, "SELECT model_id, kind = 'target', (SELECT count(*) "
+		status = rows_each(check,
+				   "SELECT model_id, kind = 'target', (SELECT count(*) "
 				   "FROM layer AS l WHERE l.model_id = m.model_id) "
-				   "FROM model AS m ORDER BY model_id", model_take);
+				   "FROM model AS m ORDER BY model_id",
+				   model_take);
 	if (status == MT_EXIT_OK)
-		status = rows_each(check, "SELECT r.recording_id, s.value FROM recording AS r "
+		status = rows_each(check,
+				   "SELECT r.recording_id, s.value FROM recording AS r "
 				   "LEFT JOIN stats AS s ON s.recording_id = r.recording_id "
 				   "AND s.name = 'last_pass_id' ORDER BY r.recording_id",
 				   recording_take);
@@ -223,11 +229,14 @@ static int stat_take(struct check *check, sqlite3_stmt *stmt)
 
 int check_stats_compare(struct check *check)
 {
-	return rows_each(check, "SELECT r.recording_id, n.name, s.value, r.end_ns IS NULL "
-			 "FROM recording AS r JOIN (SELECT 'recorded_passes' AS name UNION ALL SELECT 'recorded_rows' "
+	return rows_each(check,
+			 "SELECT r.recording_id, n.name, s.value, r.end_ns IS NULL "
+			 "FROM recording AS r JOIN (SELECT 'recorded_passes' AS name UNION ALL "
+			 "SELECT 'recorded_rows' "
 			 "UNION ALL SELECT 'recorded_layers' UNION ALL "
 			 "SELECT 'recorded_assignments') AS n LEFT JOIN stats AS s "
 			 "ON s.recording_id = r.recording_id AND s.name = n.name "
 			 "WHERE EXISTS (SELECT 1 FROM pass AS p WHERE p.recording_id = "
-			 "r.recording_id)", stat_take);
+			 "r.recording_id)",
+			 stat_take);
 }

@@ -42,9 +42,10 @@ static void run_read(struct check_run *run, sqlite3_stmt *stmt)
 	if (run->n_rows < 0 || run->n_rows > INT32_MAX || run->k < 1 || run->k > 255 ||
 	    (run->id_bytes != 1 && run->id_bytes != 2))
 		return;
-	run->is_sound = blob_copy(stmt, 3, run->n_rows * run->k * run->id_bytes, false, &run->ids) &&
-			blob_copy(stmt, 4, run->n_rows * 4, true, &run->row_map) &&
-			blob_copy(stmt, 5, run->n_rows, true, &run->n_valid);
+	run->is_sound =
+		blob_copy(stmt, 3, run->n_rows * run->k * run->id_bytes, false, &run->ids) &&
+		blob_copy(stmt, 4, run->n_rows * 4, true, &run->row_map) &&
+		blob_copy(stmt, 5, run->n_rows, true, &run->n_valid);
 }
 
 /* The run @topk_id; one without a row in the file is kept as unsound. NULL after an error line. */
@@ -58,9 +59,10 @@ static const struct check_run *run_get(struct check *check, int64_t topk_id)
 		if (check->runs[i].topk_id == topk_id && topk_id != 0)
 			return &check->runs[i];
 	if (!check->run_stmt)
-		check->run_stmt = mt_trace_prepare(check->trace, "SELECT n_rows, k, id_bytes, "
-						   "topk_ids, row_map, n_valid FROM topk "
-						   "WHERE topk_id = ?1");
+		check->run_stmt =
+			mt_trace_prepare(check->trace, "SELECT n_rows, k, id_bytes, "
+						       "topk_ids, row_map, n_valid FROM topk "
+						       "WHERE topk_id = ?1");
 	if (!check->run_stmt)
 		return NULL;
 	run = &check->runs[check->next_run++ % CHECK_N_RUNS];
@@ -83,11 +85,11 @@ static const struct check_run *run_get(struct check *check, int64_t topk_id)
 /* What the rows of one layer add up to. */
 struct layer_sum {
 	struct check_count *count;
-	bool is_in_window;      /* of a pass that expert_load_window includes */
+	bool is_in_window; /* of a pass that expert_load_window includes */
 	uint64_t n_active;
 	uint64_t max_load;
 	uint64_t n_assignments;
-	const char *fault;      /* the first one of the ids; NULL: none */
+	const char *fault; /* the first one of the ids; NULL: none */
 	int64_t fault_row;
 };
 
@@ -139,7 +141,8 @@ static void row_serial_next(struct check *check)
 }
 
 static void row_take(struct check *check, const struct check_layer *layer,
-		     const struct check_run *run, struct layer_sum *sum, int64_t stored, int64_t row)
+		     const struct check_run *run, struct layer_sum *sum, int64_t stored,
+		     int64_t row)
 {
 	int64_t n_valid = run->n_valid ? run->n_valid[stored] : run->k;
 	int64_t i;
@@ -170,7 +173,8 @@ static int64_t pass_row(struct check *check, const struct check_run *run, int64_
 
 	if (run->row_map) {
 		p = run->row_map + 4 * at;
-		row = (int64_t)p[0] | (int64_t)p[1] << 8 | (int64_t)p[2] << 16 | (int64_t)p[3] << 24;
+		row = (int64_t)p[0] | (int64_t)p[1] << 8 | (int64_t)p[2] << 16 |
+		      (int64_t)p[3] << 24;
 	}
 	if (row >= pass->n_rows || pass->seen[row] == check->layer_serial)
 		return -1;
@@ -202,7 +206,8 @@ static void rows_take(struct check *check, const struct check_layer *layer,
 	for (i = 0; i < n; i++) {
 		row = pass_row(check, run, first + i, i);
 		if (row < 0) {
-			rows_violation(check, layer, "row_map names a row twice or outside the pass");
+			rows_violation(check, layer,
+				       "row_map names a row twice or outside the pass");
 			return;
 		}
 		row_take(check, layer, run, sum, first + i, row);
@@ -262,10 +267,11 @@ static void columns_compare(struct check *check, const struct check_layer *layer
 		check_violation(check, CHECK_IDS, "pass_layer %lld,%lld: row %lld has %s", pass_id,
 				(long long)layer->layer_id, (long long)sum->fault_row, sum->fault);
 	if (active != (int64_t)sum->n_active || max_load != (int64_t)sum->max_load)
-		check_violation(check, CHECK_ACTIVE_EXPERTS, "pass_layer %lld,%lld: says %lld active "
-				"experts and maximum load %lld, its ids give %llu and %llu", pass_id,
-				(long long)layer->layer_id, (long long)active, (long long)max_load,
-				(unsigned long long)sum->n_active,
+		check_violation(check, CHECK_ACTIVE_EXPERTS,
+				"pass_layer %lld,%lld: says %lld active "
+				"experts and maximum load %lld, its ids give %llu and %llu",
+				pass_id, (long long)layer->layer_id, (long long)active,
+				(long long)max_load, (unsigned long long)sum->n_active,
 				(unsigned long long)sum->max_load);
 }
 

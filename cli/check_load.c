@@ -86,7 +86,8 @@ static void load_row_compare(struct check *check, sqlite3_stmt *stmt)
 	}
 	check->results[CHECK_SUM_LOAD].n_checked++;
 	if (!is_equal)
-		check_violation(check, CHECK_SUM_LOAD, "expert_load_window %s,%s,%s: prefill, decode, "
+		check_violation(check, CHECK_SUM_LOAD,
+				"expert_load_window %s,%s,%s: prefill, decode, "
 				"verify, other are %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
 				", the slices give %" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64,
 				(const char *)sqlite3_column_text(stmt, 0),
@@ -107,15 +108,17 @@ static void view_row_take(struct check *check, sqlite3_stmt *stmt)
 	if (count)
 		count->in_view[id]++;
 	else
-		check_violation(check, CHECK_SUM_REQUESTS, "recording, layer, expert %s,%s,%s: a "
-				"request has it, no pass", (const char *)sqlite3_column_text(stmt, 0),
+		check_violation(check, CHECK_SUM_REQUESTS,
+				"recording, layer, expert %s,%s,%s: a "
+				"request has it, no pass",
+				(const char *)sqlite3_column_text(stmt, 0),
 				(const char *)sqlite3_column_text(stmt, 1),
 				(const char *)sqlite3_column_text(stmt, 2));
 }
 
-#define SQL_LOAD                                                                                   \
-	"SELECT recording_id, layer_id, expert, sum(prefill_tokens), sum(decode_tokens), "          \
-	"sum(verify_tokens), sum(other_tokens) FROM expert_load_window "                            \
+#define SQL_LOAD                                                                           \
+	"SELECT recording_id, layer_id, expert, sum(prefill_tokens), sum(decode_tokens), " \
+	"sum(verify_tokens), sum(other_tokens) FROM expert_load_window "                   \
 	"GROUP BY recording_id, layer_id, expert"
 
 static int load_compare(struct check *check)
@@ -134,8 +137,8 @@ static int load_compare(struct check *check)
 	return status;
 }
 
-#define SQL_COMPUTED                                                                               \
-	"SELECT recording_id, layer_id, expert FROM moe_topk "                                      \
+#define SQL_COMPUTED                                           \
+	"SELECT recording_id, layer_id, expert FROM moe_topk " \
 	"WHERE request_id IS NOT NULL AND state = 'computed'"
 
 /*
@@ -168,16 +171,20 @@ static void count_compare(struct check *check, const struct check_recording *rec
 	uint64_t n;
 
 	for (id = 0; id < layer->n_ids; id++) {
-		n = count->load[id][0] + count->load[id][1] + count->load[id][2] + count->load[id][3];
+		n = count->load[id][0] + count->load[id][1] + count->load[id][2] +
+		    count->load[id][3];
 		if (n > 0)
-			check_violation(check, CHECK_SUM_LOAD, "expert_load_window %" PRId64 ",%"
-					PRId64 ",%u: no row, but the slices give %" PRIu64 " tokens",
+			check_violation(check, CHECK_SUM_LOAD,
+					"expert_load_window %" PRId64 ",%" PRId64
+					",%u: no row, but the slices give %" PRIu64 " tokens",
 					recording->recording_id, layer->layer_id, id, n);
 		if (count->computed[id] != count->in_view[id])
-			check_violation(check, CHECK_SUM_REQUESTS, "recording, layer, expert %" PRId64
-					",%" PRId64 ",%u: the requests have %" PRIu64
-					" rows, the passes %" PRIu64, recording->recording_id,
-					layer->layer_id, id, count->in_view[id], count->computed[id]);
+			check_violation(check, CHECK_SUM_REQUESTS,
+					"recording, layer, expert %" PRId64 ",%" PRId64
+					",%u: the requests have %" PRIu64
+					" rows, the passes %" PRIu64,
+					recording->recording_id, layer->layer_id, id,
+					count->in_view[id], count->computed[id]);
 	}
 }
 

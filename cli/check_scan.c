@@ -9,14 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SQL_PASS                                                                                   \
-	"SELECT pass_id, recording_id, model_id, n_rows, n_dropped, verdict, reasons "              \
+#define SQL_PASS                                                                       \
+	"SELECT pass_id, recording_id, model_id, n_rows, n_dropped, verdict, reasons " \
 	"FROM pass ORDER BY pass_id"
-#define SQL_SLICE                                                                                  \
-	"SELECT pass_id, slice, request_id, attempt, first_position, positions, row_offset, n_rows, " \
+#define SQL_SLICE                                                                             \
+	"SELECT pass_id, slice, request_id, attempt, first_position, positions, row_offset, " \
+	"n_rows, "                                                                            \
 	"phase, accepted FROM pass_request ORDER BY pass_id, slice"
-#define SQL_LAYER                                                                                  \
-	"SELECT pass_id, layer_id, active_experts, max_load, state, n_rows, topk_id, topk_row, "    \
+#define SQL_LAYER                                                                                \
+	"SELECT pass_id, layer_id, active_experts, max_load, state, n_rows, topk_id, topk_row, " \
 	"selection_order FROM pass_layer ORDER BY pass_id, layer_id"
 
 /* A statement that is one row ahead. */
@@ -75,7 +76,7 @@ struct slice_rows {
 	int64_t n_rows;
 	const uint8_t *positions; /* NULL: consecutive */
 	const uint8_t *accepted;  /* NULL: never reported */
-	bool can_compute;         /* rows of a request that are no draft */
+	bool can_compute;	  /* rows of a request that are no draft */
 	bool is_verify;
 };
 
@@ -178,10 +179,12 @@ static int slices_scan(struct check *check, struct cursor *slices)
 		check->results[CHECK_SLICES].n_checked++;
 		if (n_rows < 0 || offset != next_row || n_rows > pass->n_rows - offset ||
 		    slice != next_slice) {
-			check_violation(check, CHECK_SLICES, "pass_request %lld,%lld: rows %lld to "
+			check_violation(check, CHECK_SLICES,
+					"pass_request %lld,%lld: rows %lld to "
 					"%lld do not follow row %lld of %lld",
 					(long long)pass->pass_id, (long long)slice,
-					(long long)offset, (long long)offset + (long long)n_rows - 1,
+					(long long)offset,
+					(long long)offset + (long long)n_rows - 1,
 					(long long)next_row, (long long)pass->n_rows);
 			return cursor_seek(check, slices, pass->pass_id + 1);
 		}
@@ -192,8 +195,10 @@ static int slices_scan(struct check *check, struct cursor *slices)
 			status = cursor_step(check, slices);
 	}
 	if (status == MT_EXIT_OK && next_row != pass->n_rows)
-		check_violation(check, CHECK_SLICES, "pass %lld: its slices have %lld rows, the pass "
-				"%lld", (long long)pass->pass_id, (long long)next_row,
+		check_violation(check, CHECK_SLICES,
+				"pass %lld: its slices have %lld rows, the pass "
+				"%lld",
+				(long long)pass->pass_id, (long long)next_row,
 				(long long)pass->n_rows);
 	return status;
 }
@@ -225,9 +230,10 @@ static int layer_take(struct check *check, sqlite3_stmt *stmt)
 	    !layer_is_consistent(stmt, state)) {
 		check_violation(check, CHECK_LAYERS, "pass_layer %lld,%lld: %s",
 				(long long)pass->pass_id, (long long)layer_id,
-				!layer ? "no such layer" :
-				layer->model_id != pass->model_id ? "a layer of another model" :
-				"its columns do not fit its state");
+				!layer ? "no such layer"
+				: layer->model_id != pass->model_id
+					? "a layer of another model"
+					: "its columns do not fit its state");
 		return MT_EXIT_OK;
 	}
 	pass->n_stored += state == 0;
@@ -283,8 +289,8 @@ static const char *verdict_fault(const struct check_pass *pass)
 	if (is_complete && pass->n_rows > 0 && pass->n_stored != n_layers)
 		return "is complete, but layers are not stored";
 	if (lost != has_reason(pass->reasons, "lost"))
-		return lost ? "lost layers, but its reasons do not say lost" :
-			      "says lost, but nothing of it is";
+		return lost ? "lost layers, but its reasons do not say lost"
+			    : "says lost, but nothing of it is";
 	if (pass->n_unwritten == 0 && has_reason(pass->reasons, "unwritten"))
 		return "says unwritten, but no layer is";
 	if (pass->n_rows > 0 && pass->n_unwritten > 0 && !has_reason(pass->reasons, "unwritten") &&
@@ -308,7 +314,8 @@ static void pass_judge(struct check *check)
 		check_violation(check, CHECK_PASS_VERDICTS, "pass %lld: %s",
 				(long long)pass->pass_id, fault);
 	if (pass->n_rows > 0 && pass->n_stored + pass->n_unwritten + pass->n_lost != n_layers)
-		check_violation(check, CHECK_LAYERS, "pass %lld: has %zu of %zu layers of its model",
+		check_violation(check, CHECK_LAYERS,
+				"pass %lld: has %zu of %zu layers of its model",
 				(long long)pass->pass_id,
 				pass->n_stored + pass->n_unwritten + pass->n_lost, n_layers);
 	for (i = pass->first_span; i < check->n_spans; i++)

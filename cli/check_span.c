@@ -55,7 +55,8 @@ static void once_check(struct check *check)
 		span = &check->spans[i];
 		check->results[CHECK_COMPUTED_ONCE].n_checked += (uint64_t)span->n;
 		if (last && is_same_sequence(last, span) && span->first < last->first + last->n)
-			check_violation(check, CHECK_COMPUTED_ONCE, "request %lld: position %lld of "
+			check_violation(check, CHECK_COMPUTED_ONCE,
+					"request %lld: position %lld of "
 					"attempt %lld is computed by pass %lld and by pass %lld",
 					(long long)span->request_id, (long long)span->first,
 					(long long)span->attempt, (long long)last->pass_id,
@@ -70,10 +71,10 @@ static void once_check(struct check *check)
 
 struct request {
 	int64_t request_id;
-	int64_t n_positions;   /* -1: not ended */
+	int64_t n_positions; /* -1: not ended */
 	int64_t last_attempt;
 	bool is_ended;
-	const char *verdict;   /* valid until the next step of the statement */
+	const char *verdict; /* valid until the next step of the statement */
 	const char *reasons;
 };
 
@@ -120,8 +121,7 @@ static bool is_covered(const struct check *check, const struct request *request,
 		if (span->attempt == request->last_attempt && prefix < request->n_positions)
 			is_full = false;
 		if (span->attempt < request->last_attempt &&
-		    (*at == check->n_spans ||
-		     check->spans[*at].request_id != request->request_id ||
+		    (*at == check->n_spans || check->spans[*at].request_id != request->request_id ||
 		     check->spans[*at].model_id != span->model_id))
 			is_full = request->n_positions == 0;
 	}
@@ -130,8 +130,8 @@ static bool is_covered(const struct check *check, const struct request *request,
 
 static bool reasons_are_known(const char *reasons)
 {
-	static const char *const names[] = {"lost", "began_before", "unwritten", "unresolved",
-					    "missing", "invalid"};
+	static const char *const names[] = {"lost",	  "began_before", "unwritten",
+					    "unresolved", "missing",	  "invalid"};
 	size_t length;
 	size_t i;
 
@@ -157,11 +157,11 @@ static const char *verdict_fault(const struct request *request, bool covered)
 		return "has no verdict";
 	is_complete = strcmp(request->verdict, "complete") == 0;
 	if (!request->is_ended != (strcmp(request->verdict, "unfinished") == 0))
-		return request->is_ended ? "has ended, yet its verdict is unfinished" :
-					   "has a verdict, yet it has not ended";
+		return request->is_ended ? "has ended, yet its verdict is unfinished"
+					 : "has a verdict, yet it has not ended";
 	if ((strcmp(request->verdict, "partial") == 0) != (request->reasons != NULL))
-		return request->reasons ? "has reasons, yet is not partial" :
-					  "is partial without a reason";
+		return request->reasons ? "has reasons, yet is not partial"
+					: "is partial without a reason";
 	if (request->reasons && !reasons_are_known(request->reasons))
 		return "has a reason that the schema does not name";
 	if (request->is_ended && is_complete && !covered)
@@ -211,7 +211,8 @@ int check_spans_compare(struct check *check)
 	if (check->n_spans > 0)
 		qsort(check->spans, check->n_spans, sizeof(*check->spans), span_compare);
 	once_check(check);
-	stmt = mt_trace_prepare(check->trace, "SELECT request_id, n_positions, n_attempts, end_ns, "
+	stmt = mt_trace_prepare(check->trace,
+				"SELECT request_id, n_positions, n_attempts, end_ns, "
 				"verdict, reasons, end_state FROM request ORDER BY request_id");
 	if (!stmt)
 		return MT_EXIT_FAILED;
@@ -246,7 +247,8 @@ int check_ranges_compare(struct check *check)
 		const struct check_range *b = &check->ranges[i];
 
 		if (a->topk_id == b->topk_id && b->first < a->first + a->n)
-			check_violation(check, CHECK_RUN_OVERLAP, "topk %lld: row %lld belongs to "
+			check_violation(check, CHECK_RUN_OVERLAP,
+					"topk %lld: row %lld belongs to "
 					"pass_layer %lld,%lld and to %lld,%lld",
 					(long long)a->topk_id, (long long)b->first,
 					(long long)a->pass_id, (long long)a->layer_id,

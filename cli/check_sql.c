@@ -10,7 +10,7 @@
 
 struct sql_proof {
 	enum check_proof proof;
-	const char *count;      /* NULL: counted with another statement of the same proof */
+	const char *count; /* NULL: counted with another statement of the same proof */
 	const char *violations;
 };
 
@@ -87,12 +87,14 @@ static const struct sql_proof sql_proofs[] = {
 	 "SELECT 'topk', topk_id, 'n_rows ' || n_rows || ', k ' || k || ', id_bytes ' || id_bytes "
 	 "|| ', but topk_ids has ' || coalesce(length(topk_ids), 'no') || ' bytes, topk_weights ' "
 	 "|| coalesce(length(topk_weights), 'none') || ' (' || weight_format || '), row_map ' "
-	 "|| coalesce(length(row_map), 'none') || ', n_valid ' || coalesce(length(n_valid), 'none') "
+	 "|| coalesce(length(row_map), 'none') || ', n_valid ' || coalesce(length(n_valid), "
+	 "'none') "
 	 "FROM topk WHERE typeof(n_rows) <> 'integer' OR typeof(k) <> 'integer' OR n_rows < 0 "
 	 "OR k < 1 OR k > 255 OR typeof(topk_ids) <> 'blob' "
 	 "OR length(topk_ids) <> n_rows * k * id_bytes "
 	 "OR (topk_weights IS NULL) <> (weight_format = 'none') "
-	 "OR typeof(topk_weights) NOT IN ('blob', 'null') OR length(topk_weights) <> n_rows * k * 2 "
+	 "OR typeof(topk_weights) NOT IN ('blob', 'null') OR length(topk_weights) <> n_rows * k * "
+	 "2 "
 	 "OR typeof(row_map) NOT IN ('blob', 'null') OR length(row_map) <> n_rows * 4 "
 	 "OR typeof(n_valid) NOT IN ('blob', 'null') OR length(n_valid) <> n_rows"},
 
@@ -116,7 +118,8 @@ static const struct sql_proof sql_proofs[] = {
 	{CHECK_RECORDINGS, NULL,
 	 "SELECT 'recording', r.recording_id, 'is closed, but expert_load_window ends before its "
 	 "last pass' FROM recording AS r WHERE r.end_ns IS NOT NULL AND (SELECT max(pass_id) "
-	 "FROM pass AS p WHERE p.recording_id = r.recording_id) > coalesce((SELECT value FROM stats "
+	 "FROM pass AS p WHERE p.recording_id = r.recording_id) > coalesce((SELECT value FROM "
+	 "stats "
 	 "AS s WHERE s.recording_id = r.recording_id AND s.name = 'last_pass_id'), 0)"},
 };
 
@@ -182,8 +185,10 @@ static int foreign_keys_run(struct check *check)
 	int status;
 	int rc;
 
-	status = mt_trace_int(check->trace, "SELECT count(*) FROM sqlite_schema AS s, "
-			      "pragma_foreign_key_list(s.name) WHERE s.type = 'table'", &n);
+	status = mt_trace_int(check->trace,
+			      "SELECT count(*) FROM sqlite_schema AS s, "
+			      "pragma_foreign_key_list(s.name) WHERE s.type = 'table'",
+			      &n);
 	if (status != MT_EXIT_OK)
 		return status;
 	check->results[CHECK_FOREIGN_KEYS].n_checked = (uint64_t)n;
@@ -193,8 +198,9 @@ static int foreign_keys_run(struct check *check)
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
 		check_violation(check, CHECK_FOREIGN_KEYS, "%s rowid %s: refers to no row of %s",
 				(const char *)sqlite3_column_text(stmt, 0),
-				sqlite3_column_type(stmt, 1) == SQLITE_NULL ? "unknown" :
-				(const char *)sqlite3_column_text(stmt, 1),
+				sqlite3_column_type(stmt, 1) == SQLITE_NULL
+					? "unknown"
+					: (const char *)sqlite3_column_text(stmt, 1),
 				(const char *)sqlite3_column_text(stmt, 2));
 	if (rc != SQLITE_DONE)
 		status = mt_trace_error(check->trace);

@@ -19,9 +19,9 @@ enum mt_exit {
 	MT_EXIT_OK = 0,
 	MT_EXIT_FAILED = 1,
 	MT_EXIT_USAGE = 2,
-	MT_EXIT_NOT_FOUND = 3,	/* a file, table or request that is not there */
-	MT_EXIT_LOSSES = 4,	/* --strict, and the trace has losses or an unfinished end */
-	MT_EXIT_SCHEMA = 5,	/* the file has a newer schema */
+	MT_EXIT_NOT_FOUND = 3, /* a file, table or request that is not there */
+	MT_EXIT_LOSSES = 4,    /* --strict, and the trace has losses or an unfinished end */
+	MT_EXIT_SCHEMA = 5,    /* the file has a newer schema */
 };
 
 /* The newest schema that this program reads (PRAGMA user_version): major * 1000 + minor. */
@@ -84,18 +84,18 @@ enum {
  * FILE, --format, --help, --version. It also prints the one line for an unknown option.
  */
 struct mt_args {
-	const char *file;      /* never NULL after a successful parse */
+	const char *file; /* never NULL after a successful parse */
 	enum mt_format format;
-	bool markdown;         /* --format markdown is allowed; set by the verb */
-	bool no_file;          /* the verb takes no FILE; set by the verb */
-	bool no_csv;           /* the verb prints several tables; set by the verb */
+	bool markdown;	       /* --format markdown is allowed; set by the verb */
+	bool no_file;	       /* the verb takes no FILE; set by the verb */
+	bool no_csv;	       /* the verb prints several tables; set by the verb */
 	uint64_t recording_id; /* --recording; 0: all of them */
 	bool is_reported;      /* an error line was printed already */
 };
 
-extern const struct argp mt_args_argp;           /* with --format; input: struct mt_args */
+extern const struct argp mt_args_argp;		 /* with --format; input: struct mt_args */
 extern const struct argp mt_args_recording_argp; /* with --recording, too */
-extern const struct argp mt_args_plain_argp;     /* with neither */
+extern const struct argp mt_args_plain_argp;	 /* with neither */
 
 /**
  * Parse a verb's command line. --help and --version end the process.
@@ -104,7 +104,8 @@ extern const struct argp mt_args_plain_argp;     /* with neither */
  *
  * Returns MT_EXIT_OK, or MT_EXIT_USAGE after one line on standard error.
  */
-int mt_args_parse(const struct argp *argp, int argc, char **argv, struct mt_args *args, void *input);
+int mt_args_parse(const struct argp *argp, int argc, char **argv, struct mt_args *args,
+		  void *input);
 
 /* Print a usage error, `moetrace VERB: TEXT; see moetrace VERB --help`; returns EINVAL. */
 error_t mt_args_error(struct mt_args *args, const char *format, ...)
@@ -118,12 +119,12 @@ error_t mt_args_uint(struct mt_args *args, const char *name, const char *text, u
 
 struct mt_trace {
 	sqlite3 *db;
-	const char *path;    /* as given; not owned */
-	bool is_held;        /* another process had the file open when it was opened here */
-	bool is_query;       /* errors are those of the user's SQL; set by the verb */
-	bool is_immutable;   /* the journal could not be read, see mt_trace_open() */
+	const char *path;  /* as given; not owned */
+	bool is_held;	   /* another process had the file open when it was opened here */
+	bool is_query;	   /* errors are those of the user's SQL; set by the verb */
+	bool is_immutable; /* the journal could not be read, see mt_trace_open() */
 	int64_t file_bytes;
-	int64_t wal_bytes;   /* 0: there is none */
+	int64_t wal_bytes; /* 0: there is none */
 };
 
 /**
@@ -168,8 +169,8 @@ int mt_trace_print_sql(const struct mt_trace *trace, struct mt_output *output, c
  * Print a statement whose parameter ?1 is the recording to look at, or NULL for all of them, and
  * whose ?2 is @text, if it has one.
  */
-int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *output, const char *sql,
-			     uint64_t recording_id, const char *text);
+int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *output,
+			     const char *sql, uint64_t recording_id, const char *text);
 
 /* MT_EXIT_OK if there is such a recording or @recording_id is 0; else an error line. */
 int mt_trace_recording_check(const struct mt_trace *trace, uint64_t recording_id);

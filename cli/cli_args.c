@@ -45,11 +45,12 @@ static error_t format_parse(struct mt_args *args, const char *name)
 	enum mt_format format;
 
 	if (!mt_format_parse(name, &format) || (format == MT_FORMAT_MARKDOWN && !args->markdown))
-		return mt_args_error(args, "--format '%s' is not known: give table, json, jsonl%s%s",
-				     name, args->no_csv ? "" : ", csv",
-				     args->markdown ? ", markdown" : "");
+		return mt_args_error(
+			args, "--format '%s' is not known: give table, json, jsonl%s%s", name,
+			args->no_csv ? "" : ", csv", args->markdown ? ", markdown" : "");
 	if (format == MT_FORMAT_CSV && args->no_csv)
-		return mt_args_error(args, "--format csv holds one table, this verb prints several: "
+		return mt_args_error(args,
+				     "--format csv holds one table, this verb prints several: "
 				     "give table, json or jsonl%s",
 				     args->markdown ? ", markdown" : "");
 	args->format = format;
@@ -193,8 +194,8 @@ int mt_args_parse(const struct argp *argp, int argc, char **argv, struct mt_args
 {
 	error_t error;
 
-	error = argp_parse(argp, argc, argv, ARGP_NO_ERRS | ARGP_NO_EXIT | ARGP_NO_HELP |
-			   ARGP_IN_ORDER, NULL, input);
+	error = argp_parse(argp, argc, argv,
+			   ARGP_NO_ERRS | ARGP_NO_EXIT | ARGP_NO_HELP | ARGP_IN_ORDER, NULL, input);
 	if (error == 0)
 		return MT_EXIT_OK;
 	if (!args->is_reported)

@@ -20,7 +20,7 @@
 
 /* Where SQLite keeps the locks of readers: the bytes of its file format, documented there. */
 #define SHARED_FIRST (0x40000000 + 2)
-#define SHARED_SIZE 510
+#define SHARED_SIZE  510
 
 static int path_check(const char *path, struct mt_trace *trace)
 {
@@ -46,7 +46,9 @@ static int path_check(const char *path, struct mt_trace *trace)
 /* Whether somebody else holds the lock that every open connection of a WAL file holds. */
 static bool is_locked(int fd)
 {
-	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = SHARED_FIRST,
+	struct flock lock = {.l_type = F_WRLCK,
+			     .l_whence = SEEK_SET,
+			     .l_start = SHARED_FIRST,
 			     .l_len = SHARED_SIZE};
 
 	return fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
@@ -73,7 +75,8 @@ static int header_check(const char *path, struct mt_trace *trace)
 	}
 	if (n != sizeof(header) || memcmp(header, magic, sizeof(magic)) != 0) {
 		mt_error("%s: is not an SQLite file, so not a trace; give the file that "
-			 "'moetrace run -o' or a session wrote", path);
+			 "'moetrace run -o' or a session wrote",
+			 path);
 		return MT_EXIT_FAILED;
 	}
 	return MT_EXIT_OK;
@@ -147,7 +150,8 @@ static int immutable_open(struct mt_trace *trace)
 	if (trace->wal_bytes > 0)
 		mt_warn("%s: its journal %s-wal (%lld bytes) cannot be read because the folder is "
 			"not writable; rows that are only there are missing: copy both files to a "
-			"writable folder", trace->path, trace->path, (long long)trace->wal_bytes);
+			"writable folder",
+			trace->path, trace->path, (long long)trace->wal_bytes);
 	return SQLITE_OK;
 }
 
@@ -188,9 +192,9 @@ static int identity_check(const struct mt_trace *trace)
 	}
 	if (version > MT_SCHEMA_VERSION) {
 		mt_error("%s: has schema %lld.%lld, newer than %d.%d, the newest that this program "
-			 "knows; use a newer moetrace", trace->path, (long long)version / 1000,
-			 (long long)version % 1000, MT_SCHEMA_VERSION / 1000,
-			 MT_SCHEMA_VERSION % 1000);
+			 "knows; use a newer moetrace",
+			 trace->path, (long long)version / 1000, (long long)version % 1000,
+			 MT_SCHEMA_VERSION / 1000, MT_SCHEMA_VERSION % 1000);
 		return MT_EXIT_SCHEMA;
 	}
 	return MT_EXIT_OK;
@@ -249,7 +253,8 @@ enum mt_writer mt_trace_writer(const struct mt_trace *trace, int64_t recording_i
 
 	if (!trace->is_held)
 		return MT_WRITER_GONE;
-	stmt = mt_trace_prepare(trace, "SELECT p.boot_id, p.pid FROM recording AS r "
+	stmt = mt_trace_prepare(trace,
+				"SELECT p.boot_id, p.pid FROM recording AS r "
 				"JOIN process AS p USING (process_id) WHERE r.recording_id = ?1");
 	if (!stmt)
 		return MT_WRITER_GONE;

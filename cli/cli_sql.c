@@ -139,8 +139,8 @@ int mt_trace_print_sql(const struct mt_trace *trace, struct mt_output *output, c
 	return status;
 }
 
-int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *output, const char *sql,
-			     uint64_t recording_id, const char *text)
+int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *output,
+			     const char *sql, uint64_t recording_id, const char *text)
 {
 	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql);
 	int status;

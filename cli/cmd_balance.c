@@ -36,9 +36,10 @@ static const struct argp argp = {
 };
 
 #define SQL_BALANCE                                                                                \
-	"SELECT recording_id, model_id, layer, n_experts, n_passes, tokens, mean_active_experts, "  \
-	"max_active_experts, mean_max_load, max_load, hottest_expert, max_over_mean, balancedness, " \
-	"dead_experts FROM layer_balance WHERE ?1 IS NULL OR recording_id = ?1 "                    \
+	"SELECT recording_id, model_id, layer, n_experts, n_passes, tokens, mean_active_experts, " \
+	"max_active_experts, mean_max_load, max_load, hottest_expert, max_over_mean, "             \
+	"balancedness, "                                                                           \
+	"dead_experts FROM layer_balance WHERE ?1 IS NULL OR recording_id = ?1 "                   \
 	"ORDER BY recording_id, model_id, layer"
 
 int mt_cmd_balance(int argc, char **argv)

@@ -98,9 +98,9 @@ static const struct argp argp = {
 
 static int proofs_run(struct check *check)
 {
-	static int (*const steps[])(struct check *check) = {
-		check_definitions_load, check_sql_run,       check_scan_run,
-		check_load_compare,     check_spans_compare, check_ranges_compare,
+	static int (*const steps[])(struct check * check) = {
+		check_definitions_load, check_sql_run,	     check_scan_run,
+		check_load_compare,	check_spans_compare, check_ranges_compare,
 		check_stats_compare,
 	};
 	int status;
@@ -114,7 +114,8 @@ static int proofs_run(struct check *check)
 		status = steps[i](check);
 	/* Damage that ends the reading is a finding, too: what was proved until then is printed. */
 	if (status != MT_EXIT_OK && (sqlite3_errcode(check->trace->db) & 0xff) == SQLITE_CORRUPT) {
-		check_violation(check, CHECK_INTEGRITY, "file: reading ended at damage; the proofs "
+		check_violation(check, CHECK_INTEGRITY,
+				"file: reading ended at damage; the proofs "
 				"are not complete");
 		status = MT_EXIT_OK;
 	}
@@ -174,9 +175,9 @@ static int violations_print(const struct check *check, struct mt_output *output)
 	return mt_table_end(&table);
 }
 
-#define SQL_ENDS                                                                                   \
-	"SELECT recording_id, end_reason, dropped_passes, dropped_layers, dropped_bytes, "          \
-	"invalid_ids, misuse, n_gaps, partial_passes, partial_requests, unfinished_requests, "      \
+#define SQL_ENDS                                                                               \
+	"SELECT recording_id, end_reason, dropped_passes, dropped_layers, dropped_bytes, "     \
+	"invalid_ids, misuse, n_gaps, partial_passes, partial_requests, unfinished_requests, " \
 	"lag_passes FROM loss ORDER BY recording_id"
 
 /* Every recording with its end and its losses, from the view. */
@@ -185,15 +186,14 @@ static int ends_print(const struct check *check, struct mt_output *output)
 	return mt_trace_print_sql(check->trace, output, SQL_ENDS);
 }
 
-/* One line for each recording without an end; *ret_is_missing tells whether there is one. */
-static int missing_ends_print(const struct check *check, struct mt_output *output,
-			      bool *ret_is_missing)
+/* One line for each recording without an end. */
+static int missing_ends_print(const struct check *check, struct mt_output *output)
 {
 	sqlite3_stmt *stmt;
 	int rc;
 
-	*ret_is_missing = false;
-	stmt = mt_trace_prepare(check->trace, "SELECT r.recording_id, (SELECT max(pass_id) FROM pass "
+	stmt = mt_trace_prepare(check->trace,
+				"SELECT r.recording_id, (SELECT max(pass_id) FROM pass "
 				"AS p WHERE p.recording_id = r.recording_id) FROM recording AS r "
 				"WHERE r.end_ns IS NULL ORDER BY 1");
 	if (!stmt)
@@ -202,11 +202,12 @@ static int missing_ends_print(const struct check *check, struct mt_output *outpu
 		int64_t id = sqlite3_column_int64(stmt, 0);
 		bool is_live = mt_trace_writer(check->trace, id) == MT_WRITER_LIVE;
 
-		*ret_is_missing = true;
-		mt_output_line(output, "recording %lld: %s; proved up to its last committed "
-			       "pass (%lld)", (long long)id, is_live ?
-			       "is still being recorded, so it has no end yet" :
-			       "the end is missing: the writer was killed",
+		mt_output_line(output,
+			       "recording %lld: %s; proved up to its last committed "
+			       "pass (%lld)",
+			       (long long)id,
+			       is_live ? "is still being recorded, so it has no end yet"
+				       : "the end is missing: the writer was killed",
 			       (long long)sqlite3_column_int64(stmt, 1));
 	}
 	sqlite3_finalize(stmt);
@@ -228,7 +229,6 @@ static void verdict_print(const struct check *check, struct mt_output *output)
 static int results_print(const struct check *check, enum mt_format format)
 {
 	struct mt_output output;
-	bool is_missing;
 	int status;
 
 	mt_output_begin(&output, stdout, format);
@@ -250,20 +250,22 @@ static int results_print(const struct check *check, enum mt_format format)
 	}
 	mt_output_line(&output, "%s", "");
 	if (status == MOETRACE_OK)
-		status = missing_ends_print(check, &output, &is_missing);
+		status = missing_ends_print(check, &output);
 	verdict_print(check, &output);
-	return status == MOETRACE_OK && mt_output_end(&output) == MOETRACE_OK ? MT_EXIT_OK :
-										MT_EXIT_FAILED;
+	return status == MOETRACE_OK && mt_output_end(&output) == MOETRACE_OK ? MT_EXIT_OK
+									      : MT_EXIT_FAILED;
 }
 
 /* What --strict does not accept, from the view of losses. */
 static int has_losses(const struct check *check, int64_t *ret_n)
 {
-	return mt_trace_int(check->trace, "SELECT count(*) FROM loss WHERE end_reason IS NULL "
+	return mt_trace_int(check->trace,
+			    "SELECT count(*) FROM loss WHERE end_reason IS NULL "
 			    "OR end_reason IN ('file_limit', 'io_error') OR dropped_passes > 0 "
 			    "OR dropped_layers > 0 OR dropped_bytes > 0 OR invalid_ids > 0 "
 			    "OR misuse > 0 OR n_gaps > 0 OR partial_passes > 0 "
-			    "OR partial_requests > 0", ret_n);
+			    "OR partial_requests > 0",
+			    ret_n);
 }
 
 static int strict_status(const struct check *check)
@@ -274,7 +276,8 @@ static int strict_status(const struct check *check)
 	if (status != MT_EXIT_OK || n == 0)
 		return status;
 	mt_error("%s: %" PRId64 " recordings have losses or no proper end (--strict); 'moetrace "
-		 "query' on the view 'loss' and the table 'gap' says which", check->trace->path, n);
+		 "query' on the view 'loss' and the table 'gap' says which",
+		 check->trace->path, n);
 	return MT_EXIT_LOSSES;
 }
 

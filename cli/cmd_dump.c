@@ -59,10 +59,8 @@ static const struct {
 	const char *name;
 	const char *sql;
 } counts[] = {
-	{"token_topk",
-	 "SELECT coalesce(sum(n_rows), 0) FROM pass_layer WHERE state = 0"},
-	{"routed_expert",
-	 "SELECT count(*) FROM moe_topk WHERE request_id IS NOT NULL"},
+	{"token_topk", "SELECT coalesce(sum(n_rows), 0) FROM pass_layer WHERE state = 0"},
+	{"routed_expert", "SELECT count(*) FROM moe_topk WHERE request_id IS NOT NULL"},
 };
 
 /* The statement that counts @name; release with sqlite3_free(). NULL: no memory. */
@@ -88,8 +86,8 @@ static int row_count(const struct mt_trace *trace, const char *name, int64_t *re
 	return status;
 }
 
-#define SQL_NAMES                                                                                  \
-	"SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') "                     \
+#define SQL_NAMES                                                               \
+	"SELECT type, name FROM sqlite_schema WHERE type IN ('table', 'view') " \
 	"AND name NOT LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY type, name"
 
 static int names_print(const struct mt_trace *trace, struct mt_table *table)
@@ -176,8 +174,8 @@ static int table_unknown(const struct mt_trace *trace, const char *name)
 static int table_exists(const struct mt_trace *trace, const char *name, bool *ret_exists)
 {
 	sqlite3_stmt *stmt = mt_trace_prepare(trace, "SELECT 1 FROM sqlite_schema "
-					      "WHERE type IN ('table', 'view') "
-					      "AND name = ?1 COLLATE NOCASE");
+						     "WHERE type IN ('table', 'view') "
+						     "AND name = ?1 COLLATE NOCASE");
 	int rc;
 
 	if (!stmt)

@@ -22,7 +22,7 @@ struct experts_args {
 	uint64_t layer;
 	bool has_layer;
 	const char *phase;     /* NULL: all */
-	uint64_t n_top;        /* 0: all */
+	uint64_t n_top;	       /* 0: all */
 	const char *attribute; /* NULL: the load */
 	uint64_t min_tokens;
 };
@@ -38,8 +38,10 @@ static error_t phase_parse(struct experts_args *args, const char *name)
 			return 0;
 		}
 	}
-	return mt_args_error(&args->common, "--phase '%s' is not known: give prefill, decode, verify "
-			     "or other", name);
+	return mt_args_error(&args->common,
+			     "--phase '%s' is not known: give prefill, decode, verify "
+			     "or other",
+			     name);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -65,7 +67,8 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 				    &args->min_tokens);
 	case ARGP_KEY_END:
 		if (args->attribute && args->phase && strcmp(args->phase, "other") == 0)
-			return mt_args_error(&args->common, "--by-attribute counts computed rows, and "
+			return mt_args_error(&args->common,
+					     "--by-attribute counts computed rows, and "
 					     "--phase other has none");
 		return ARGP_ERR_UNKNOWN;
 	default:
@@ -100,36 +103,40 @@ static const struct argp argp = {
 	       "\n"
 	       "With --by-attribute, over the computed rows of requests that have the attribute:\n"
 	       "  share          the expert's tokens with this value / all tokens of the expert\n"
-	       "  lift           share / (the layer's tokens with this value / all of its tokens):\n"
+	       "  lift           share / (the layer's tokens with this value / all of its "
+	       "tokens):\n"
 	       "                 1 is no preference, 2 is twice as often as the text would give\n",
 	.children = children,
 };
 
 /* ?1 recording, ?2 phase, ?3 layer, ?4 rows of each layer: NULL is all of them. */
-#define SQL_LOAD                                                                                   \
-	"WITH load AS (SELECT recording_id, model_id, layer_id, layer, expert, kind, "              \
-	"CASE WHEN ?2 IS NULL THEN tokens WHEN ?2 = 'prefill' THEN prefill_tokens "                 \
-	"WHEN ?2 = 'decode' THEN decode_tokens WHEN ?2 = 'verify' THEN verify_tokens "              \
-	"ELSE other_tokens END AS tokens FROM expert_load "                                         \
-	"WHERE (?1 IS NULL OR recording_id = ?1) AND (?3 IS NULL OR layer = ?3)), "                 \
-	"ranked AS (SELECT *, 1.0 * tokens / nullif(sum(tokens) OVER kinds, 0) AS share, "          \
-	"1.0 * tokens / nullif(avg(tokens) OVER kinds, 0) AS load_over_mean, "                      \
-	"row_number() OVER (PARTITION BY recording_id, layer_id ORDER BY tokens DESC, expert) "     \
-	"AS place FROM load WINDOW kinds AS (PARTITION BY recording_id, layer_id, kind)) "          \
-	"SELECT recording_id, model_id, layer, expert, kind, tokens, share, load_over_mean, "       \
-	"CASE WHEN tokens = 0 THEN 'dead' WHEN load_over_mean < 0.5 THEN 'cold' "                   \
-	"WHEN load_over_mean > 2 THEN 'hot' ELSE 'normal' END AS state "                            \
-	"FROM ranked WHERE ?4 IS NULL OR place <= ?4 "                                              \
+#define SQL_LOAD                                                                                \
+	"WITH load AS (SELECT recording_id, model_id, layer_id, layer, expert, kind, "          \
+	"CASE WHEN ?2 IS NULL THEN tokens WHEN ?2 = 'prefill' THEN prefill_tokens "             \
+	"WHEN ?2 = 'decode' THEN decode_tokens WHEN ?2 = 'verify' THEN verify_tokens "          \
+	"ELSE other_tokens END AS tokens FROM expert_load "                                     \
+	"WHERE (?1 IS NULL OR recording_id = ?1) AND (?3 IS NULL OR layer = ?3)), "             \
+	"ranked AS (SELECT *, 1.0 * tokens / nullif(sum(tokens) OVER kinds, 0) AS share, "      \
+	"1.0 * tokens / nullif(avg(tokens) OVER kinds, 0) AS load_over_mean, "                  \
+	"row_number() OVER (PARTITION BY recording_id, layer_id ORDER BY tokens DESC, expert) " \
+	"AS place FROM load WINDOW kinds AS (PARTITION BY recording_id, layer_id, kind)) "      \
+	"SELECT recording_id, model_id, layer, expert, kind, tokens, share, load_over_mean, "   \
+	"CASE WHEN tokens = 0 THEN 'dead' WHEN load_over_mean < 0.5 THEN 'cold' "               \
+	"WHEN load_over_mean > 2 THEN 'hot' ELSE 'normal' END AS state "                        \
+	"FROM ranked WHERE ?4 IS NULL OR place <= ?4 "                                          \
 	"ORDER BY recording_id, model_id, layer, place"
 
 /* ?1 layer, ?2 rows of each layer, ?3 tokens that an expert must have. */
-#define SQL_BY_ATTRIBUTE                                                                           \
-	MT_SQL_LIFT ", ranked AS (SELECT *, row_number() OVER (PARTITION BY recording_id, layer_id " \
-	"ORDER BY lift DESC, expert, value) AS place FROM scored WHERE expert_tokens >= ?3 "        \
-	"AND (?1 IS NULL OR layer = ?1)) "                                                          \
-	"SELECT recording_id, model_id, layer, expert, value, tokens, expert_tokens, share, lift "  \
-	"FROM ranked WHERE ?2 IS NULL OR place <= ?2 "                                              \
-	"ORDER BY recording_id, model_id, layer, place"
+#define SQL_BY_ATTRIBUTE                                                                          \
+	MT_SQL_LIFT                                                                               \
+		", ranked AS (SELECT *, row_number() OVER (PARTITION BY recording_id, layer_id "  \
+		"ORDER BY lift DESC, expert, value) AS place FROM scored WHERE expert_tokens >= " \
+		"?3 "                                                                             \
+		"AND (?1 IS NULL OR layer = ?1)) "                                                \
+		"SELECT recording_id, model_id, layer, expert, value, tokens, expert_tokens, "    \
+		"share, lift "                                                                    \
+		"FROM ranked WHERE ?2 IS NULL OR place <= ?2 "                                    \
+		"ORDER BY recording_id, model_id, layer, place"
 
 static void bind_uint(sqlite3_stmt *stmt, int index, uint64_t value, bool is_given)
 {
@@ -185,8 +192,8 @@ static int args_check(const struct mt_trace *trace, const struct experts_args *a
 	int status = mt_trace_recording_check(trace, args->common.recording_id);
 
 	if (status == MT_EXIT_OK && args->has_layer)
-		status = thing_check(trace, "SELECT 1 FROM layer WHERE layer = ?1", NULL, args->layer,
-				     "layer");
+		status = thing_check(trace, "SELECT 1 FROM layer WHERE layer = ?1", NULL,
+				     args->layer, "layer");
 	if (status == MT_EXIT_OK && args->attribute)
 		status = thing_check(trace, "SELECT 1 FROM request_attribute WHERE key = ?1",
 				     args->attribute, 0, "an attribute");

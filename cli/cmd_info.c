@@ -34,36 +34,42 @@ struct section {
 };
 
 static const struct section sections[] = {
-	{"meta", "Session", "SELECT key, value FROM meta WHERE key NOT LIKE 'opt.%' ORDER BY key", false},
+	{"meta", "Session", "SELECT key, value FROM meta WHERE key NOT LIKE 'opt.%' ORDER BY key",
+	 false},
 	{"options", "Options",
-	 "SELECT substr(key, 5) AS option, value FROM meta WHERE key LIKE 'opt.%' ORDER BY key", false},
+	 "SELECT substr(key, 5) AS option, value FROM meta WHERE key LIKE 'opt.%' ORDER BY key",
+	 false},
 	{"processes", "Processes", "SELECT * FROM process ORDER BY process_id", true},
 	{"devices", "Devices", "SELECT * FROM device ORDER BY device_id", true},
 	{"models", "Models",
 	 "SELECT model_id, name, kind, architecture, n_layers, (SELECT count(*) FROM layer AS l "
 	 "WHERE l.model_id = m.model_id) AS n_moe_layers, quantization "
-	 "FROM model AS m ORDER BY model_id", false},
+	 "FROM model AS m ORDER BY model_id",
+	 false},
 	{"layers", "Layers with experts",
 	 "SELECT model_id, layer, kind, n_experts, n_zero_experts, n_shared_slots, top_k, scoring, "
 	 "renormalize, weight_kind, expert_weight_bytes, router_impl, runner_backend, impl_reason "
-	 "FROM layer ORDER BY model_id, layer", false},
+	 "FROM layer ORDER BY model_id, layer",
+	 false},
 	{"recordings", "Recordings",
 	 "SELECT recording_id, process_id, start_ns, end_ns, end_ns - start_ns AS duration_ns, "
 	 "end_reason, mode, routing_source, (SELECT count(*) FROM request AS q "
 	 "WHERE q.recording_id = r.recording_id) AS n_requests, (SELECT count(*) FROM pass AS p "
 	 "WHERE p.recording_id = r.recording_id) AS n_passes "
-	 "FROM recording AS r ORDER BY recording_id", true},
+	 "FROM recording AS r ORDER BY recording_id",
+	 true},
 	{"diagnostics", "Diagnostics",
 	 "SELECT time_ns, severity, source, message, n_times FROM diagnostic "
-	 "ORDER BY diagnostic_id", false},
+	 "ORDER BY diagnostic_id",
+	 false},
 };
 
-/* ?1 to ?4: path, sizes and whether somebody has it open. */
-#define SQL_FILE                                                                                   \
-	"SELECT ?1 AS file, ?2 AS file_bytes, ?3 AS journal_bytes, "                                \
-	"(user_version / 1000) || '.' || (user_version % 1000) AS schema_version, "                   \
-	"(SELECT strftime('%Y-%m-%dT%H:%M:%SZ', (c.realtime_ns - c.session_ns) / 1000000000, "      \
-	"'unixepoch') FROM clock_snapshot AS c ORDER BY c.clock_snapshot_id LIMIT 1) "              \
+/* ?1 path, ?2 and ?3 sizes, ?4 whether the journal was read, NULL: there is none. */
+#define SQL_FILE                                                                               \
+	"SELECT ?1 AS file, ?2 AS file_bytes, ?3 AS journal_bytes, ?4 AS journal_is_read, "    \
+	"(user_version / 1000) || '.' || (user_version % 1000) AS schema_version, "            \
+	"(SELECT strftime('%Y-%m-%dT%H:%M:%SZ', (c.realtime_ns - c.session_ns) / 1000000000, " \
+	"'unixepoch') FROM clock_snapshot AS c ORDER BY c.clock_snapshot_id LIMIT 1) "         \
 	"AS opened_at FROM pragma_user_version"
 
 static int file_print(const struct mt_trace *trace, struct mt_output *output)
@@ -76,6 +82,8 @@ static int file_print(const struct mt_trace *trace, struct mt_output *output)
 	sqlite3_bind_text(stmt, 1, trace->path, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(stmt, 2, trace->file_bytes);
 	sqlite3_bind_int64(stmt, 3, trace->wal_bytes);
+	if (trace->wal_bytes > 0)
+		sqlite3_bind_int(stmt, 4, !trace->is_immutable);
 	status = mt_trace_print(trace, output, stmt);
 	sqlite3_finalize(stmt);
 	return status;

@@ -35,7 +35,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (args->common.file && !args->sql)
 			return mt_args_error(&args->common, "which SQL? Give one statement, or - "
-					     "to read it from standard input");
+							    "to read it from standard input");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -157,13 +157,13 @@ static int statement_prepare(const struct mt_trace *trace, const char *sql, sqli
 		if (sqlite3_errcode(trace->db) != SQLITE_AUTH)
 			return sql_error(trace, sql);
 		return statement_refuse(trace, "ATTACH and DETACH are refused: a query reads this "
-					"file only");
+					       "file only");
 	}
 	if (!stmt)
 		status = statement_refuse(trace, "the SQL is empty; give one SELECT");
 	else if (!is_end(trace->db, tail))
 		status = statement_refuse(trace, "more than one statement; give one, and run the "
-					  "command once for each");
+						 "command once for each");
 	else if (!sqlite3_stmt_readonly(stmt))
 		status = statement_refuse(trace, "the statement would write; a trace is only read");
 	else if (sqlite3_column_count(stmt) == 0)
@@ -176,77 +176,13 @@ static int statement_prepare(const struct mt_trace *trace, const char *sql, sqli
 	return MT_EXIT_OK;
 }
 
-static void bare_print(sqlite3_value *value)
-{
-	char text[MT_DOUBLE_BYTES];
-	const unsigned char *bytes;
-	int n_bytes;
-	int i;
-
-	switch (sqlite3_value_type(value)) {
-	case SQLITE_FLOAT:
-		puts(mt_double_text(sqlite3_value_double(value), text));
-		break;
-	case SQLITE_BLOB:
-		bytes = sqlite3_value_blob(value);
-		n_bytes = sqlite3_value_bytes(value);
-		for (i = 0; i < n_bytes; i++)
-			printf("%02x", bytes[i]);
-		putchar('\n');
-		break;
-	case SQLITE_NULL:
-		puts("-");
-		break;
-	default:
-		fwrite(sqlite3_value_text(value), 1, (size_t)sqlite3_value_bytes(value), stdout);
-		putchar('\n');
-	}
-}
-
-/*
- * In the table format a single value is printed bare: whether it is the only row is known after
- * the second step, so it is kept until then. *ret_is_bare tells whether it was printed; if not,
- * the statement is at its start again.
- */
-static int bare_try(const struct mt_trace *trace, const char *sql, sqlite3_stmt *stmt,
-		    bool *ret_is_bare)
-{
-	sqlite3_value *value;
-	int rc;
-
-	*ret_is_bare = false;
-	rc = sqlite3_step(stmt);
-	if (rc == SQLITE_ROW) {
-		value = sqlite3_value_dup(sqlite3_column_value(stmt, 0));
-		if (!value) {
-			mt_error("%s: out of memory", trace->path);
-			return MT_EXIT_FAILED;
-		}
-		rc = sqlite3_step(stmt);
-		if (rc == SQLITE_DONE) {
-			bare_print(value);
-			*ret_is_bare = true;
-		}
-		sqlite3_value_free(value);
-	}
-	if (rc != SQLITE_ROW && rc != SQLITE_DONE)
-		return sql_error(trace, sql);
-	sqlite3_reset(stmt);
-	return MT_EXIT_OK;
-}
-
-static int query_print(const struct mt_trace *trace, enum mt_format format, const char *sql,
-		       sqlite3_stmt *stmt)
+static int query_print(const struct mt_trace *trace, enum mt_format format, sqlite3_stmt *stmt)
 {
 	struct mt_output output;
-	bool is_bare = false;
-	int status = MT_EXIT_OK;
+	int status;
 
-	if (format == MT_FORMAT_TABLE && sqlite3_column_count(stmt) == 1)
-		status = bare_try(trace, sql, stmt, &is_bare);
-	if (status != MT_EXIT_OK || is_bare)
-		return status;
 	mt_output_begin(&output, stdout, format);
+	output.is_bare = true;
 	status = mt_trace_print(trace, &output, stmt);
 	if (status == MT_EXIT_OK)
 		mt_output_end(&output);
@@ -265,7 +201,7 @@ static int query_run(const struct query_args *args, const char *sql)
 	trace.is_query = true;
 	status = statement_prepare(&trace, sql, &stmt);
 	if (status == MT_EXIT_OK) {
-		status = query_print(&trace, args->common.format, sql, stmt);
+		status = query_print(&trace, args->common.format, stmt);
 		sqlite3_finalize(stmt);
 	}
 	mt_trace_close(&trace);

@@ -27,7 +27,8 @@ static const struct argp argp = {
 	.parser = parse,
 	.args_doc = "FILE",
 	.doc = "Print one screen about a trace: what was recorded, what was lost, throughput, the "
-	       "balance of the layers, the hottest experts, experts that prefer a kind of text, and "
+	       "balance of the layers, the hottest experts, experts that prefer a kind of text, "
+	       "and "
 	       "the time of the layers. --format markdown is for documents."
 	       "\v"
 	       "The columns mean what 'moetrace balance --help' and 'moetrace experts --help' say. "
@@ -67,7 +68,8 @@ static const struct section sections[] = {
 	 "WHERE q.recording_id = l.recording_id AND q.verdict = 'complete') AS complete_requests, "
 	 "l.partial_requests, l.unfinished_requests, l.partial_passes, l.dropped_passes, "
 	 "l.dropped_layers, l.dropped_bytes, l.invalid_ids, l.misuse, l.n_gaps "
-	 "FROM loss AS l WHERE ?1 IS NULL OR l.recording_id = ?1 ORDER BY l.recording_id", false, true},
+	 "FROM loss AS l WHERE ?1 IS NULL OR l.recording_id = ?1 ORDER BY l.recording_id",
+	 false, true},
 	{"throughput", "Tokens and throughput",
 	 "SELECT recording_id, phase, count(*) AS passes, sum(n_rows) AS rows, "
 	 "sum(decode_rows) AS decode_rows, "
@@ -75,31 +77,37 @@ static const struct section sections[] = {
 	 "avg(duration_ns) AS mean_duration_ns, "
 	 "sum(n_rows) * 1e9 / nullif(sum(duration_ns), 0) AS tokens_per_s "
 	 "FROM pass_summary WHERE ?1 IS NULL OR recording_id = ?1 "
-	 "GROUP BY recording_id, phase ORDER BY recording_id, rows DESC", false, false},
+	 "GROUP BY recording_id, phase ORDER BY recording_id, rows DESC",
+	 false, false},
 	{"balance", "Balance: the least even layers",
 	 "SELECT recording_id, model_id, layer, n_experts, tokens, mean_active_experts, max_load, "
 	 "hottest_expert, max_over_mean, balancedness, dead_experts FROM layer_balance "
 	 "WHERE (?1 IS NULL OR recording_id = ?1) AND tokens > 0 "
-	 "ORDER BY balancedness, recording_id, model_id, layer LIMIT 6", false, false},
+	 "ORDER BY balancedness, recording_id, model_id, layer LIMIT 6",
+	 false, false},
 	{"hottest", "The hottest experts",
 	 "SELECT recording_id, model_id, layer, expert, tokens, share, load_over_mean FROM ("
 	 "SELECT *, 1.0 * tokens / nullif(sum(tokens) OVER layers, 0) AS share, "
 	 "1.0 * tokens / nullif(avg(tokens) OVER layers, 0) AS load_over_mean FROM expert_load "
 	 "WHERE kind = 'routed' AND (?1 IS NULL OR recording_id = ?1) "
 	 "WINDOW layers AS (PARTITION BY recording_id, layer_id)) WHERE tokens > 0 "
-	 "ORDER BY load_over_mean DESC, recording_id, model_id, layer, expert LIMIT 6", false, false},
+	 "ORDER BY load_over_mean DESC, recording_id, model_id, layer, expert LIMIT 6",
+	 false, false},
 	{"preferences", "Experts that prefer a value of the attribute",
-	 MT_SQL_LIFT ", ranked AS (SELECT *, row_number() OVER (PARTITION BY recording_id, value "
+	 MT_SQL_LIFT
+	 ", ranked AS (SELECT *, row_number() OVER (PARTITION BY recording_id, value "
 	 "ORDER BY lift DESC, layer_id, expert) AS place FROM scored WHERE expert_tokens >= 50) "
 	 "SELECT recording_id, ?2 AS attribute, value, model_id, layer, expert, tokens, "
 	 "expert_tokens, share, lift FROM ranked WHERE place <= 2 "
-	 "ORDER BY recording_id, value, place", true, false},
+	 "ORDER BY recording_id, value, place",
+	 true, false},
 	{"layer_times", "Time of the layers",
 	 "SELECT recording_id, model_id, layer, count(*) AS passes, "
 	 "avg(duration_ns) AS mean_duration_ns, max(duration_ns) AS max_duration_ns, "
 	 "1.0 * sum(duration_ns) / nullif(sum(sum(duration_ns)) OVER (PARTITION BY recording_id, "
 	 "model_id), 0) AS share FROM layer_time WHERE ?1 IS NULL OR recording_id = ?1 "
-	 "GROUP BY recording_id, model_id, layer ORDER BY share DESC, layer LIMIT 6", false, false},
+	 "GROUP BY recording_id, model_id, layer ORDER BY share DESC, layer LIMIT 6",
+	 false, false},
 };
 
 /* 'domain', else the attribute with the fewest values but more than one; NULL: there is none. */
@@ -110,7 +118,8 @@ static int attribute_choose(const struct mt_trace *trace, char **ret_attribute)
 	int rc;
 
 	*ret_attribute = NULL;
-	stmt = mt_trace_prepare(trace, "SELECT key FROM request_attribute GROUP BY key "
+	stmt = mt_trace_prepare(trace,
+				"SELECT key FROM request_attribute GROUP BY key "
 				"HAVING count(DISTINCT value) > 1 "
 				"ORDER BY key <> 'domain', count(DISTINCT value), key LIMIT 1");
 	if (!stmt)
@@ -129,7 +138,8 @@ static int ends_print(const struct mt_trace *trace, struct mt_output *output, ui
 	sqlite3_stmt *stmt;
 	int rc;
 
-	stmt = mt_trace_prepare(trace, "SELECT recording_id FROM recording WHERE end_ns IS NULL "
+	stmt = mt_trace_prepare(trace,
+				"SELECT recording_id FROM recording WHERE end_ns IS NULL "
 				"AND (?1 IS NULL OR recording_id = ?1) ORDER BY recording_id");
 	if (!stmt)
 		return MT_EXIT_FAILED;
@@ -138,11 +148,12 @@ static int ends_print(const struct mt_trace *trace, struct mt_output *output, ui
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
 		int64_t id = sqlite3_column_int64(stmt, 0);
 
-		mt_output_line(output, "recording %" PRId64 ": %s", id,
-			       mt_trace_writer(trace, id) == MT_WRITER_LIVE ?
-			       "still being recorded; this is its state at the last commit" :
-			       "the end is missing: the writer was killed; this is what it had "
-			       "committed");
+		mt_output_line(
+			output, "recording %" PRId64 ": %s", id,
+			mt_trace_writer(trace, id) == MT_WRITER_LIVE
+				? "still being recorded; this is its state at the last commit"
+				: "the end is missing: the writer was killed; this is what it had "
+				  "committed");
 	}
 	sqlite3_finalize(stmt);
 	return rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(trace);

@@ -29,8 +29,10 @@ static error_t positions_parse(struct requests_args *args, const char *text)
 			return 0;
 		}
 	}
-	return mt_args_error(&args->common, "--position '%s': give a position, or a range A-B with "
-			     "A not above B", text);
+	return mt_args_error(&args->common,
+			     "--position '%s': give a position, or a range A-B with "
+			     "A not above B",
+			     text);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -57,7 +59,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case ARGP_KEY_END:
 		if (!args->id && (args->has_layer || args->has_positions || args->has_attempt))
 			return mt_args_error(&args->common, "--layer, --position and --attempt are "
-					     "of one request: name its ID, too");
+							    "of one request: name its ID, too");
 		return ARGP_ERR_UNKNOWN;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -93,13 +95,12 @@ static const struct argp argp = {
 
 /* ---- the list ---- */
 
-#define SQL_LIST                                                                                   \
-	"SELECT s.request_id, s.recording_id, s.external_id, s.prompt_positions, s.n_positions, "   \
-	"s.n_passes, s.duration_ns, s.end_state, s.verdict, s.reasons "                             \
+#define SQL_LIST                                                                                  \
+	"SELECT s.request_id, s.recording_id, s.external_id, s.prompt_positions, s.n_positions, " \
+	"s.n_passes, s.duration_ns, s.end_state, s.verdict, s.reasons "                           \
 	"FROM request_summary AS s WHERE ?1 IS NULL OR s.recording_id = ?1 ORDER BY s.request_id"
 
-#define SQL_ATTRIBUTES                                                                             \
-	"SELECT key, value FROM request_attribute WHERE request_id = ?1 ORDER BY key"
+#define SQL_ATTRIBUTES "SELECT key, value FROM request_attribute WHERE request_id = ?1 ORDER BY key"
 
 int mt_requests_attributes_json(const struct mt_trace *trace, sqlite3_stmt *stmt,
 				int64_t request_id, struct mt_jsonw *json)
@@ -221,10 +222,10 @@ static int list_rows_print(const struct mt_trace *trace, struct mt_table *table,
 
 static int list_print(const struct mt_trace *trace, const struct requests_args *args)
 {
-	static const char *const columns[] = {"request_id", "recording_id", "external_id",
-					      "prompt_positions", "n_positions", "n_passes",
-					      "duration_ns", "end_state", "verdict", "reasons",
-					      "attributes"};
+	static const char *const columns[] = {"request_id",	  "recording_id", "external_id",
+					      "prompt_positions", "n_positions",  "n_passes",
+					      "duration_ns",	  "end_state",	  "verdict",
+					      "reasons",	  "attributes"};
 	struct mt_output output;
 	struct mt_table table;
 	int status;
@@ -256,8 +257,8 @@ static int none_report(const struct mt_trace *trace, const struct requests_args 
 static int several_report(const struct mt_trace *trace, const char *id, int64_t a, int64_t b)
 {
 	mt_error("%s: several requests are called '%s', such as @%" PRId64 " and @%" PRId64
-		 "; name one of them as @N, or its recording with --recording N", trace->path, id, a,
-		 b);
+		 "; name one of them as @N, or its recording with --recording N",
+		 trace->path, id, a, b);
 	return MT_EXIT_USAGE;
 }
 
@@ -269,11 +270,11 @@ static sqlite3_stmt *find_prepare(const struct mt_trace *trace, const struct req
 	bool is_number;
 
 	is_number = args->id[0] == '@' && mt_parse_uint(args->id + 1, 0, INT64_MAX, &number);
-	stmt = mt_trace_prepare(trace, is_number ?
-				"SELECT request_id FROM request WHERE request_id = ?2 "
-				"AND (?1 IS NULL OR recording_id = ?1)" :
-				"SELECT request_id FROM request WHERE external_id = ?2 "
-				"AND (?1 IS NULL OR recording_id = ?1) ORDER BY request_id");
+	stmt = mt_trace_prepare(
+		trace, is_number ? "SELECT request_id FROM request WHERE request_id = ?2 "
+				   "AND (?1 IS NULL OR recording_id = ?1)"
+				 : "SELECT request_id FROM request WHERE external_id = ?2 "
+				   "AND (?1 IS NULL OR recording_id = ?1) ORDER BY request_id");
 	if (!stmt)
 		return NULL;
 	if (args->common.recording_id != 0)

@@ -13,11 +13,11 @@
 
 struct requests_args {
 	struct mt_args common;
-	const char *id;          /* NULL: the list */
+	const char *id; /* NULL: the list */
 	uint64_t layer;
 	bool has_layer;
 	uint64_t attempt;
-	bool has_attempt;        /* else the last one */
+	bool has_attempt; /* else the last one */
 	uint64_t first_position;
 	uint64_t last_position;
 	bool has_positions;

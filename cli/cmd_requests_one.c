@@ -29,17 +29,17 @@ enum column {
 
 /* ?1 request, ?2 attempt, ?3 layer or NULL, ?4 and ?5 positions or NULL. */
 #define SQL_ROWS                                                                                   \
-	"SELECT e.position, t.token_id, e.pass_id, e.row, e.phase, e.state, e.layer_id, e.layer, "  \
-	"e.topk_rank, e.expert, e.weight FROM routed_expert AS e "                                  \
-	"LEFT JOIN request_token AS t ON t.request_id = e.request_id AND t.position = e.position "  \
-	"WHERE e.request_id = ?1 AND e.attempt = ?2 AND (?3 IS NULL OR e.layer = ?3) "              \
-	"AND (?4 IS NULL OR e.position BETWEEN ?4 AND ?5) "                                         \
+	"SELECT e.position, t.token_id, e.pass_id, e.row, e.phase, e.state, e.layer_id, e.layer, " \
+	"e.topk_rank, e.expert, e.weight FROM routed_expert AS e "                                 \
+	"LEFT JOIN request_token AS t ON t.request_id = e.request_id AND t.position = e.position " \
+	"WHERE e.request_id = ?1 AND e.attempt = ?2 AND (?3 IS NULL OR e.layer = ?3) "             \
+	"AND (?4 IS NULL OR e.position BETWEEN ?4 AND ?5) "                                        \
 	"ORDER BY e.position, e.pass_id, e.row, e.layer_id, e.topk_rank"
 
-#define SQL_REQUEST                                                                                \
-	"SELECT s.request_id, s.recording_id, s.external_id, s.prompt_positions, s.n_positions, "   \
-	"s.n_attempts, s.n_passes, s.n_rows, s.prefill_rows, s.decode_rows, s.queue_ns, "           \
-	"s.duration_ns, s.end_state, s.verdict, s.reasons FROM request_summary AS s "               \
+#define SQL_REQUEST                                                                               \
+	"SELECT s.request_id, s.recording_id, s.external_id, s.prompt_positions, s.n_positions, " \
+	"s.n_attempts, s.n_passes, s.n_rows, s.prefill_rows, s.decode_rows, s.queue_ns, "         \
+	"s.duration_ns, s.end_state, s.verdict, s.reasons FROM request_summary AS s "             \
 	"WHERE s.request_id = ?1"
 
 #define MAX_K 255
@@ -48,15 +48,15 @@ struct one {
 	const struct mt_trace *trace;
 	const struct requests_args *args;
 	struct mt_output output;
-	struct mt_table table;   /* in the formats table and csv */
+	struct mt_table table; /* in the formats table and csv */
 	int64_t request_id;
 	int64_t attempt;
-	bool are_bytes;          /* all tokens of the request are: shown as text, too */
+	bool are_bytes; /* all tokens of the request are: shown as text, too */
 	bool in_token;
 
 	/* Of the row and layer that are being gathered. */
 	int64_t position;
-	int64_t token;           /* -1: not recorded */
+	int64_t token; /* -1: not recorded */
 	int64_t pass_id;
 	int64_t row;
 	int64_t layer_id;
@@ -186,10 +186,10 @@ static void table_layer_write(struct one *one)
 		has_weights = has_weights || one->has_weight[i];
 		at_expert += (size_t)sprintf(experts + at_expert, "%s%5" PRIu16, i ? " " : "",
 					     (uint16_t)one->experts[i]);
-		at_weight += (size_t)(one->has_weight[i] ?
-			sprintf(weights + at_weight, "%s%.4g", i ? " " : "",
-				one->weights[i]) :
-			sprintf(weights + at_weight, "%s-", i ? " " : ""));
+		at_weight += (size_t)(one->has_weight[i]
+					      ? sprintf(weights + at_weight, "%s%.4g", i ? " " : "",
+							one->weights[i])
+					      : sprintf(weights + at_weight, "%s-", i ? " " : ""));
 	}
 	mt_table_int64(&one->table, one->position);
 	token_cell(one);
@@ -255,8 +255,9 @@ static void row_take(struct one *one, sqlite3_stmt *stmt)
 		if (is_json(one))
 			json_token_end(one);
 		one->position = sqlite3_column_int64(stmt, COL_POSITION);
-		one->token = sqlite3_column_type(stmt, COL_TOKEN) == SQLITE_INTEGER ?
-				     sqlite3_column_int64(stmt, COL_TOKEN) : -1;
+		one->token = sqlite3_column_type(stmt, COL_TOKEN) == SQLITE_INTEGER
+				     ? sqlite3_column_int64(stmt, COL_TOKEN)
+				     : -1;
 		one->pass_id = sqlite3_column_int64(stmt, COL_PASS);
 		one->row = sqlite3_column_int64(stmt, COL_ROW);
 		word_copy(one->phase, sizeof(one->phase), sqlite3_column_text(stmt, COL_PHASE));
@@ -401,8 +402,8 @@ static int facts_read(struct one *one)
 	int64_t n_attempts;
 
 	stmt = mt_trace_prepare(one->trace, "SELECT n_attempts, (SELECT max(token_id) < 256 AND "
-				"min(token_id) >= 0 FROM request_token) FROM request "
-				"WHERE request_id = ?1");
+					    "min(token_id) >= 0 FROM request_token) FROM request "
+					    "WHERE request_id = ?1");
 	if (!stmt)
 		return MT_EXIT_FAILED;
 	sqlite3_bind_int64(stmt, 1, one->request_id);
@@ -424,10 +425,10 @@ static int facts_read(struct one *one)
 
 static int table_open(struct one *one)
 {
-	static const char *const table_columns[] = {"position", "token", "pass_id", "state", "layer",
-						    "experts", "weights"};
-	static const char *const csv_columns[] = {"position", "token", "pass_id", "state", "layer",
-						  "topk_rank", "expert", "weight"};
+	static const char *const table_columns[] = {"position", "token",   "pass_id", "state",
+						    "layer",	"experts", "weights"};
+	static const char *const csv_columns[] = {"position", "token",	   "pass_id", "state",
+						  "layer",    "topk_rank", "expert",  "weight"};
 	bool is_csv = one->output.format == MT_FORMAT_CSV;
 
 	if (mt_table_begin(&one->table, &one->output, is_csv ? csv_columns : table_columns,
@@ -482,8 +483,10 @@ int mt_requests_one_print(const struct mt_trace *trace, const struct requests_ar
 	if (status == MT_EXIT_OK)
 		status = is_json(&one) ? json_print(&one, &n_rows) : flat_print(&one, &n_rows);
 	if (status == MT_EXIT_OK && n_rows == 0)
-		mt_warn("%s: no stored row of request @%" PRId64 " fits; its verdict and reasons say "
-			"what is missing", trace->path, request_id);
+		mt_warn("%s: no stored row of request @%" PRId64
+			" fits; its verdict and reasons say "
+			"what is missing",
+			trace->path, request_id);
 	if (status == MT_EXIT_OK)
 		mt_output_end(&one.output);
 	return status;

@@ -28,12 +28,12 @@ struct counter {
 	struct member *members; /* by ascending request */
 	size_t n_members;
 	size_t max_members;
-	size_t last_member;     /* the one found last: rows of a request follow each other */
+	size_t last_member; /* the one found last: rows of a request follow each other */
 	int64_t n_values;
 	struct slot *slots;
 	size_t n_slots;
 	size_t last_slot;
-	sqlite3_stmt *layer;    /* experts of a layer */
+	sqlite3_stmt *layer; /* experts of a layer */
 };
 
 static int memory_error(const struct counter *counter)
@@ -61,11 +61,11 @@ static int member_add(struct counter *counter, int64_t request_id, int64_t value
 	return MT_EXIT_OK;
 }
 
-#define SQL_VALUES                                                                                 \
-	"CREATE TEMP TABLE lift_value AS SELECT value, row_number() OVER (ORDER BY value) - 1 "     \
+#define SQL_VALUES                                                                              \
+	"CREATE TEMP TABLE lift_value AS SELECT value, row_number() OVER (ORDER BY value) - 1 " \
 	"AS number FROM (SELECT DISTINCT value FROM request_attribute WHERE key = ?1)"
-#define SQL_MEMBERS                                                                                \
-	"SELECT a.request_id, v.number FROM request_attribute AS a "                                \
+#define SQL_MEMBERS                                                  \
+	"SELECT a.request_id, v.number FROM request_attribute AS a " \
 	"JOIN temp.lift_value AS v ON v.value IS a.value WHERE a.key = ?1 ORDER BY a.request_id"
 
 static int values_create(const struct counter *counter, const char *key)
@@ -100,8 +100,10 @@ static int members_read(struct counter *counter, const char *key)
 	if (status == MT_EXIT_OK && rc != SQLITE_DONE)
 		return mt_trace_error(counter->trace);
 	if (status == MT_EXIT_OK && counter->n_values > MT_LIFT_MAX_VALUES) {
-		mt_error("%s: attribute '%s' has %lld values, more than the %d that can be compared; "
-			 "choose another", counter->trace->path, key, (long long)counter->n_values,
+		mt_error("%s: attribute '%s' has %lld values, more than the %d that can be "
+			 "compared; "
+			 "choose another",
+			 counter->trace->path, key, (long long)counter->n_values,
 			 MT_LIFT_MAX_VALUES);
 		return MT_EXIT_FAILED;
 	}
@@ -175,8 +177,8 @@ static struct slot *slot_get(struct counter *counter, int64_t recording_id, int6
 	return &slots[i];
 }
 
-#define SQL_ROWS                                                                                   \
-	"SELECT recording_id, layer_id, expert, request_id FROM moe_topk "                          \
+#define SQL_ROWS                                                           \
+	"SELECT recording_id, layer_id, expert, request_id FROM moe_topk " \
 	"WHERE request_id IS NOT NULL AND state = 'computed'"
 #define SQL_ROWS_RECORDING SQL_ROWS " AND recording_id = ?1"
 
@@ -247,16 +249,19 @@ static int counts_store(const struct counter *counter)
 	int64_t cell;
 	size_t i;
 
-	if (sqlite3_exec(counter->trace->db, "CREATE TEMP TABLE lift_count (recording_id, layer_id, "
-			 "expert, value, tokens)", NULL, NULL, NULL) != SQLITE_OK)
+	if (sqlite3_exec(counter->trace->db,
+			 "CREATE TEMP TABLE lift_count (recording_id, layer_id, "
+			 "expert, value, tokens)",
+			 NULL, NULL, NULL) != SQLITE_OK)
 		return mt_trace_error(counter->trace);
 	stmt = mt_trace_prepare(counter->trace, "INSERT INTO temp.lift_count SELECT ?1, ?2, ?3, "
-				"value, ?5 FROM temp.lift_value WHERE number = ?4");
+						"value, ?5 FROM temp.lift_value WHERE number = ?4");
 	if (!stmt)
 		return MT_EXIT_FAILED;
 	for (i = 0; i < counter->n_slots && status == MT_EXIT_OK; i++)
-		for (cell = 0; cell < counter->n_values * counter->slots[i].n_experts &&
-			       status == MT_EXIT_OK; cell++)
+		for (cell = 0;
+		     cell < counter->n_values * counter->slots[i].n_experts && status == MT_EXIT_OK;
+		     cell++)
 			status = cell_store(counter, &counter->slots[i], stmt, cell);
 	sqlite3_finalize(stmt);
 	return status;
@@ -279,9 +284,11 @@ int mt_lift_count(const struct mt_trace *trace, const char *key, uint64_t record
 	struct counter counter = {.trace = trace};
 	int status = MT_EXIT_FAILED;
 
-	if (sqlite3_exec(trace->db, "PRAGMA temp_store = memory; "
+	if (sqlite3_exec(trace->db,
+			 "PRAGMA temp_store = memory; "
 			 "DROP TABLE IF EXISTS temp.lift_count; "
-			 "DROP TABLE IF EXISTS temp.lift_value", NULL, NULL, NULL) != SQLITE_OK)
+			 "DROP TABLE IF EXISTS temp.lift_value",
+			 NULL, NULL, NULL) != SQLITE_OK)
 		return mt_trace_error(trace);
 	counter.layer = mt_trace_prepare(trace, "SELECT n_experts FROM layer WHERE layer_id = ?1");
 	if (counter.layer)

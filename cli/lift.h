@@ -30,14 +30,15 @@ int mt_lift_count(const struct mt_trace *trace, const char *key, uint64_t record
  * lift = (tokens / expert_tokens) / (value_tokens / layer_tokens): the share of the value among
  * the expert's tokens over its share among all tokens of the layer.
  */
-#define MT_SQL_LIFT                                                                                \
-	"WITH lift AS (SELECT c.recording_id, l.model_id, c.layer_id, l.layer, c.expert, c.value, " \
-	"c.tokens, sum(c.tokens) OVER (PARTITION BY c.recording_id, c.layer_id, c.expert) "         \
-	"AS expert_tokens, "                                                                        \
-	"sum(c.tokens) OVER (PARTITION BY c.recording_id, c.layer_id, c.value) AS value_tokens, "   \
-	"sum(c.tokens) OVER (PARTITION BY c.recording_id, c.layer_id) AS layer_tokens "             \
-	"FROM temp.lift_count AS c JOIN layer AS l ON l.layer_id = c.layer_id), "                   \
-	"scored AS (SELECT *, 1.0 * tokens / expert_tokens AS share, "                              \
+#define MT_SQL_LIFT                                                                               \
+	"WITH lift AS (SELECT c.recording_id, l.model_id, c.layer_id, l.layer, c.expert, "        \
+	"c.value, "                                                                               \
+	"c.tokens, sum(c.tokens) OVER (PARTITION BY c.recording_id, c.layer_id, c.expert) "       \
+	"AS expert_tokens, "                                                                      \
+	"sum(c.tokens) OVER (PARTITION BY c.recording_id, c.layer_id, c.value) AS value_tokens, " \
+	"sum(c.tokens) OVER (PARTITION BY c.recording_id, c.layer_id) AS layer_tokens "           \
+	"FROM temp.lift_count AS c JOIN layer AS l ON l.layer_id = c.layer_id), "                 \
+	"scored AS (SELECT *, 1.0 * tokens / expert_tokens AS share, "                            \
 	"1.0 * tokens * layer_tokens / (1.0 * expert_tokens * value_tokens) AS lift FROM lift) "
 
 #endif

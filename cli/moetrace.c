@@ -23,7 +23,8 @@ struct verb {
 
 static const struct verb verbs[] = {
 	{"run", mt_cmd_run, "serve a workload on the built-in engine and record it", true},
-	{"report", mt_cmd_report, "one screen: what was recorded, losses, load, balance, time", false},
+	{"report", mt_cmd_report, "one screen: what was recorded, losses, load, balance, time",
+	 false},
 	{"requests", mt_cmd_requests, "the requests, or the experts of one of them", false},
 	{"experts", mt_cmd_experts, "how many tokens each expert received", false},
 	{"balance", mt_cmd_balance, "how even the load of each layer is", false},
@@ -115,7 +116,8 @@ static const struct argp_child children[] = {{&mt_args_plain_argp, 0, NULL, 0}, 
 static const struct argp argp = {
 	.parser = parse,
 	.args_doc = "VERB [ARGUMENT...]",
-	.doc = "Record which experts a mixture-of-experts model routes its tokens to, and read such "
+	.doc = "Record which experts a mixture-of-experts model routes its tokens to, and read "
+	       "such "
 	       "traces."
 	       "\v"
 	       "Exit status:\n"

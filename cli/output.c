@@ -13,11 +13,8 @@
 #include <moetrace/status.h>
 
 static const char *const format_names[] = {
-	[MT_FORMAT_TABLE] = "table",
-	[MT_FORMAT_JSON] = "json",
-	[MT_FORMAT_JSONL] = "jsonl",
-	[MT_FORMAT_CSV] = "csv",
-	[MT_FORMAT_MARKDOWN] = "markdown",
+	[MT_FORMAT_TABLE] = "table", [MT_FORMAT_JSON] = "json",		[MT_FORMAT_JSONL] = "jsonl",
+	[MT_FORMAT_CSV] = "csv",     [MT_FORMAT_MARKDOWN] = "markdown",
 };
 
 bool mt_format_parse(const char *name, enum mt_format *ret_format)

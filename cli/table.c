@@ -203,6 +203,21 @@ static bool cells_grow(struct mt_table *table)
 	return true;
 }
 
+/* Keep the value of a first cell that may turn out to be the only one. */
+static void bare_keep(struct mt_table *table, const char *text, size_t n_bytes)
+{
+	if (!table->output->is_bare || table->n_columns != 1 || table->n_rows > 0 ||
+	    table->output->format != MT_FORMAT_TABLE)
+		return;
+	table->bare = malloc(n_bytes + 1);
+	if (!table->bare) {
+		table->has_failed = true;
+		return;
+	}
+	memcpy(table->bare, text, n_bytes);
+	table->n_bare_bytes = n_bytes;
+}
+
 static void aligned_cell_add(struct mt_table *table, const char *text, size_t n_bytes,
 			     bool is_number, bool is_null)
 {
@@ -218,8 +233,7 @@ static void aligned_cell_add(struct mt_table *table, const char *text, size_t n_
 		table->has_failed = true;
 		return;
 	}
-	end = printable_copy(copy, text, n_bytes,
-			     table->output->format == MT_FORMAT_MARKDOWN);
+	end = printable_copy(copy, text, n_bytes, table->output->format == MT_FORMAT_MARKDOWN);
 	*end = '\0';
 	cell = &table->cells[table->n_cells++];
 	cell->text = copy;
@@ -320,6 +334,7 @@ static void cell_end(struct mt_table *table)
 void mt_table_null(struct mt_table *table)
 {
 	cell_begin(table);
+	bare_keep(table, "-", 1);
 	if (is_aligned(table))
 		aligned_cell_add(table, "-", 1, false, true);
 	else if (table->output->format != MT_FORMAT_CSV)
@@ -345,6 +360,7 @@ void mt_table_int64(struct mt_table *table, int64_t value)
 		snprintf(text, sizeof(text), "%.3f", (double)value / 1e6);
 	else
 		snprintf(text, sizeof(text), "%" PRId64, value);
+	bare_keep(table, text, strlen(text));
 	if (is_aligned(table) || table->output->format == MT_FORMAT_CSV)
 		number_text_add(table, text);
 	else
@@ -367,6 +383,8 @@ void mt_table_double(struct mt_table *table, double value)
 
 	cell_begin(table);
 	if (is_aligned(table)) {
+		mt_double_text(value, text);
+		bare_keep(table, text, strlen(text));
 		if (table->is_ns[table->column])
 			snprintf(text, sizeof(text), "%.3f", value / 1e6);
 		else
@@ -383,6 +401,7 @@ void mt_table_double(struct mt_table *table, double value)
 void mt_table_bytes(struct mt_table *table, const char *text, size_t n_bytes)
 {
 	cell_begin(table);
+	bare_keep(table, text, n_bytes);
 	if (is_aligned(table))
 		aligned_cell_add(table, text, n_bytes, false, false);
 	else if (table->output->format == MT_FORMAT_CSV)
@@ -462,6 +481,7 @@ static void table_free(struct mt_table *table)
 	free(table->is_number);
 	free(table->is_decided);
 	free(table->cells);
+	free(table->bare);
 }
 
 static char *column_copy(const struct mt_table *table, const char *name)
@@ -473,8 +493,8 @@ static char *column_copy(const struct mt_table *table, const char *name)
 		return strdup(name);
 	copy = malloc(n_bytes * 4 + 1);
 	if (copy)
-		*printable_copy(copy, name, n_bytes,
-				table->output->format == MT_FORMAT_MARKDOWN) = '\0';
+		*printable_copy(copy, name, n_bytes, table->output->format == MT_FORMAT_MARKDOWN) =
+			'\0';
 	return copy;
 }
 
@@ -521,11 +541,19 @@ int mt_table_begin(struct mt_table *ret_table, struct mt_output *output, const c
 	return MOETRACE_OK;
 }
 
+static void bare_write(struct mt_table *table)
+{
+	fwrite(table->bare, 1, table->n_bare_bytes, table->output->out);
+	putc('\n', table->output->out);
+}
+
 int mt_table_end(struct mt_table *table)
 {
 	int status = table->has_failed ? MOETRACE_E_NOMEM : MOETRACE_OK;
 
-	if (is_aligned(table) && !table->has_failed)
+	if (table->bare && table->n_rows == 1 && !table->has_failed)
+		bare_write(table);
+	else if (is_aligned(table) && !table->has_failed)
 		aligned_flush(table);
 	else if (table->output->format == MT_FORMAT_JSON)
 		mt_jsonw_array_end(&table->output->json);

@@ -29,16 +29,17 @@ enum mt_format {
 bool mt_format_parse(const char *name, enum mt_format *ret_format);
 
 /* Rows that a table looks at to find its widths, and their largest total size. */
-#define MT_TABLE_LOOK_AHEAD_ROWS 2000
+#define MT_TABLE_LOOK_AHEAD_ROWS  2000
 #define MT_TABLE_LOOK_AHEAD_BYTES (1u << 20)
 
 struct mt_output {
 	FILE *out;
 	enum mt_format format;
 	struct mt_jsonw json;
-	bool is_colored;   /* escape sequences are wanted */
-	bool is_vertical;  /* in tables, a row is a line for each of its columns */
-	bool is_scaled;    /* in tables, columns X_ns are shown in milliseconds as X_ms */
+	bool is_colored;  /* escape sequences are wanted */
+	bool is_bare;	  /* a table of one row and one column is its value alone, unchanged */
+	bool is_vertical; /* in tables, a row is a line for each of its columns */
+	bool is_scaled;	  /* in tables, columns X_ns are shown in milliseconds as X_ms */
 	bool in_sections;
 	uint32_t n_sections;
 	const char *section;
@@ -73,19 +74,21 @@ struct mt_cell {
 struct mt_table {
 	struct mt_output *output;
 	char **columns;
-	bool *is_ns;          /* shown in milliseconds */
+	bool *is_ns; /* shown in milliseconds */
 	size_t n_columns;
 	size_t *widths;
-	bool *is_number;      /* of the first cell that is not NULL */
+	bool *is_number; /* of the first cell that is not NULL */
 	bool *is_decided;
 	struct mt_cell *cells; /* of the rows looked ahead, or of the current row */
 	size_t n_cells;
 	size_t max_cells;
 	size_t n_bytes;
-	size_t column;         /* of the next cell */
+	char *bare; /* the first cell unchanged, where it may be printed bare */
+	size_t n_bare_bytes;
+	size_t column; /* of the next cell */
 	uint64_t n_rows;
 	bool is_streaming;
-	bool has_failed;       /* out of memory */
+	bool has_failed; /* out of memory */
 };
 
 /**

@@ -61,4 +61,28 @@ golden check.json check sound.db --format json
 golden query.txt query sound.db "select phase, count(*) as n, avg(n_rows) from pass group by 1"
 golden query-blob.txt query sound.db "select x'00ff' as b, null as nil, 1.5 as r"
 
+# A single value is printed bare, as it is.
+bare() {
+	expect_ok "$moetrace" query sound.db "$1"
+	expect_out "$2"
+}
+bare "select count(*) from pass" 8
+bare "select 1.0 / 3" 0.3333333333333333
+bare "select null" -
+bare "select 'a' || char(9) || 'b|c'" "$(printf 'a\tb|c')"
+bare "select x'00ff'" 00ff
+bare "select 1 where 0" 1
+bare "select 1 as one union all select 22" "one
+  1
+ 22"
+bare "select 1 as one, 2 as two" "one  two
+  1    2"
+expect_ok "$moetrace" query sound.db "select 1" --format json
+expect_out '[{"1":1}]'
+echo "select count(*) from layer" >statement.sql
+status=0
+"$moetrace" query sound.db - <statement.sql >"$tmp/out" || status=$?
+expect_eq "status" "$status" 0
+expect_out 3
+
 echo "$n_golden outputs are as before"
