@@ -35,5 +35,6 @@ include tests/kernels/local.mk
 include tests/engine/local.mk
 include tests/schema/local.mk
 include tests/cli/local.mk
+include tests/demo/local.mk
 include tests/fault/local.mk
 include tests/fuzz/local.mk
