@@ -14,4 +14,15 @@ schema_sql_files = \
 	schema/views/layer_time.sql \
 	schema/views/loss.sql
 
-EXTRA_DIST += $(schema_sql_files)
+EXTRA_DIST += \
+	$(schema_sql_files) \
+	docs/cookbook.md \
+	docs/schema.md \
+	build-aux/schema-doc.sh
+
+# docs/schema.md is committed, so that it can be read without a build; a test compares it.
+schema-doc:
+	$(SHELL) $(srcdir)/build-aux/schema-doc.sh $(srcdir) $(schema_sql_files) \
+		>$(srcdir)/docs/schema.md.tmp
+	mv $(srcdir)/docs/schema.md.tmp $(srcdir)/docs/schema.md
+.PHONY: schema-doc

@@ -20,8 +20,7 @@ expect_ok sh "$generator" "$MOETRACE_SRCDIR" $(cat "$tmp/files")
 cp "$tmp/out" "$tmp/schema.md"
 cmp -s "$tmp/schema.md" "$MOETRACE_SRCDIR/docs/schema.md" || {
 	diff "$tmp/schema.md" "$MOETRACE_SRCDIR/docs/schema.md" | head -n 20 >&2
-	fail "docs/schema.md is not what the comments say; to renew it:
-	sh build-aux/schema-doc.sh . $(tr '\n' ' ' <"$tmp/files")>docs/schema.md"
+	fail "docs/schema.md is not what the comments say; make schema-doc renews it"
 }
 
 sed -n 's/^### \(.*\)/\1/p; s/^| `\([a-z_0-9]*\)` |.*/\1/p' "$tmp/schema.md" >"$tmp/documented"
