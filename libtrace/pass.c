@@ -197,9 +197,10 @@ static int check_matrix(struct moetrace_session *session, struct mt_matrix *matr
 	matrix->type = type;
 	matrix->k = k;
 	matrix->row_bytes = row_bytes ? row_bytes : (size_t)k * type_bytes;
-	if (matrix->row_bytes < (size_t)k * type_bytes || matrix->row_bytes % type_bytes)
+	/* Sizes of types are powers of two, and a division would cost what a row costs. */
+	if (matrix->row_bytes < (size_t)k * type_bytes || (matrix->row_bytes & (type_bytes - 1)))
 		return mt_misuse(session, MT_MISUSE_TYPE), -1;
-	if (matrix->n_rows && (!data || (uintptr_t)data % type_bytes))
+	if (matrix->n_rows && (!data || ((uintptr_t)data & (type_bytes - 1))))
 		return mt_misuse(session, MT_MISUSE_POINTER), -1;
 	return 0;
 }
