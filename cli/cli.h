@@ -122,6 +122,7 @@ struct mt_trace {
 	const char *path;  /* as given; not owned */
 	bool is_held;	   /* another process had the file open when it was opened here */
 	bool is_query;	   /* errors are those of the user's SQL; set by the verb */
+	bool is_wal;	   /* its header asks for a journal beside it */
 	bool is_immutable; /* the journal could not be read, see mt_trace_open() */
 	int64_t file_bytes;
 	int64_t wal_bytes; /* 0: there is none */

@@ -18,6 +18,10 @@
 
 #include "schema/functions/mt_sql.h"
 
+/* Of the header of an SQLite file: the part that is looked at, and where a WAL file says so. */
+#define HEADER_BYTES	     20
+#define HEADER_WRITE_VERSION 18
+
 /* Where SQLite keeps the locks of readers: the bytes of its file format, documented there. */
 #define SHARED_FIRST (0x40000000 + 2)
 #define SHARED_SIZE  510
@@ -57,7 +61,7 @@ static bool is_locked(int fd)
 static int header_check(const char *path, struct mt_trace *trace)
 {
 	static const char magic[16] = "SQLite format 3";
-	char header[16];
+	char header[HEADER_BYTES];
 	ssize_t n;
 	int fd;
 
@@ -73,6 +77,7 @@ static int header_check(const char *path, struct mt_trace *trace)
 		mt_error("%s: is empty, not a trace; nothing was recorded into it", path);
 		return MT_EXIT_FAILED;
 	}
+	trace->is_wal = n == sizeof(header) && header[HEADER_WRITE_VERSION] == 2;
 	if (n != sizeof(header) || memcmp(header, magic, sizeof(magic)) != 0) {
 		mt_error("%s: is not an SQLite file, so not a trace; give the file that "
 			 "'moetrace run -o' or a session wrote",
@@ -111,7 +116,8 @@ static int connection_open(const char *path, const char *parameters, sqlite3 **r
 
 	if (!uri)
 		return SQLITE_NOMEM;
-	rc = sqlite3_open_v2(uri, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, NULL);
+	rc = sqlite3_open_v2(uri, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX,
+			     NULL);
 	free(uri);
 	if (rc == SQLITE_OK) {
 		sqlite3_busy_timeout(db, 5000);
@@ -159,7 +165,14 @@ static int trace_connect(struct mt_trace *trace)
 {
 	int rc;
 
-	rc = connection_open(trace->path, "mode=ro", &trace->db);
+	/*
+	 * A WAL file without a journal that nobody has open is whole: opened as such, it gets no
+	 * empty journal beside it, which a reader could not remove again.
+	 */
+	rc = connection_open(trace->path,
+			     trace->is_wal && !trace->is_held && !trace->wal_bytes ? "immutable=1"
+										   : "mode=ro",
+			     &trace->db);
 	if (rc == SQLITE_CANTOPEN || rc == SQLITE_READONLY)
 		rc = immutable_open(trace);
 	if (rc == SQLITE_OK)

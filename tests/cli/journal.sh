@@ -29,6 +29,13 @@ expect_match out '^recording 2: the end is missing'
 expect_same killed.db copy.db
 expect_same killed.db-wal copy.db-wal
 
+# A file whose journal was never folded back but is empty: nothing is left beside it.
+make_sound quiet.db
+change quiet.db "PRAGMA journal_mode = WAL;" >/dev/null
+expect_absent quiet.db-wal
+expect_ok "$moetrace" check quiet.db
+expect_absent quiet.db-wal quiet.db-shm
+
 # Odd names are names: nothing of them is read as a part of an address.
 cp copy.db 'a?b%41#c d.db'
 cp copy.db-wal 'a?b%41#c d.db-wal'
