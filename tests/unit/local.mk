@@ -1,4 +1,66 @@
 # SPDX-License-Identifier: MIT
 #
-# Test programs go into check_PROGRAMS and TESTS and link $(CHECK_LIBS); test
-# scripts (*.sh) go into TESTS and EXTRA_DIST.
+# The recorder through its public API. The support library (a runtime for tests, a reader of
+# traces, a checker of their consistency) also serves tests/contract and tests/fault.
+
+if HAVE_CHECK
+check_LTLIBRARIES += %D%/libmt_test.la
+
+%C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
+%C%_libs = %D%/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+
+%C%_libmt_test_la_SOURCES = \
+	%D%/support/agree.c %D%/support/agree.h \
+	%D%/support/db.c %D%/support/db.h \
+	%D%/support/half.c %D%/support/half.h \
+	%D%/support/rng.h \
+	%D%/support/suite.c %D%/support/suite.h \
+	%D%/support/toy.c %D%/support/toy.h \
+	%D%/support/world.h \
+	%D%/support/world_compare.c \
+	%D%/support/world_misuse.c \
+	%D%/support/world_requests.c \
+	%D%/support/world_run.c \
+	%D%/support/world_select.c
+%C%_libmt_test_la_CFLAGS = $(%C%_cflags)
+
+%C%_programs = \
+	%D%/check_catalogue \
+	%D%/check_pass \
+	%D%/check_recording \
+	%D%/check_request \
+	%D%/check_select \
+	%D%/check_world
+
+check_PROGRAMS += $(%C%_programs)
+TESTS += $(%C%_programs)
+thread_tests += \
+	%D%/check_catalogue \
+	%D%/check_recording \
+	%D%/check_select \
+	%D%/check_world
+
+%C%_check_catalogue_SOURCES = %D%/check_catalogue.c
+%C%_check_catalogue_CFLAGS = $(%C%_cflags)
+%C%_check_catalogue_LDADD = $(%C%_libs)
+
+%C%_check_pass_SOURCES = %D%/check_pass.c
+%C%_check_pass_CFLAGS = $(%C%_cflags)
+%C%_check_pass_LDADD = $(%C%_libs)
+
+%C%_check_recording_SOURCES = %D%/check_recording.c
+%C%_check_recording_CFLAGS = $(%C%_cflags)
+%C%_check_recording_LDADD = $(%C%_libs)
+
+%C%_check_request_SOURCES = %D%/check_request.c
+%C%_check_request_CFLAGS = $(%C%_cflags)
+%C%_check_request_LDADD = $(%C%_libs)
+
+%C%_check_select_SOURCES = %D%/check_select.c
+%C%_check_select_CFLAGS = $(%C%_cflags)
+%C%_check_select_LDADD = $(%C%_libs)
+
+%C%_check_world_SOURCES = %D%/check_world.c
+%C%_check_world_CFLAGS = $(%C%_cflags)
+%C%_check_world_LDADD = $(%C%_libs)
+endif

@@ -1,0 +1,621 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Requests and their verdicts: each reason by itself, and the cases that look like a loss and
+ * are none.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/support/agree.h"
+#include "tests/unit/support/db.h"
+#include "tests/unit/support/suite.h"
+#include "tests/unit/support/toy.h"
+
+static sqlite3 *close_and_open(struct toy *toy)
+{
+	sqlite3 *db;
+
+	toy_close(toy);
+	db = db_open(toy->path);
+	agree_check(db);
+	return db;
+}
+
+static void end(const struct toy *toy, uint64_t request, uint64_t n_positions)
+{
+	ck_assert_int_eq(moetrace_request_end(toy->session, request, MOETRACE_REQUEST_FINISHED,
+					      n_positions), MOETRACE_OK);
+}
+
+/* "VERDICT REASONS" of a request in a recording. */
+static const char *verdict(sqlite3 *db, int recording_id, const char *external_id)
+{
+	return db_text(db, "SELECT verdict || coalesce(' ' || reasons, '') FROM request WHERE"
+		       " recording_id = %d AND external_id = %Q", recording_id, external_id);
+}
+
+/* ---- complete ---- */
+
+/* The prompt in chunks, then decode; the last sampled token is never forwarded. */
+START_TEST(test_prefill_and_decode)
+{
+	struct toy toy = toy_start("complete.db", NULL, 2, 64, 4);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+	uint32_t i;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 64));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 64, 36));
+	for (i = 0; i < 9; i++)
+		ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 100 + i, 1));
+	end(&toy, request, 109);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
+	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 109);
+	ck_assert_str_eq(db_text(db, "SELECT prefill_rows || ' ' || decode_rows || ' ' || n_passes"
+				 " FROM request_summary"), "100 9 11");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM routed_expert"), 109 * 2 * 4);
+	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT position) FROM token_topk"), 109);
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_positions_left_to_the_recorder)
+{
+	struct toy toy = toy_start("unknown.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 17));
+	end(&toy, request, MOETRACE_POSITIONS_UNKNOWN);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
+	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 17);
+	db_close(db);
+}
+END_TEST
+
+/* Verify and draft rows run ahead of the sequence and do not lengthen it. */
+START_TEST(test_unknown_positions_ignore_drafts)
+{
+	struct toy toy = toy_start("ahead.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DRAFT, request, 5, 4));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, request, 5, 4));
+	end(&toy, request, MOETRACE_POSITIONS_UNKNOWN);
+	db = close_and_open(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 5);
+	db_close(db);
+}
+END_TEST
+
+/* An end without a pass, as when a client leaves the queue. */
+START_TEST(test_aborted_before_the_first_pass)
+{
+	struct toy toy = toy_start("early.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_request_end(toy.session, request, MOETRACE_REQUEST_ABORTED,
+					      MOETRACE_POSITIONS_UNKNOWN), MOETRACE_OK);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
+	ck_assert_str_eq(db_text(db, "SELECT end_state || n_positions FROM request"), "aborted0");
+	db_close(db);
+}
+END_TEST
+
+/* How it ended and what was recorded are two things. */
+START_TEST(test_end_state_is_not_the_verdict)
+{
+	static const enum moetrace_request_end_state states[] = {
+		MOETRACE_REQUEST_FINISHED, MOETRACE_REQUEST_ABORTED, MOETRACE_REQUEST_FAILED };
+	static const char *const names[] = { "finished", "aborted", "failed" };
+	struct toy toy = toy_start("state.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 3));
+	ck_assert_int_eq(moetrace_request_end(toy.session, request, states[_i], 3), MOETRACE_OK);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
+	ck_assert_str_eq(db_text(db, "SELECT end_state FROM request"), names[_i]);
+	db_close(db);
+}
+END_TEST
+
+/* Rows past the declared end do not count, and are kept. */
+START_TEST(test_declared_shorter)
+{
+	struct toy toy = toy_start("shorter.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 10));
+	end(&toy, request, 4);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
+	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 4);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk"), 10);
+	db_close(db);
+}
+END_TEST
+
+/* Any order of positions is as good as ascending order. */
+START_TEST(test_positions_out_of_order)
+{
+	static const uint32_t odd[] = { 1, 3, 5 }, even[] = { 4, 0, 2 };
+	struct toy toy = toy_start("order.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	struct moetrace_slice slice = { .request = request, .n_rows = 3, .positions = odd };
+	sqlite3 *db;
+
+	toy_finish(&toy, toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1), 3);
+	slice.positions = even;
+	toy_finish(&toy, toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1), 3);
+	end(&toy, request, 6);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(position) FROM token_topk"), "1,3,5,4,0,2");
+	db_close(db);
+}
+END_TEST
+
+/* A layer that by its nature sees fewer rows loses none. */
+START_TEST(test_layer_that_skips_rows)
+{
+	static const uint32_t last[] = { 4 };
+	static const int32_t ids[] = { 1, 2 };
+	struct toy toy = toy_start("skips.db", NULL, 2, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	const struct moetrace_slice slice = { .request = request, .n_rows = 5 };
+	struct moetrace_pass *pass = toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1);
+	struct moetrace_selection selection;
+	sqlite3 *db;
+
+	toy_select(&toy, pass, 0, 5);
+	MOETRACE_INIT(&selection);
+	selection.layer_index = 1;
+	selection.n_rows = 1;
+	selection.id_type = MOETRACE_TYPE_I32;
+	selection.ids = ids;
+	selection.row_map = last;
+	moetrace_select_experts(pass, &selection);
+	moetrace_pass_end(pass);
+	end(&toy, request, 5);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
+	ck_assert_int_eq(db_int(db, "SELECT position FROM token_topk WHERE layer = 1"), 4);
+	db_close(db);
+}
+END_TEST
+
+/* ---- partial ---- */
+
+START_TEST(test_missing_positions)
+{
+	struct toy toy = toy_start("missing.db", NULL, 1, 64, 2);
+	const uint64_t end_is_missing = toy_request(&toy, "end");
+	const uint64_t middle_is_missing = toy_request(&toy, "middle");
+	const uint64_t start_is_missing = toy_request(&toy, "start");
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, end_is_missing, 0, 9));
+	end(&toy, end_is_missing, 10);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, middle_is_missing, 0, 4));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, middle_is_missing, 5, 5));
+	end(&toy, middle_is_missing, MOETRACE_POSITIONS_UNKNOWN);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, start_is_missing, 1, 9));
+	end(&toy, start_is_missing, 10);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "end"), "partial missing");
+	ck_assert_str_eq(verdict(db, 1, "middle"), "partial missing");
+	ck_assert_str_eq(verdict(db, 1, "start"), "partial missing");
+	db_close(db);
+}
+END_TEST
+
+/* Two reasons are both named. */
+START_TEST(test_missing_beside_another_reason)
+{
+	static const int32_t wrong[] = { 1, 64 };
+	struct toy toy = toy_start("both.db", NULL, 1, 64, 2);
+	const uint64_t invalid = toy_request(&toy, "invalid"), verify = toy_request(&toy, "verify");
+	const struct moetrace_slice slice = { .request = invalid, .n_rows = 1 };
+	struct moetrace_pass *pass = toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1);
+	sqlite3 *db;
+
+	toy_select_ids(pass, 0, 1, 0, wrong);
+	moetrace_pass_end(pass);
+	end(&toy, invalid, 5);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, verify, 0, 2));
+	end(&toy, verify, 5);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "invalid"), "partial missing,invalid");
+	ck_assert_str_eq(verdict(db, 1, "verify"), "partial unresolved,missing");
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_unresolved)
+{
+	struct toy toy = toy_start("verify.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, request, 5, 3));
+	end(&toy, request, 7);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "r"), "partial unresolved");
+	ck_assert_str_eq(db_text(db, "SELECT ifnull(accepted, 'never') FROM pass_request WHERE"
+				 " phase = 'verify'"), "never");
+	db_close(db);
+}
+END_TEST
+
+/* A draft model's rows say nothing about the request's own positions. */
+START_TEST(test_draft_rows_compute_nothing)
+{
+	struct toy toy = toy_start("draft.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DRAFT, request, 5, 3));
+	end(&toy, request, 8);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "r"), "partial missing");
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(DISTINCT state) FROM token_topk WHERE"
+				 " position >= 5"), "draft");
+	db_close(db);
+}
+END_TEST
+
+/* A position computed twice is told of; the request stays judged by its positions. */
+START_TEST(test_position_computed_twice)
+{
+	struct toy toy = toy_start("again.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 3, 4));
+	end(&toy, request, 7);
+	toy_close(&toy);
+	db = db_open(toy.path);
+	db_check_integrity(db);
+	ck_assert_int_ge(db_stat(db, 1, "misuse"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk"), 9);
+	db_close(db);
+}
+END_TEST
+
+/* ---- recordings ---- */
+
+START_TEST(test_began_before)
+{
+	struct toy toy = toy_open("before.db", NULL, 1, 64, 2);
+	const uint64_t forwarded = toy_request(&toy, "forwarded"), queued = toy_request(&toy, "queued");
+	const uint64_t ended = toy_request(&toy, "ended");
+	sqlite3 *db;
+
+	ck_assert(!toy_pass(&toy, MOETRACE_PHASE_PREFILL, forwarded, 0, 10));
+	end(&toy, ended, 0);
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, forwarded, 10, 1));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, queued, 0, 8));
+	end(&toy, forwarded, 11);
+	end(&toy, queued, 8);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "forwarded"), "partial began_before");
+	ck_assert_str_eq(verdict(db, 1, "queued"), "complete");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE external_id = 'ended'"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request JOIN recording USING (recording_id)"
+				" WHERE begin_ns < start_ns"), 2);
+	db_close(db);
+}
+END_TEST
+
+/* A request that is open in two recordings has a row in each, with the same handle. */
+START_TEST(test_open_across_two_recordings)
+{
+	struct toy toy = toy_start("across.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_request_attribute_set(toy.session, request, "domain", "prose"),
+			 MOETRACE_OK);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 10));
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	ck_assert(!toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 10, 1));
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 11, 1));
+	end(&toy, request, 12);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "r"), "unfinished");
+	ck_assert_str_eq(verdict(db, 2, "r"), "partial began_before");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE handle = %lld",
+				(long long)request), 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE recording_id = 1 AND"
+				" n_positions IS NULL AND end_state IS NULL AND end_ns IS NULL"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request WHERE recording_id = 2"), 12);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request_attribute WHERE value = 'prose'"), 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT request_id) FROM pass_request"), 2);
+	db_close(db);
+}
+END_TEST
+
+/* What went wrong in the first recording is not held against the second. */
+START_TEST(test_reasons_stay_in_their_recording)
+{
+	static const int32_t wrong[] = { 1, 64 };
+	struct toy toy = toy_start("reasons.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	const struct moetrace_slice slice = { .request = request, .first_position = 5, .n_rows = 1 };
+	struct moetrace_pass *pass;
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
+	pass = toy_begin(&toy, MOETRACE_PHASE_DECODE, &slice, 1);
+	toy_select_ids(pass, 0, 1, 0, wrong);
+	moetrace_pass_end(pass);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, request, 6, 1));
+	moetrace_pass_end(toy_begin(&toy, MOETRACE_PHASE_DECODE, &slice, 1));
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 8, 1));
+	end(&toy, request, 9);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 2, "r"), "partial began_before");
+	db_close(db);
+}
+END_TEST
+
+/* Rows past the declared end cannot make the rest partial. */
+START_TEST(test_reasons_past_the_end)
+{
+	static const int32_t wrong[] = { 1, 64 };
+	struct toy toy = toy_start("past.db", NULL, 1, 64, 2);
+	const uint64_t invalid = toy_request(&toy, "invalid"), verify = toy_request(&toy, "verify");
+	const uint64_t unwritten = toy_request(&toy, "unwritten");
+	struct moetrace_slice slice = { .request = invalid, .first_position = 5, .n_rows = 1 };
+	struct moetrace_pass *pass;
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, invalid, 0, 5));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, verify, 0, 5));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, unwritten, 0, 5));
+	pass = toy_begin(&toy, MOETRACE_PHASE_DECODE, &slice, 1);
+	toy_select_ids(pass, 0, 1, 0, wrong);
+	moetrace_pass_end(pass);
+	slice.request = unwritten;
+	moetrace_pass_end(toy_begin(&toy, MOETRACE_PHASE_DECODE, &slice, 1));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, verify, 5, 2));
+	end(&toy, invalid, 5);
+	end(&toy, verify, 5);
+	end(&toy, unwritten, 5);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "invalid"), "complete");
+	ck_assert_str_eq(verdict(db, 1, "verify"), "complete");
+	ck_assert_str_eq(verdict(db, 1, "unwritten"), "complete");
+	db_close(db);
+}
+END_TEST
+
+/* The row stays unfinished when the request ends while the session is idle. */
+START_TEST(test_ended_while_idle)
+{
+	struct toy toy = toy_start("idle.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	uint64_t only_idle;
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 10));
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	end(&toy, request, 10);
+	only_idle = toy_request(&toy, "idle");
+	end(&toy, only_idle, 0);
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
+	db = close_and_open(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), 1);
+	ck_assert_str_eq(verdict(db, 1, "r"), "unfinished");
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_unfinished_at_close)
+{
+	struct toy toy = toy_start("open.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 10));
+	db = close_and_open(&toy);
+	ck_assert_str_eq(verdict(db, 1, "r"), "unfinished");
+	ck_assert_int_eq(db_int(db, "SELECT unfinished_requests FROM loss"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk"), 10);
+	db_close(db);
+}
+END_TEST
+
+/* A row is there as soon as the request's beginning is committed. */
+START_TEST(test_open_request_is_seen)
+{
+	struct toy toy = toy_start("seen.db", NULL, 1, 64, 2);
+	sqlite3 *db;
+
+	toy_request(&toy, "r");
+	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
+	db = db_open(toy.path);
+	ck_assert_str_eq(verdict(db, 1, "r"), "unfinished");
+	db_close(db);
+	toy_close(&toy);
+}
+END_TEST
+
+/* ---- attributes and tokens ---- */
+
+START_TEST(test_attributes)
+{
+	struct toy toy = toy_open("attributes.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	struct moetrace_session *session = toy.session;
+	char text[16] = "will change";
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "idle", text), MOETRACE_OK);
+	memset(text, 'x', sizeof(text) - 1);
+	ck_assert_int_eq(moetrace_start(session, NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "twice", "1"), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "twice", "it's"),
+			 MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "alone", NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "", "no key"),
+			 MOETRACE_E_INVALID);
+	ck_assert_int_eq(moetrace_request_attribute_set(session, request, NULL, "no key"),
+			 MOETRACE_E_INVALID);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(key || '=' || coalesce(value, 'NULL'), ';')"
+				 " FROM (SELECT key, value FROM request_attribute ORDER BY key)"),
+			 "alone=NULL;idle=will change;twice=it's");
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_tokens)
+{
+	static const uint32_t tokens[] = { 10, 11, 12, UINT32_MAX }, again[] = { 99 };
+	struct toy toy = toy_start("tokens.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 0, tokens, 4), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 1, again, 1), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 4, NULL, 0), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 4, NULL, 1),
+			 MOETRACE_E_INVALID);
+	db = close_and_open(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(position || ':' || token_id) FROM"
+				 " (SELECT * FROM request_token ORDER BY position)"),
+			 "0:10,1:99,2:12,3:4294967295");
+	db_close(db);
+}
+END_TEST
+
+/* What happens to a request that is not open is misuse, and told. */
+START_TEST(test_misuse_of_requests)
+{
+	static const uint32_t token = 1;
+	struct toy toy = toy_start("misuse.db", NULL, 1, 64, 2);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+
+	end(&toy, request, 0);
+	moetrace_request_end(toy.session, request, MOETRACE_REQUEST_FINISHED, 0);
+	moetrace_request_attribute_set(toy.session, request, "key", "late");
+	moetrace_request_tokens(toy.session, request, 0, &token, 1);
+	db = close_and_open(&toy);
+	ck_assert_int_eq(db_stat(db, 1, "misuse"), 3);
+	ck_assert_int_ge(db_int(db, "SELECT count(*) FROM diagnostic WHERE source = 'request'"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request_attribute"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request_token"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), 1);
+	db_close(db);
+}
+END_TEST
+
+/* The external id is the caller's text, any text, and not necessarily unique. */
+START_TEST(test_external_ids)
+{
+	struct toy toy = toy_start("ids.db", NULL, 1, 64, 2);
+	char long_id[5000];
+	sqlite3 *db;
+
+	memset(long_id, 'x', sizeof(long_id) - 1);
+	long_id[sizeof(long_id) - 1] = 0;
+	toy_request(&toy, "it's; DROP TABLE request; --");
+	toy_request(&toy, "same");
+	toy_request(&toy, "same");
+	toy_request(&toy, "");
+	toy_request(&toy, "r\xc3\xbc" "ckw\xc3\xa4rts");
+	toy_request(&toy, long_id);
+	db = close_and_open(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), 6);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE external_id = 'same'"), 2);
+	ck_assert_int_eq(db_int(db, "SELECT max(length(external_id)) FROM request"),
+			 (int64_t)sizeof(long_id) - 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE external_id LIKE 'it''s; DROP%%'"),
+			 1);
+	db_close(db);
+}
+END_TEST
+
+/* Ten thousand requests, all open at once, end in another order than they began. */
+START_TEST(test_many_open_requests)
+{
+	enum { N = 10000 };
+	static uint64_t requests[N];
+	struct toy toy = toy_start("many.db", NULL, 1, 64, 2);
+	sqlite3 *db;
+	uint32_t i;
+
+	for (i = 0; i < N; i++)
+		requests[i] = toy_request(&toy, NULL);
+	for (i = 0; i < N; i++)
+		end(&toy, requests[i * 7919u % N], i % 2);
+	db = close_and_open(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"), N / 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE reasons = 'missing'"), N / 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT handle) FROM request"), N);
+	db_close(db);
+}
+END_TEST
+
+static Suite *request_suite(void)
+{
+	Suite *suite = suite_create("request");
+	TCase *complete = tcase_create("complete");
+	TCase *partial = tcase_create("partial");
+	TCase *recordings = tcase_create("recordings");
+	TCase *facts = tcase_create("facts");
+
+	tcase_add_test(complete, test_prefill_and_decode);
+	tcase_add_test(complete, test_positions_left_to_the_recorder);
+	tcase_add_test(complete, test_unknown_positions_ignore_drafts);
+	tcase_add_test(complete, test_aborted_before_the_first_pass);
+	tcase_add_loop_test(complete, test_end_state_is_not_the_verdict, 0, 3);
+	tcase_add_test(complete, test_declared_shorter);
+	tcase_add_test(complete, test_positions_out_of_order);
+	tcase_add_test(complete, test_layer_that_skips_rows);
+	tcase_add_test(partial, test_missing_positions);
+	tcase_add_test(partial, test_missing_beside_another_reason);
+	tcase_add_test(partial, test_unresolved);
+	tcase_add_test(partial, test_draft_rows_compute_nothing);
+	tcase_add_test(partial, test_position_computed_twice);
+	tcase_add_test(recordings, test_began_before);
+	tcase_add_test(recordings, test_open_across_two_recordings);
+	tcase_add_test(recordings, test_reasons_stay_in_their_recording);
+	tcase_add_test(recordings, test_reasons_past_the_end);
+	tcase_add_test(recordings, test_ended_while_idle);
+	tcase_add_test(recordings, test_unfinished_at_close);
+	tcase_add_test(recordings, test_open_request_is_seen);
+	tcase_add_test(facts, test_attributes);
+	tcase_add_test(facts, test_tokens);
+	tcase_add_test(facts, test_misuse_of_requests);
+	tcase_add_test(facts, test_external_ids);
+	tcase_add_test(facts, test_many_open_requests);
+	suite_add_tcase(suite, complete);
+	suite_add_tcase(suite, partial);
+	suite_add_tcase(suite, recordings);
+	suite_add_tcase(suite, facts);
+	return suite;
+}
+
+int main(void)
+{
+	return suite_run(request_suite());
+}

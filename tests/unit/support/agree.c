@@ -1,0 +1,549 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The consistency of a trace, in two parts: statements that count contradictions and must
+ * return 0, and a pass over all blobs that counts anew what pass_layer, expert_load_window
+ * and the requests' verdicts say. Windows are compared up to stats.last_pass_id, the last
+ * pass that they include.
+ */
+#include "tests/unit/support/agree.h"
+
+#include <check.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/support/db.h"
+#include "tests/unit/support/suite.h"
+
+struct contradiction {
+	const char *what;
+	const char *sql; /* counts them */
+};
+
+static const struct contradiction contradictions[] = {
+	{ "a pass whose slices do not follow each other",
+	  "SELECT count(*) FROM (SELECT pass_id, row_offset, coalesce(sum(n_rows) OVER (PARTITION BY"
+	  " pass_id ORDER BY slice ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before"
+	  " FROM pass_request) WHERE row_offset <> before" },
+	{ "a pass whose slices do not add up to its rows",
+	  "SELECT count(*) FROM pass AS p WHERE n_rows <> (SELECT coalesce(sum(n_rows), 0) FROM"
+	  " pass_request AS s WHERE s.pass_id = p.pass_id)" },
+	{ "a slice of phase mixed",
+	  "SELECT count(*) FROM pass_request WHERE phase = 'mixed'" },
+	{ "a slice that is half of no request",
+	  "SELECT count(*) FROM pass_request WHERE (request_id IS NULL) <> (attempt IS NULL)"
+	  " OR (request_id IS NULL) <> (first_position IS NULL)" },
+	{ "a slice of a request of another recording",
+	  "SELECT count(*) FROM pass_request AS s JOIN pass AS p USING (pass_id)"
+	  " JOIN request AS r USING (request_id) WHERE r.recording_id <> p.recording_id" },
+	{ "a positions blob of another size than its slice",
+	  "SELECT count(*) FROM pass_request WHERE length(positions) <> 4 * n_rows" },
+	{ "a pass that has not a row for each layer of its model",
+	  "SELECT count(*) FROM pass AS p WHERE n_rows > 0 AND (SELECT count(*) FROM pass_layer AS l WHERE"
+	  " l.pass_id = p.pass_id) <> (SELECT count(*) FROM layer AS l WHERE l.model_id ="
+	  " p.model_id)" },
+	{ "a layer of another model than its pass",
+	  "SELECT count(*) FROM pass_layer AS pl JOIN pass AS p USING (pass_id)"
+	  " JOIN layer AS l USING (layer_id) WHERE l.model_id <> p.model_id" },
+	{ "a layer state that is none, or does not fit its columns",
+	  "SELECT count(*) FROM pass_layer WHERE state NOT IN (0, 1, 2)"
+	  " OR (state = 0) <> (active_experts IS NOT NULL) OR (state = 0) <> (max_load IS NOT NULL)"
+	  " OR (state <> 0 AND selected_ns IS NOT NULL) OR (state = 0) <> (n_rows IS NOT NULL)"
+	  " OR (state = 0) <> (selection_order IS NOT NULL)"
+	  " OR (topk_id IS NULL) <> (topk_row IS NULL)"
+	  " OR (state <> 0 AND topk_id IS NOT NULL)"
+	  " OR (state = 0 AND n_rows > 0 AND topk_id IS NULL)" },
+	{ "a pass verdict that its layers contradict",
+	  "SELECT count(*) FROM pass AS p WHERE verdict NOT IN ('complete', 'partial')"
+	  " OR (verdict = 'complete') <> (reasons IS NULL) OR (verdict = 'complete' AND"
+	  " (n_dropped <> 0 OR EXISTS (SELECT 1 FROM pass_layer AS l WHERE l.pass_id = p.pass_id"
+	  " AND (l.state = 2 OR (l.state = 1 AND p.n_rows > 0)))))" },
+	{ "a dropped layer whose pass does not say lost",
+	  "SELECT count(*) FROM pass_layer AS l JOIN pass AS p USING (pass_id)"
+	  " WHERE l.state = 2 AND instr(coalesce(p.reasons, ''), 'lost') = 0" },
+	{ "an unwritten layer whose pass does not say unwritten",
+	  "SELECT count(*) FROM pass_layer AS l JOIN pass AS p USING (pass_id)"
+	  " WHERE l.state = 1 AND p.n_rows > 0 AND instr(coalesce(p.reasons, ''), 'unwritten') = 0"
+	  " AND instr(coalesce(p.reasons, ''), 'unended') = 0" },
+	{ "a request verdict without its reasons, or with needless ones",
+	  "SELECT count(*) FROM request WHERE verdict NOT IN ('complete', 'partial', 'unfinished')"
+	  " OR (verdict = 'partial') <> (reasons IS NOT NULL)"
+	  " OR (verdict <> 'unfinished' AND (end_ns IS NULL OR end_state IS NULL"
+	  " OR n_positions IS NULL)) OR (verdict = 'unfinished' AND end_state IS NOT NULL)" },
+	{ "a request with two rows in a recording",
+	  "SELECT count(*) FROM (SELECT 1 FROM request GROUP BY recording_id, handle"
+	  " HAVING count(*) > 1)" },
+	{ "a run whose blobs do not have the size that it says",
+	  "SELECT count(*) FROM topk WHERE id_bytes NOT IN (1, 2)"
+	  " OR length(topk_ids) <> n_rows * k * id_bytes"
+	  " OR weight_format NOT IN ('none', 'fp16', 'bf16')"
+	  " OR (weight_format = 'none') <> (topk_weights IS NULL)"
+	  " OR length(topk_weights) <> n_rows * k * 2 OR length(row_map) <> n_rows * 4"
+	  " OR length(n_valid) <> n_rows" },
+	{ "a run that its layers do not fill without gap and overlap",
+	  "SELECT count(*) FROM topk AS t WHERE n_rows <> (SELECT coalesce(sum(n_rows), 0) FROM"
+	  " used_run AS l WHERE l.topk_id = t.topk_id)" },
+	{ "a layer that does not begin where the one before it ends",
+	  "SELECT count(*) FROM (SELECT topk_row, coalesce(lag(topk_row + n_rows) OVER (PARTITION BY"
+	  " topk_id ORDER BY topk_row), 0) AS before FROM used_run WHERE n_rows > 0)"
+	  " WHERE topk_row <> before" },
+	{ "times that run backwards",
+	  "SELECT count(*) FROM pass AS p JOIN recording AS r USING (recording_id)"
+	  " WHERE p.begin_ns < r.start_ns OR p.end_ns < p.begin_ns" },
+	{ "a selection outside its pass",
+	  "SELECT count(*) FROM pass_layer AS l JOIN pass AS p USING (pass_id)"
+	  " WHERE l.selected_ns < p.begin_ns OR l.selected_ns > p.end_ns" },
+	{ "a wrong number of recorded passes or rows",
+	  "SELECT count(*) FROM recording AS r WHERE"
+	  " (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
+	  " name = 'recorded_passes') IS NOT (SELECT count(*) FROM pass AS p WHERE"
+	  " p.recording_id = r.recording_id)"
+	  " OR (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
+	  " name = 'recorded_rows') IS NOT (SELECT coalesce(sum(n_rows), 0) FROM pass AS p WHERE"
+	  " p.recording_id = r.recording_id)" },
+	{ "a wrong number of recorded layers",
+	  "SELECT count(*) FROM recording AS r WHERE"
+	  " (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
+	  " name = 'recorded_layers') IS NOT (SELECT count(*) FROM pass_layer AS l JOIN pass AS p"
+	  " USING (pass_id) WHERE p.recording_id = r.recording_id AND l.state = 0)" },
+	{ "losses that no gap tells of, or the reverse",
+	  "SELECT count(*) FROM recording AS r WHERE"
+	  " coalesce((SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
+	  " name = 'dropped_passes'), -1) NOT BETWEEN (SELECT coalesce(sum(n_lost), 0) FROM gap AS g"
+	  " WHERE g.recording_id = r.recording_id AND stream = 'pass' AND reason <> 'stop_timeout')"
+	  " AND (SELECT coalesce(sum(n_lost), 0) FROM gap AS g"
+	  " WHERE g.recording_id = r.recording_id AND stream = 'pass')"
+	  " OR (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
+	  " name = 'dropped_layers') IS NOT (SELECT coalesce(sum(n_lost), 0) FROM gap AS g WHERE"
+	  " g.recording_id = r.recording_id AND stream = 'layer')" },
+	{ "windows that overlap, or have no length",
+	  "SELECT count(*) FROM (SELECT start_ns, length_ns, lead(start_ns) OVER (PARTITION BY"
+	  " recording_id ORDER BY start_ns) AS next FROM (SELECT DISTINCT recording_id, start_ns,"
+	  " length_ns FROM expert_load_window)) WHERE length_ns <= 0 OR start_ns + length_ns > next" },
+	{ "a window row without a token",
+	  "SELECT count(*) FROM expert_load_window WHERE prefill_tokens + decode_tokens +"
+	  " verify_tokens + other_tokens + padding_tokens <= 0" },
+};
+
+/* Layers' places in runs as a table with the order that the statements need. */
+static const char used_run_sql[] =
+	"CREATE TEMP TABLE used_run AS SELECT topk_id, topk_row, n_rows FROM pass_layer"
+	" WHERE topk_id IS NOT NULL;"
+	"CREATE INDEX temp.used_run_topk ON used_run(topk_id, topk_row);";
+
+/* Classes of tokens, in the order of expert_load_window's columns. */
+enum { PREFILL, DECODE, VERIFY, OTHER, N_CLASSES };
+
+struct layer_facts {
+	int64_t model_id;
+	uint32_t n_experts;
+	uint32_t n_ids;
+	uint32_t top_k;
+	uint64_t *counts; /* [n_ids][N_CLASSES] of the window that is being compared */
+};
+
+struct request_facts {
+	int64_t n_positions; /* -1: nothing to prove */
+	unsigned char *computed;
+};
+
+struct run {
+	int64_t topk_id;
+	sqlite3_stmt *stmt; /* at its row; its blobs belong to it */
+};
+
+struct agree {
+	sqlite3 *db;
+	struct layer_facts *layers; /* by layer_id */
+	int64_t n_layers;
+	struct request_facts *requests; /* by request_id */
+	int64_t n_requests;
+	struct run run;
+	unsigned char *classes; /* of the current pass's rows */
+	uint32_t *load;         /* of the current layer's ids */
+};
+
+static void load_layers(struct agree *agree)
+{
+	sqlite3_stmt *stmt = db_query(agree->db, "SELECT layer_id, model_id, n_experts,"
+				      " n_experts + n_zero_experts + n_shared_slots, top_k FROM layer");
+
+	agree->n_layers = db_int(agree->db, "SELECT coalesce(max(layer_id), 0) FROM layer");
+	agree->layers = calloc((size_t)agree->n_layers + 1, sizeof(*agree->layers));
+	REQUIRE(agree->layers, "out of memory");
+	while (db_step(stmt)) {
+		struct layer_facts *layer = &agree->layers[sqlite3_column_int64(stmt, 0)];
+
+		layer->model_id = sqlite3_column_int64(stmt, 1);
+		layer->n_experts = (uint32_t)sqlite3_column_int64(stmt, 2);
+		layer->n_ids = (uint32_t)sqlite3_column_int64(stmt, 3);
+		layer->top_k = (uint32_t)sqlite3_column_int64(stmt, 4);
+		layer->counts = calloc((size_t)layer->n_ids * N_CLASSES, sizeof(*layer->counts));
+		REQUIRE(layer->counts, "out of memory");
+	}
+	sqlite3_finalize(stmt);
+}
+
+static void load_requests(struct agree *agree)
+{
+	sqlite3_stmt *stmt = db_query(agree->db, "SELECT request_id, n_positions FROM request"
+				      " WHERE verdict = 'complete'");
+	int64_t i;
+
+	agree->n_requests = db_int(agree->db, "SELECT coalesce(max(request_id), 0) FROM request");
+	agree->requests = calloc((size_t)agree->n_requests + 1, sizeof(*agree->requests));
+	REQUIRE(agree->requests, "out of memory");
+	for (i = 0; i <= agree->n_requests; i++)
+		agree->requests[i].n_positions = -1;
+	while (db_step(stmt)) {
+		struct request_facts *request = &agree->requests[sqlite3_column_int64(stmt, 0)];
+
+		request->n_positions = sqlite3_column_int64(stmt, 1);
+		request->computed = calloc((size_t)request->n_positions + 1, 1);
+		REQUIRE(request->computed, "out of memory");
+	}
+	sqlite3_finalize(stmt);
+}
+
+static unsigned int class_of(const char *phase, bool has_request)
+{
+	if (!has_request)
+		return OTHER;
+	if (strcmp(phase, "prefill") == 0)
+		return PREFILL;
+	if (strcmp(phase, "decode") == 0)
+		return DECODE;
+	return strcmp(phase, "verify") == 0 ? VERIFY : OTHER;
+}
+
+static uint32_t u32_at(const unsigned char *bytes, size_t index)
+{
+	bytes += 4 * index;
+	return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+	       (uint32_t)bytes[3] << 24;
+}
+
+static void mark_computed(struct request_facts *request, uint32_t position, bool pass_is_stored)
+{
+	if (position >= request->n_positions)
+		return;
+	REQUIRE(pass_is_stored, "a complete request has a row whose layers are not all stored");
+	REQUIRE(!request->computed[position], "a complete request computes a position twice");
+	request->computed[position] = 1;
+}
+
+/* A slice's rows: their class, and what they compute of complete requests. */
+static void read_slice(struct agree *agree, sqlite3_stmt *slice, bool pass_is_stored)
+{
+	const bool has_request = sqlite3_column_type(slice, 0) != SQLITE_NULL;
+	const unsigned char *positions = sqlite3_column_blob(slice, 2);
+	const uint32_t first = (uint32_t)sqlite3_column_int64(slice, 1);
+	const size_t offset = (size_t)sqlite3_column_int64(slice, 3);
+	const size_t n_rows = (size_t)sqlite3_column_int64(slice, 4);
+	const char *phase = (const char *)sqlite3_column_text(slice, 5);
+	const unsigned int class = class_of(phase, has_request);
+	struct request_facts *request = NULL;
+	size_t i;
+
+	if (has_request && class != OTHER && class != VERIFY)
+		request = &agree->requests[sqlite3_column_int64(slice, 0)];
+	for (i = 0; i < n_rows; i++) {
+		agree->classes[offset + i] = (unsigned char)class;
+		if (request && request->n_positions >= 0)
+			mark_computed(request, positions ? u32_at(positions, i)
+							 : first + (uint32_t)i, pass_is_stored);
+	}
+}
+
+static void read_slices(struct agree *agree, int64_t pass_id, size_t n_rows)
+{
+	const bool is_stored = db_int(agree->db, "SELECT count(*) FROM pass_layer WHERE"
+				      " pass_id = %lld AND state <> 0", (long long)pass_id) == 0;
+	sqlite3_stmt *slice = db_query(agree->db, "SELECT request_id, first_position, positions,"
+				       " row_offset, n_rows, phase FROM pass_request WHERE"
+				       " pass_id = %lld", (long long)pass_id);
+
+	free(agree->classes);
+	agree->classes = malloc(n_rows + 1);
+	REQUIRE(agree->classes, "out of memory");
+	while (db_step(slice))
+		read_slice(agree, slice, is_stored);
+	sqlite3_finalize(slice);
+}
+
+/* Columns of the run: 0 n_rows, 1 k, 2 id_bytes, 3 ids, 4 weights, 5 row_map, 6 n_valid. */
+static sqlite3_stmt *find_run(struct agree *agree, int64_t topk_id)
+{
+	if (agree->run.stmt && agree->run.topk_id == topk_id)
+		return agree->run.stmt;
+	sqlite3_finalize(agree->run.stmt);
+	agree->run.topk_id = topk_id;
+	agree->run.stmt = db_query(agree->db, "SELECT n_rows, k, id_bytes, topk_ids, topk_weights,"
+				   " row_map, n_valid FROM topk WHERE topk_id = %lld",
+				   (long long)topk_id);
+	REQUIRE(db_step(agree->run.stmt), "no run %lld", (long long)topk_id);
+	return agree->run.stmt;
+}
+
+struct row_reader {
+	const unsigned char *ids;
+	const unsigned char *weights;
+	const unsigned char *row_map;
+	const unsigned char *n_valid;
+	uint32_t k;
+	uint32_t id_bytes;
+};
+
+static struct row_reader read_run(sqlite3_stmt *run)
+{
+	return (struct row_reader){
+		.k = (uint32_t)sqlite3_column_int64(run, 1),
+		.id_bytes = (uint32_t)sqlite3_column_int64(run, 2),
+		.ids = sqlite3_column_blob(run, 3),
+		.weights = sqlite3_column_blob(run, 4),
+		.row_map = sqlite3_column_blob(run, 5),
+		.n_valid = sqlite3_column_blob(run, 6),
+	};
+}
+
+static uint32_t id_at(const struct row_reader *reader, size_t index)
+{
+	if (reader->id_bytes == 1)
+		return reader->ids[index];
+	return reader->ids[2 * index] | (uint32_t)reader->ids[2 * index + 1] << 8;
+}
+
+/* Counts one stored row into the layer's load; @class is that of its pass row. */
+static void count_row(struct agree *agree, struct layer_facts *layer,
+		      const struct row_reader *reader, size_t row, unsigned int class)
+{
+	const uint32_t n_valid = reader->n_valid ? reader->n_valid[row] : reader->k;
+	uint32_t i;
+
+	REQUIRE(n_valid <= reader->k, "n_valid %u of k %u", n_valid, reader->k);
+	for (i = 0; i < reader->k; i++) {
+		const size_t at = row * reader->k + i;
+		const uint32_t id = id_at(reader, at);
+
+		if (i >= n_valid) {
+			REQUIRE(id == 0 && (!reader->weights ||
+				      (reader->weights[2 * at] | reader->weights[2 * at + 1]) == 0),
+				      "an entry past n_valid is not 0");
+			continue;
+		}
+		REQUIRE(id < layer->n_ids, "id %u of a layer with %u ids", id, layer->n_ids);
+		agree->load[id]++;
+		layer->counts[(size_t)id * N_CLASSES + class]++;
+	}
+}
+
+static void check_layer(struct agree *agree, sqlite3_stmt *pass_layer, size_t pass_rows)
+{
+	struct layer_facts *layer = &agree->layers[sqlite3_column_int64(pass_layer, 0)];
+	const size_t n_rows = (size_t)sqlite3_column_int64(pass_layer, 3);
+	const size_t first = (size_t)sqlite3_column_int64(pass_layer, 5);
+	uint32_t n_active = 0, max_load = 0, id;
+	struct row_reader reader;
+	size_t i, last_row = 0;
+
+	agree->load = calloc(layer->n_ids, sizeof(*agree->load));
+	REQUIRE(agree->load, "out of memory");
+	if (n_rows > 0) {
+		reader = read_run(find_run(agree, sqlite3_column_int64(pass_layer, 4)));
+		REQUIRE(reader.k <= layer->top_k, "k %u above top_k %u", reader.k, layer->top_k);
+		REQUIRE(reader.id_bytes == (layer->n_ids <= 256 ? 1 : 2), "%u bytes an id of %u",
+			reader.id_bytes, layer->n_ids);
+		REQUIRE(reader.row_map || n_rows == pass_rows, "rows without a map");
+	}
+	for (i = 0; i < n_rows; i++) {
+		const size_t row = reader.row_map ? u32_at(reader.row_map, first + i) : i;
+
+		REQUIRE(row < pass_rows && (i == 0 || row > last_row), "a bad row map");
+		last_row = row;
+		count_row(agree, layer, &reader, first + i, agree->classes[row]);
+	}
+	for (id = 0; id < layer->n_experts; id++) {
+		n_active += agree->load[id] > 0;
+		max_load = agree->load[id] > max_load ? agree->load[id] : max_load;
+	}
+	REQUIRE(sqlite3_column_int64(pass_layer, 1) == n_active, "active_experts %lld, counted %u",
+		(long long)sqlite3_column_int64(pass_layer, 1), n_active);
+	REQUIRE(sqlite3_column_int64(pass_layer, 2) == max_load, "max_load %lld, counted %u",
+		(long long)sqlite3_column_int64(pass_layer, 2), max_load);
+	free(agree->load);
+}
+
+static void check_pass(struct agree *agree, int64_t pass_id, size_t n_rows)
+{
+	sqlite3_stmt *layer = db_query(agree->db, "SELECT layer_id, active_experts, max_load, n_rows,"
+				       " topk_id, topk_row FROM pass_layer WHERE pass_id = %lld AND"
+				       " state = 0", (long long)pass_id);
+
+	read_slices(agree, pass_id, n_rows);
+	while (db_step(layer))
+		check_layer(agree, layer, n_rows);
+	sqlite3_finalize(layer);
+}
+
+/* The window's rows against the counts of its passes; the counts start anew. */
+static void compare_window(struct agree *agree, int64_t recording_id, int64_t start_ns)
+{
+	static const uint64_t zero[N_CLASSES];
+	sqlite3_stmt *stmt = db_query(agree->db, "SELECT layer_id, expert, prefill_tokens,"
+				      " decode_tokens, verify_tokens, other_tokens"
+				      " FROM expert_load_window WHERE recording_id = %lld AND"
+				      " start_ns = %lld", (long long)recording_id, (long long)start_ns);
+	int64_t i;
+	size_t j;
+
+	while (db_step(stmt)) {
+		struct layer_facts *layer = &agree->layers[sqlite3_column_int64(stmt, 0)];
+		const uint32_t id = (uint32_t)sqlite3_column_int64(stmt, 1);
+		uint64_t *counts = &layer->counts[(size_t)id * N_CLASSES];
+
+		REQUIRE(id < layer->n_ids, "a window row of expert %u of %u", id, layer->n_ids);
+		for (j = 0; j < N_CLASSES; j++)
+			REQUIRE((uint64_t)sqlite3_column_int64(stmt, (int)j + 2) == counts[j],
+				      "window %lld, layer_id %lld, expert %u, class %zu: %lld instead"
+				      " of %llu tokens", (long long)start_ns,
+				      (long long)sqlite3_column_int64(stmt, 0), id, j,
+				      (long long)sqlite3_column_int64(stmt, (int)j + 2),
+				      (unsigned long long)counts[j]);
+		memset(counts, 0, sizeof(zero));
+	}
+	sqlite3_finalize(stmt);
+	for (i = 1; i <= agree->n_layers; i++)
+		for (j = 0; j < agree->layers[i].n_ids; j++)
+			REQUIRE(memcmp(&agree->layers[i].counts[j * N_CLASSES], zero,
+					     sizeof(zero)) == 0,
+				      "window %lld lacks layer_id %lld, expert %zu",
+				      (long long)start_ns, (long long)i, j);
+}
+
+/* The passes in [start_ns, end_ns) up to @last_pass_id; returns how many. */
+static int64_t check_passes(struct agree *agree, int64_t recording_id, int64_t start_ns,
+			    int64_t end_ns, int64_t first_pass_id, int64_t last_pass_id)
+{
+	sqlite3_stmt *pass = db_query(agree->db, "SELECT pass_id, n_rows FROM pass WHERE"
+				      " recording_id = %lld AND begin_ns >= %lld AND begin_ns < %lld"
+				      " AND pass_id >= %lld AND pass_id <= %lld",
+				      (long long)recording_id, (long long)start_ns,
+				      (long long)end_ns, (long long)first_pass_id,
+				      (long long)last_pass_id);
+	int64_t n_passes = 0;
+
+	while (db_step(pass)) {
+		check_pass(agree, sqlite3_column_int64(pass, 0),
+			   (size_t)sqlite3_column_int64(pass, 1));
+		n_passes++;
+	}
+	sqlite3_finalize(pass);
+	return n_passes;
+}
+
+static void forget_counts(struct agree *agree)
+{
+	int64_t i;
+
+	for (i = 1; i <= agree->n_layers; i++)
+		if (agree->layers[i].counts)
+			memset(agree->layers[i].counts, 0,
+			       (size_t)agree->layers[i].n_ids * N_CLASSES * sizeof(uint64_t));
+}
+
+/*
+ * Passes with tokens lie in windows; the others (no rows, or no layer stored) may lie
+ * between them, so that the rest is read without a window and must count nothing.
+ */
+static void check_recording(struct agree *agree, int64_t recording_id)
+{
+	const int64_t last = db_int(agree->db, "SELECT coalesce((SELECT value FROM stats WHERE"
+				    " recording_id = %lld AND name = 'last_pass_id'), 0)",
+				    (long long)recording_id);
+	sqlite3_stmt *window = db_query(agree->db, "SELECT DISTINCT start_ns, length_ns FROM"
+					" expert_load_window WHERE recording_id = %lld"
+					" ORDER BY start_ns", (long long)recording_id);
+	int64_t before_ns = INT64_MIN;
+
+	while (db_step(window)) {
+		const int64_t start_ns = sqlite3_column_int64(window, 0);
+		const int64_t end_ns = start_ns + sqlite3_column_int64(window, 1);
+
+		check_passes(agree, recording_id, before_ns, start_ns, 0, last);
+		check_passes(agree, recording_id, start_ns, end_ns, 0, last);
+		compare_window(agree, recording_id, start_ns);
+		before_ns = end_ns;
+	}
+	sqlite3_finalize(window);
+	check_passes(agree, recording_id, before_ns, INT64_MAX, 0, last);
+	compare_window(agree, recording_id, INT64_MAX);
+	check_passes(agree, recording_id, INT64_MIN, INT64_MAX, last + 1, INT64_MAX);
+	forget_counts(agree);
+}
+
+static void check_complete_requests(const struct agree *agree)
+{
+	int64_t i, position;
+
+	for (i = 1; i <= agree->n_requests; i++)
+		for (position = 0; position < agree->requests[i].n_positions; position++)
+			REQUIRE(agree->requests[i].computed[position],
+				      "request_id %lld is complete without position %lld",
+				      (long long)i, (long long)position);
+}
+
+static void agree_free(struct agree *agree)
+{
+	int64_t i;
+
+	for (i = 0; i <= agree->n_layers; i++)
+		free(agree->layers[i].counts);
+	for (i = 0; i <= agree->n_requests; i++)
+		free(agree->requests[i].computed);
+	free(agree->layers);
+	free(agree->requests);
+	free(agree->classes);
+	sqlite3_finalize(agree->run.stmt);
+}
+
+static void check_statements(sqlite3 *db)
+{
+	size_t i;
+
+	ck_assert_int_eq(sqlite3_exec(db, used_run_sql, NULL, NULL, NULL), SQLITE_OK);
+	for (i = 0; i < sizeof(contradictions) / sizeof(contradictions[0]); i++) {
+		const int64_t n = db_int(db, "%s", contradictions[i].sql);
+
+		REQUIRE(n == 0, "%lld times: %s", (long long)n, contradictions[i].what);
+	}
+	ck_assert_int_eq(sqlite3_exec(db, "DROP TABLE temp.used_run", NULL, NULL, NULL), SQLITE_OK);
+}
+
+void agree_check(sqlite3 *db)
+{
+	struct agree agree = { .db = db };
+	sqlite3_stmt *recording;
+
+	/* One snapshot, also of a file that is being written. */
+	ck_assert_int_eq(sqlite3_exec(db, "BEGIN", NULL, NULL, NULL), SQLITE_OK);
+	db_check_integrity(db);
+	check_statements(db);
+	load_layers(&agree);
+	load_requests(&agree);
+	recording = db_query(db, "SELECT recording_id FROM recording ORDER BY recording_id");
+	while (db_step(recording))
+		check_recording(&agree, sqlite3_column_int64(recording, 0));
+	sqlite3_finalize(recording);
+	check_complete_requests(&agree);
+	agree_free(&agree);
+	ck_assert_int_eq(sqlite3_exec(db, "COMMIT", NULL, NULL, NULL), SQLITE_OK);
+}
+
+void agree_check_file(const char *path)
+{
+	sqlite3 *db = db_open(path);
+
+	agree_check(db);
+	db_close(db);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What every test program shares: a folder of its own that vanishes at the end, the tier it
+ * runs in, and the main function around Check.
+ */
+#ifndef TEST_SUITE_H
+#define TEST_SUITE_H
+
+#include <check.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SUITE_SKIPPED 77
+
+/*
+ * ck_assert_msg() for loops: Check writes to a file for every assertion that holds, which
+ * costs a system call each.
+ */
+#define REQUIRE(condition, ...)                   \
+	do {                                      \
+		if (!(condition))                 \
+			ck_abort_msg(__VA_ARGS__); \
+	} while (0)
+
+/* Run a suite that is freed with it; the return value is the program's exit status. */
+int suite_run(Suite *suite);
+
+/*
+ * A path that ends in @name and was not returned before, in memory that is never freed. The
+ * folder exists, the file does not.
+ */
+const char *suite_path(const char *name);
+
+/* True in `make check-long`. */
+bool suite_is_long(void);
+
+/* True where the sanitizers named by the build contain @name. */
+bool suite_has_sanitizer(const char *name);
+
+/* CLOCK_MONOTONIC. */
+uint64_t suite_now_ns(void);
+
+void suite_sleep_ms(uint32_t duration_ms);
+
+#endif

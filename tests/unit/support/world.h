@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A random runtime and what must be in the file after it: several threads serve requests of
+ * several models through passes of every form that the API allows, and note for each pass
+ * and request the expected rows, computed in the plainest way. world_compare() then reads
+ * the file with SQL and compares everything. Everything follows from the seed, except how
+ * the threads interleave.
+ */
+#ifndef TEST_WORLD_H
+#define TEST_WORLD_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <moetrace/moetrace.h>
+#include <sqlite3.h>
+
+#include "tests/unit/support/half.h"
+#include "tests/unit/support/rng.h"
+
+enum {
+	WORLD_MAX_MODELS = 8,
+	WORLD_MAX_LAYERS = 6,
+	WORLD_MAX_THREADS = 8,
+	WORLD_MAX_SLICES = 8,
+	WORLD_MAX_OPEN = 8,
+	WORLD_MAX_RECORDINGS = 8,
+	WORLD_N_KEYS = 4,
+};
+
+struct world_layer {
+	uint32_t layer;
+	uint32_t n_experts;
+	uint32_t n_zero_experts;
+	uint32_t n_shared_slots;
+	uint32_t n_ids;
+	uint32_t top_k;
+};
+
+struct world_model {
+	char name[32];
+	enum moetrace_model_kind kind;
+	uint32_t handle;
+	uint32_t n_layers;
+	struct world_layer layers[WORLD_MAX_LAYERS];
+};
+
+/* An attribute as it was set, or tokens of positions from first on: the latest epoch wins. */
+struct want_attribute {
+	struct want_attribute *next; /* the one set before */
+	uint32_t epoch;
+	uint32_t key; /* of "key%u" */
+	char value[24];
+};
+
+struct want_tokens {
+	struct want_tokens *next; /* those given before */
+	uint32_t epoch;
+	uint32_t first_position;
+	uint32_t n_tokens;
+	uint32_t add; /* the token of a position is position * 3 + add */
+};
+
+struct want_request {
+	struct want_request *next;
+	uint64_t handle;
+	char external_id[40];
+	uint32_t prompt_positions;
+	struct world_model *model;
+	uint32_t begin_epoch;      /* of world.epoch */
+	uint32_t end_epoch;        /* UINT32_MAX: open */
+	uint32_t end_state;
+	uint64_t declared;         /* MOETRACE_POSITIONS_UNKNOWN: left to the recorder */
+	uint32_t next_position;
+	uint32_t seen_positions;   /* highest position of recorded rows, plus one */
+	bool has_other_rows;       /* of phase verify or draft */
+	struct want_attribute *attributes;
+	struct want_tokens *tokens;
+};
+
+struct want_slice {
+	struct want_request *request; /* NULL: rows of no request */
+	uint32_t phase;
+	uint32_t phase_passed;        /* 0: the pass's */
+	uint32_t n_rows;
+	uint32_t row_offset;
+	uint32_t *positions;          /* [n_rows] */
+	bool positions_passed;
+};
+
+struct want_layer {
+	bool is_written;
+	bool is_untimed;
+	bool has_weights;
+	bool padding_shown;
+	uint32_t order;
+	uint32_t n_rows;
+	uint32_t k;
+	uint64_t n_invalid;
+	uint16_t *ids;         /* [n_rows][k], left-aligned, 0 past n_valid */
+	uint16_t *weights;     /* the same; NULL: none */
+	uint8_t *n_valid;      /* [n_rows] */
+	uint8_t *has_invalid;  /* [n_rows] */
+	uint32_t *row_map;     /* [n_rows]; NULL: all rows */
+	uint32_t *padding_load; /* [n_ids]; NULL: padding was not shown */
+};
+
+struct want_pass {
+	struct want_pass *next;
+	uint64_t number;
+	struct world_model *model;
+	uint32_t phase;
+	uint32_t n_rows;
+	uint32_t padding_rows;
+	uint32_t epoch;
+	uint32_t n_slices;
+	struct want_slice slices[WORLD_MAX_SLICES];
+	struct want_layer layers[WORLD_MAX_LAYERS];
+};
+
+struct world_thread {
+	struct world *world;
+	uint32_t index;
+	struct rng rng;
+	uint32_t n_steps;
+	uint64_t n_passes;
+	uint32_t n_open;
+	struct want_request *open[WORLD_MAX_OPEN];
+	struct want_request *requests; /* all, newest first */
+	struct want_pass *passes;      /* the recorded ones, newest first */
+};
+
+struct world {
+	struct moetrace_session *session;
+	const char *path;
+	enum moetrace_weight_format weight_format;
+	struct rng rng;
+	uint32_t n_models;
+	struct world_model models[WORLD_MAX_MODELS];
+	uint32_t n_threads;
+	struct world_thread threads[WORLD_MAX_THREADS];
+	uint32_t max_rows; /* of a slice */
+	/* 2 r - 1: recording r; 2 r: idle after it. Threads are at rest when it changes, or it
+	   says nothing (is_free_running). */
+	atomic_uint epoch;
+	bool is_free_running;
+	atomic_uint_fast64_t misuse[WORLD_MAX_RECORDINGS];
+	atomic_uint_fast64_t duplicates[WORLD_MAX_RECORDINGS];
+};
+
+/* Open a session at @path and add the first models. */
+struct world *world_open(const char *path, uint64_t seed, uint32_t n_threads,
+			 enum moetrace_weight_format weight_format);
+
+void world_model_add(struct world *world);
+void world_start(struct world *world);
+void world_stop(struct world *world);
+
+/* Every thread makes @n_steps steps; returns when all have ended. */
+void world_run(struct world *world, uint32_t n_steps);
+
+/* End half of the requests that are open. */
+void world_end_some(struct world *world);
+
+/* Close the session; compare the file with what was noted; free everything. */
+void world_close(struct world *world);
+void world_compare(struct world *world);
+void world_free(struct world *world);
+
+/* ---- between the parts of the world ---- */
+
+uint32_t world_recording(uint32_t epoch); /* 0: idle */
+struct world_model *world_model_pick(struct world_thread *thread);
+void world_pass(struct world_thread *thread);
+void world_misuse(struct world_thread *thread, struct moetrace_pass *pass,
+		  const struct want_pass *want);
+void world_select(struct world_thread *thread, struct moetrace_pass *pass,
+		  const struct want_pass *want_pass, uint32_t layer, struct want_layer *want);
+void world_compare_requests(struct world *world, sqlite3 *db);
+void want_layer_free(struct want_layer *layer);
+
+#endif

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The requests of a random runtime against the file: a row for each recording that a request
+ * was open in, and the verdict that the definition gives, position by position. Where the
+ * definition leaves a choice, both pass: holes of a request that began before the recording
+ * may be called began_before or missing, a hole need not be named beside another reason, and
+ * a partial request may name what befell rows past its end or beside it in a pass.
+ */
+#include "tests/unit/support/world.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/support/db.h"
+#include "tests/unit/support/suite.h"
+
+static const char *const end_states[] = { NULL, "finished", "aborted", "failed" };
+
+struct position {
+	bool is_computed;  /* in this recording */
+	bool is_elsewhere; /* in another one */
+	bool is_verified;
+	bool is_unwritten;
+	bool is_invalid;
+};
+
+struct reasons {
+	bool unwritten;
+	bool unresolved;
+	bool invalid;
+	bool missing;
+	bool began_before;
+	/* What a reason may be named for though it is none by the definition. */
+	bool may_be_unwritten;
+	bool may_be_unresolved;
+	bool may_be_invalid;
+};
+
+static bool was_open(const struct want_request *request, uint32_t recording)
+{
+	const uint32_t epoch = 2 * recording - 1;
+
+	return request->begin_epoch <= epoch && request->end_epoch >= epoch;
+}
+
+static bool row_is_invalid(const struct want_layer *layer, uint32_t row)
+{
+	uint32_t i;
+
+	if (!layer->is_written || !layer->row_map)
+		return layer->is_written && layer->has_invalid[row];
+	for (i = 0; i < layer->n_rows; i++)
+		if (layer->row_map[i] == row)
+			return layer->has_invalid[i];
+	return false;
+}
+
+static void note_row(struct position *position, const struct want_pass *pass, uint32_t row,
+		     bool is_here, bool is_verify)
+{
+	uint32_t i;
+
+	if (!is_here) {
+		position->is_elsewhere = true;
+		return;
+	}
+	if (is_verify)
+		position->is_verified = true;
+	else
+		position->is_computed = true;
+	for (i = 0; i < pass->model->n_layers; i++) {
+		position->is_unwritten |= !pass->layers[i].is_written;
+		position->is_invalid |= row_is_invalid(&pass->layers[i], row);
+	}
+}
+
+static void note_slice(const struct want_pass *pass, const struct want_slice *slice,
+		       struct reasons *reasons)
+{
+	uint32_t i;
+
+	reasons->may_be_unresolved |= slice->phase == MOETRACE_PHASE_VERIFY;
+	for (i = 0; i < pass->model->n_layers; i++) {
+		reasons->may_be_unwritten |= !pass->layers[i].is_written;
+		reasons->may_be_invalid |= pass->layers[i].n_invalid > 0;
+	}
+}
+
+static void note_pass(struct position *positions, uint32_t n_positions,
+		      const struct want_request *request, const struct want_pass *pass,
+		      uint32_t recording, struct reasons *reasons)
+{
+	const bool is_here = world_recording(pass->epoch) == recording;
+	uint32_t i, row;
+
+	for (i = 0; i < pass->n_slices; i++) {
+		const struct want_slice *slice = &pass->slices[i];
+
+		if (slice->request != request || slice->phase == MOETRACE_PHASE_DRAFT)
+			continue;
+		if (is_here)
+			note_slice(pass, slice, reasons);
+		for (row = 0; row < slice->n_rows; row++)
+			if (slice->positions[row] < n_positions)
+				note_row(&positions[slice->positions[row]], pass,
+					 slice->row_offset + row, is_here,
+					 slice->phase == MOETRACE_PHASE_VERIFY);
+	}
+}
+
+static struct reasons judge(const struct world_thread *thread, const struct want_request *request,
+			    uint32_t n_positions, uint32_t recording)
+{
+	struct position *positions = calloc(n_positions + 1u, sizeof(*positions));
+	const bool began_before = request->begin_epoch < 2 * recording - 1;
+	struct reasons reasons = { 0 };
+	uint32_t i;
+
+	REQUIRE(positions, "out of memory");
+	for (const struct want_pass *pass = thread->passes; pass; pass = pass->next)
+		note_pass(positions, n_positions, request, pass, recording, &reasons);
+	for (i = 0; i < n_positions; i++) {
+		reasons.unwritten |= positions[i].is_unwritten;
+		reasons.invalid |= positions[i].is_invalid;
+		reasons.unresolved |= positions[i].is_verified && !positions[i].is_computed;
+		if (positions[i].is_computed || positions[i].is_verified)
+			continue;
+		if (began_before)
+			reasons.began_before = true;
+		else
+			reasons.missing = true;
+	}
+	free(positions);
+	return reasons;
+}
+
+static bool names(const char *reasons, const char *reason)
+{
+	const char *found = reasons ? strstr(reasons, reason) : NULL;
+
+	return found != NULL;
+}
+
+static void compare_reasons(const struct want_request *request, const struct reasons *want,
+			    const char *got)
+{
+	const char *id = request->external_id;
+	const bool has_hole = want->missing || want->began_before;
+	const bool got_hole = names(got, "missing") || names(got, "began_before");
+
+	REQUIRE(names(got, "unwritten") ? want->may_be_unwritten : !want->unwritten,
+		"%s: unwritten: %s", id, got);
+	REQUIRE(names(got, "invalid") ? want->may_be_invalid : !want->invalid, "%s: invalid: %s", id,
+		got);
+	REQUIRE(names(got, "unresolved") ? want->may_be_unresolved : !want->unresolved,
+		"%s: unresolved: %s", id, got);
+	REQUIRE(got_hole ? has_hole : !has_hole || got, "%s: missing: %s", id, got);
+	REQUIRE(!names(got, "began_before") || want->began_before, "%s: %s", id, got);
+	REQUIRE(!names(got, "lost"), "%s: nothing was lost: %s", id, got);
+}
+
+static void compare_unfinished(sqlite3_stmt *row, const struct want_request *request)
+{
+	const char *verdict = (const char *)sqlite3_column_text(row, 6);
+
+	REQUIRE(strcmp(verdict, "unfinished") == 0, "%s: %s instead of unfinished",
+		      request->external_id, verdict);
+	ck_assert_int_eq(sqlite3_column_type(row, 2), SQLITE_NULL);
+	ck_assert_int_eq(sqlite3_column_type(row, 4), SQLITE_NULL);
+	ck_assert_int_eq(sqlite3_column_type(row, 5), SQLITE_NULL);
+	ck_assert_int_eq(sqlite3_column_type(row, 7), SQLITE_NULL);
+}
+
+static void compare_ended(sqlite3_stmt *row, const struct world_thread *thread,
+			  const struct want_request *request, uint32_t recording)
+{
+	const uint32_t n_positions = request->declared == MOETRACE_POSITIONS_UNKNOWN
+					     ? request->seen_positions
+					     : (uint32_t)request->declared;
+	const struct reasons want = judge(thread, request, n_positions, recording);
+	const char *verdict = (const char *)sqlite3_column_text(row, 6);
+	const char *reasons = (const char *)sqlite3_column_text(row, 7);
+
+	REQUIRE(sqlite3_column_int64(row, 2) == n_positions, "%s: %lld instead of %u"
+		      " positions", request->external_id,
+		      (long long)sqlite3_column_int64(row, 2), n_positions);
+	ck_assert_int_ne(sqlite3_column_type(row, 4), SQLITE_NULL);
+	ck_assert_str_eq((const char *)sqlite3_column_text(row, 5), end_states[request->end_state]);
+	compare_reasons(request, &want, reasons);
+	REQUIRE(strcmp(verdict, reasons ? "partial" : "complete") == 0, "%s: %s (%s)",
+		request->external_id, verdict, reasons ? reasons : "");
+}
+
+/* What a key was set to last, up to this time. */
+static const struct want_attribute *attribute_at(const struct want_request *request, uint32_t key,
+						 uint32_t epoch)
+{
+	const struct want_attribute *attribute = request->attributes;
+
+	while (attribute && (attribute->key != key || attribute->epoch > epoch))
+		attribute = attribute->next;
+	return attribute;
+}
+
+static void compare_attributes(sqlite3 *db, int64_t request_id, const struct want_request *request,
+			       uint32_t epoch)
+{
+	int64_t n_attributes = 0;
+	uint32_t key;
+
+	for (key = 0; key < WORLD_N_KEYS; key++) {
+		const struct want_attribute *want = attribute_at(request, key, epoch);
+
+		if (!want)
+			continue;
+		n_attributes++;
+		ck_assert_str_eq(db_text(db, "SELECT value FROM request_attribute WHERE"
+					 " request_id = %lld AND key = 'key%u'",
+					 (long long)request_id, key), want->value);
+	}
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request_attribute WHERE request_id = %lld",
+				(long long)request_id), n_attributes);
+}
+
+static const struct want_tokens *tokens_at(const struct want_request *request, uint32_t position,
+					   uint32_t epoch)
+{
+	const struct want_tokens *given = request->tokens;
+
+	while (given && (given->epoch != epoch || position < given->first_position ||
+			 position >= given->first_position + given->n_tokens))
+		given = given->next;
+	return given;
+}
+
+static void compare_tokens(sqlite3 *db, int64_t request_id, const struct want_request *request,
+			   uint32_t epoch)
+{
+	sqlite3_stmt *stmt = db_query(db, "SELECT position, token_id FROM request_token WHERE"
+				      " request_id = %lld ORDER BY position", (long long)request_id);
+	uint32_t position;
+
+	for (position = 0; position < 100; position++) {
+		const struct want_tokens *want = tokens_at(request, position, epoch);
+
+		if (!want)
+			continue;
+		REQUIRE(db_step(stmt), "%s: no token at %u", request->external_id, position);
+		ck_assert_int_eq(sqlite3_column_int64(stmt, 0), position);
+		ck_assert_int_eq(sqlite3_column_int64(stmt, 1), position * 3 + want->add);
+	}
+	ck_assert(!db_step(stmt));
+	sqlite3_finalize(stmt);
+}
+
+static void compare_request(sqlite3 *db, const struct world_thread *thread,
+			    const struct want_request *request, uint32_t recording)
+{
+	const uint32_t epoch = 2 * recording - 1;
+	sqlite3_stmt *row = db_query(db, "SELECT external_id, prompt_positions, n_positions,"
+				     " n_attempts, end_ns, end_state, verdict, reasons, request_id"
+				     " FROM request WHERE recording_id = %u AND handle = %lld",
+				     recording, (long long)request->handle);
+	const bool is_there = db_step(row);
+
+	REQUIRE(is_there == was_open(request, recording), "%s in recording %u: %s",
+		      request->external_id, recording, is_there ? "has a row" : "has no row");
+	if (is_there) {
+		ck_assert_str_eq((const char *)sqlite3_column_text(row, 0), request->external_id);
+		if (request->prompt_positions)
+			ck_assert_int_eq(sqlite3_column_int64(row, 1), request->prompt_positions);
+		else
+			ck_assert_int_eq(sqlite3_column_type(row, 1), SQLITE_NULL);
+		ck_assert_int_eq(sqlite3_column_int64(row, 3), 1);
+		if (request->end_epoch == epoch)
+			compare_ended(row, thread, request, recording);
+		else
+			compare_unfinished(row, request);
+		compare_attributes(db, sqlite3_column_int64(row, 8), request, epoch);
+		compare_tokens(db, sqlite3_column_int64(row, 8), request, epoch);
+	}
+	sqlite3_finalize(row);
+}
+
+void world_compare_requests(struct world *world, sqlite3 *db)
+{
+	const uint32_t n_recordings = world_recording(world->epoch - !(world->epoch % 2));
+	int64_t n_rows = 0;
+	uint32_t i, recording;
+
+	for (i = 0; i < world->n_threads; i++)
+		for (const struct want_request *request = world->threads[i].requests; request;
+		     request = request->next)
+			for (recording = 1; recording <= n_recordings; recording++) {
+				compare_request(db, &world->threads[i], request, recording);
+				n_rows += was_open(request, recording);
+			}
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), n_rows);
+}

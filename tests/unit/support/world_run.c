@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The world's traffic: threads that begin, compute and end requests. A request belongs to one
+ * thread, so that the order that the API asks for is kept without locks. A slice mostly takes
+ * the next positions of its request; now and then it takes them in another order, or leaves
+ * some out for ever.
+ */
+#include "tests/unit/support/world.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/support/suite.h"
+#include "tests/unit/support/toy.h"
+
+static void *allocate(size_t n, size_t bytes)
+{
+	void *memory = calloc(n + 1, bytes);
+
+	if (!memory)
+		abort();
+	return memory;
+}
+
+uint32_t world_recording(uint32_t epoch)
+{
+	return epoch % 2 ? (epoch + 1) / 2 : 0;
+}
+
+/* Layers at the edges of the id width, with dense layers between them. */
+static void make_layer(struct rng *rng, uint32_t ordinal, struct world_layer *layer)
+{
+	static const uint32_t id_counts[] = { 4, 64, 127, 128, 129, 255, 256, 257, 384, 512 };
+
+	layer->layer = 3 + 2 * ordinal;
+	layer->n_ids = id_counts[rng_below(rng, sizeof(id_counts) / sizeof(id_counts[0]))];
+	layer->n_zero_experts = rng_chance(rng, 30) ? rng_below(rng, 3) : 0;
+	layer->n_shared_slots = rng_chance(rng, 30) ? rng_below(rng, 2) : 0;
+	layer->n_experts = layer->n_ids - layer->n_zero_experts - layer->n_shared_slots;
+	layer->top_k = 1 + rng_below(rng, layer->n_ids < 22 ? layer->n_ids : 22);
+}
+
+void world_model_add(struct world *world)
+{
+	struct world_model *model = &world->models[world->n_models];
+	struct moetrace_layer_info layers[WORLD_MAX_LAYERS];
+	struct moetrace_model_info info;
+	uint32_t i;
+
+	ck_assert_uint_lt(world->n_models, WORLD_MAX_MODELS);
+	snprintf(model->name, sizeof(model->name), "model-%u", world->n_models);
+	model->kind = world->n_models % 3 == 1 ? MOETRACE_MODEL_DRAFT : MOETRACE_MODEL_TARGET;
+	/* One model has nothing to record. */
+	model->n_layers = world->n_models == 3 ? 0 : 1 + rng_below(&world->rng, WORLD_MAX_LAYERS);
+	for (i = 0; i < model->n_layers; i++) {
+		make_layer(&world->rng, i, &model->layers[i]);
+		MOETRACE_INIT(&layers[i]);
+		layers[i].layer = model->layers[i].layer;
+		layers[i].n_experts = model->layers[i].n_experts;
+		layers[i].n_zero_experts = model->layers[i].n_zero_experts;
+		layers[i].n_shared_slots = model->layers[i].n_shared_slots;
+		layers[i].top_k = model->layers[i].top_k;
+	}
+	MOETRACE_INIT(&info);
+	info.name = model->name;
+	info.kind = model->kind;
+	info.layers = layers;
+	info.n_moe_layers = model->n_layers;
+	ck_assert_int_eq(moetrace_model_add(world->session, &info, &model->handle), MOETRACE_OK);
+	world->n_models++;
+}
+
+struct world *world_open(const char *path, uint64_t seed, uint32_t n_threads,
+			 enum moetrace_weight_format weight_format)
+{
+	struct world *world = allocate(1, sizeof(*world));
+	struct moetrace_session_opts opts = toy_opts();
+	uint32_t i;
+	int status;
+
+	world->path = path;
+	world->rng.state = seed;
+	world->weight_format = weight_format;
+	world->n_threads = n_threads;
+	world->max_rows = 300;
+	opts.weight_format = weight_format;
+	opts.n_rings = 2 * n_threads;
+	/* Roomy: the test is about what is stored, and nothing may be lost. */
+	opts.ring_bytes = UINT64_C(64) << 20;
+	opts.window_ns = 20000000;
+	status = moetrace_session_open(path, &opts, &world->session);
+	REQUIRE(status == MOETRACE_OK, "open: %d: %s", status, moetrace_open_errmsg());
+	for (i = 0; i < n_threads; i++) {
+		world->threads[i].world = world;
+		world->threads[i].index = i;
+		world->threads[i].rng.state = rng_next(&world->rng);
+	}
+	for (i = 0; i < 4; i++)
+		world_model_add(world);
+	return world;
+}
+
+void world_start(struct world *world)
+{
+	ck_assert_int_eq(moetrace_start(world->session, NULL), MOETRACE_OK);
+	world->epoch++;
+	ck_assert_uint_lt(world_recording(world->epoch), WORLD_MAX_RECORDINGS);
+}
+
+void world_stop(struct world *world)
+{
+	ck_assert_int_eq(moetrace_stop(world->session, NULL), MOETRACE_OK);
+	world->epoch++;
+}
+
+/* ---- requests ---- */
+
+struct world_model *world_model_pick(struct world_thread *thread)
+{
+	return &thread->world->models[rng_below(&thread->rng, thread->world->n_models)];
+}
+
+static void begin_request(struct world_thread *thread)
+{
+	struct want_request *request = allocate(1, sizeof(*request));
+	struct moetrace_request_info info;
+
+	do {
+		request->model = world_model_pick(thread);
+	} while (request->model->kind == MOETRACE_MODEL_DRAFT);
+	request->next = thread->requests;
+	request->begin_epoch = thread->world->epoch;
+	request->end_epoch = UINT32_MAX;
+	snprintf(request->external_id, sizeof(request->external_id), "r%u-%llx", thread->index,
+		 (unsigned long long)rng_next(&thread->rng));
+	request->prompt_positions = rng_chance(&thread->rng, 50) ? 1 + rng_below(&thread->rng, 99)
+								 : 0;
+	MOETRACE_INIT(&info);
+	info.external_id = request->external_id;
+	info.prompt_positions = request->prompt_positions;
+	ck_assert_int_eq(moetrace_request_begin(thread->world->session, &info, &request->handle),
+			 MOETRACE_OK);
+	ck_assert_uint_ne(request->handle, MOETRACE_NO_REQUEST);
+	thread->requests = request;
+	thread->open[thread->n_open++] = request;
+}
+
+static void end_request(struct world_thread *thread, uint32_t index)
+{
+	struct want_request *request = thread->open[index];
+	struct rng *rng = &thread->rng;
+
+	request->end_epoch = thread->world->epoch;
+	request->end_state = MOETRACE_REQUEST_FINISHED + rng_below(rng, 3);
+	request->declared = request->next_position;
+	if (rng_chance(rng, 5))
+		request->declared += rng_below(rng, 3);
+	else if (rng_chance(rng, 5) && request->declared > 0)
+		request->declared = rng_below(rng, request->next_position);
+	else if (rng_chance(rng, 30) && !request->has_other_rows)
+		request->declared = MOETRACE_POSITIONS_UNKNOWN;
+	ck_assert_int_eq(moetrace_request_end(thread->world->session, request->handle,
+					      request->end_state, request->declared), MOETRACE_OK);
+	thread->open[index] = thread->open[--thread->n_open];
+}
+
+static void set_attribute(struct world_thread *thread, struct want_request *request)
+{
+	struct want_attribute *attribute = allocate(1, sizeof(*attribute));
+	char key[16];
+
+	attribute->next = request->attributes;
+	attribute->epoch = thread->world->epoch;
+	attribute->key = rng_below(&thread->rng, WORLD_N_KEYS);
+	snprintf(key, sizeof(key), "key%u", attribute->key);
+	snprintf(attribute->value, sizeof(attribute->value), "%llx",
+		 (unsigned long long)rng_next(&thread->rng));
+	ck_assert_int_eq(moetrace_request_attribute_set(thread->world->session, request->handle,
+							key, attribute->value), MOETRACE_OK);
+	request->attributes = attribute;
+}
+
+static void add_tokens(struct world_thread *thread, struct want_request *request)
+{
+	struct want_tokens *given = allocate(1, sizeof(*given));
+	uint32_t tokens[20], i;
+
+	given->next = request->tokens;
+	given->epoch = thread->world->epoch;
+	given->first_position = rng_below(&thread->rng, 60);
+	given->n_tokens = rng_below(&thread->rng, 21);
+	given->add = rng_below(&thread->rng, 1000);
+	for (i = 0; i < given->n_tokens; i++)
+		tokens[i] = (given->first_position + i) * 3 + given->add;
+	ck_assert_int_eq(moetrace_request_tokens(thread->world->session, request->handle,
+						 given->first_position, tokens, given->n_tokens),
+			 MOETRACE_OK);
+	request->tokens = given;
+}
+
+/* ---- passes ---- */
+
+static uint32_t pick_n_rows(struct world_thread *thread)
+{
+	struct rng *rng = &thread->rng;
+
+	if (rng_chance(rng, 50))
+		return 1;
+	if (rng_chance(rng, 80))
+		return 2 + rng_below(rng, 8);
+	return 1 + rng_below(rng, thread->world->max_rows);
+}
+
+static void shuffle(struct rng *rng, uint32_t *numbers, uint32_t n)
+{
+	uint32_t i;
+
+	for (i = n; i > 1; i--) {
+		const uint32_t j = rng_below(rng, i);
+		const uint32_t kept = numbers[i - 1];
+
+		numbers[i - 1] = numbers[j];
+		numbers[j] = kept;
+	}
+}
+
+static void fill_slice(struct world_thread *thread, struct want_slice *slice,
+		       struct want_request *request)
+{
+	struct rng *rng = &thread->rng;
+	uint32_t i, first = 0;
+
+	slice->request = request;
+	slice->n_rows = pick_n_rows(thread);
+	slice->positions = allocate(slice->n_rows, sizeof(*slice->positions));
+	if (request) {
+		if (rng_chance(rng, 1))
+			request->next_position += 1 + rng_below(rng, 3);
+		first = request->next_position;
+		if (slice->phase != MOETRACE_PHASE_DRAFT)
+			request->next_position += slice->n_rows;
+		request->has_other_rows |= slice->phase == MOETRACE_PHASE_DRAFT ||
+					   slice->phase == MOETRACE_PHASE_VERIFY;
+	}
+	for (i = 0; i < slice->n_rows; i++)
+		slice->positions[i] = first + i;
+	if (request && rng_chance(rng, 10)) {
+		shuffle(rng, slice->positions, slice->n_rows);
+		slice->positions_passed = true;
+	}
+}
+
+static uint32_t pick_phase(struct world_thread *thread, const struct world_model *model)
+{
+	static const uint32_t target[] = { MOETRACE_PHASE_PREFILL, MOETRACE_PHASE_PREFILL,
+					   MOETRACE_PHASE_DECODE, MOETRACE_PHASE_DECODE,
+					   MOETRACE_PHASE_DECODE, MOETRACE_PHASE_MIXED,
+					   MOETRACE_PHASE_MIXED,
+					   MOETRACE_PHASE_DUMMY, MOETRACE_PHASE_IDLE };
+
+	if (model->kind == MOETRACE_MODEL_DRAFT)
+		return rng_chance(&thread->rng, 90) ? MOETRACE_PHASE_DRAFT : MOETRACE_PHASE_DUMMY;
+	if (rng_chance(&thread->rng, 2))
+		return MOETRACE_PHASE_VERIFY;
+	return target[rng_below(&thread->rng, sizeof(target) / sizeof(target[0]))];
+}
+
+static uint32_t pick_slice_phase(struct rng *rng, uint32_t pass_phase)
+{
+	if (pass_phase != MOETRACE_PHASE_MIXED)
+		return pass_phase;
+	return rng_chance(rng, 50) ? MOETRACE_PHASE_PREFILL : MOETRACE_PHASE_DECODE;
+}
+
+static void add_slice(struct world_thread *thread, struct want_pass *want,
+		      struct want_request *request)
+{
+	struct want_slice *slice = &want->slices[want->n_slices];
+
+	if (want->n_slices == WORLD_MAX_SLICES)
+		return;
+	slice->phase = request ? pick_slice_phase(&thread->rng, want->phase)
+			       : MOETRACE_PHASE_DUMMY;
+	if (slice->phase != want->phase || rng_chance(&thread->rng, 50))
+		slice->phase_passed = slice->phase;
+	slice->row_offset = want->n_rows;
+	fill_slice(thread, slice, request);
+	want->n_rows += slice->n_rows;
+	want->n_slices++;
+}
+
+static struct want_pass *make_pass(struct world_thread *thread)
+{
+	struct want_pass *want = allocate(1, sizeof(*want));
+	struct rng *rng = &thread->rng;
+	uint32_t i;
+
+	want->number = (uint64_t)thread->index << 32 | thread->n_passes++;
+	want->model = world_model_pick(thread);
+	want->phase = pick_phase(thread, want->model);
+	want->epoch = thread->world->epoch;
+	want->padding_rows = rng_chance(rng, 30) ? 1 + rng_below(rng, 64) : 0;
+	if (want->phase == MOETRACE_PHASE_IDLE)
+		return want;
+	if (want->phase == MOETRACE_PHASE_DUMMY) {
+		add_slice(thread, want, NULL);
+		return want;
+	}
+	for (i = 0; i < thread->n_open; i++)
+		if (rng_chance(rng, 60) && (want->model->kind == MOETRACE_MODEL_DRAFT ||
+					    thread->open[i]->model == want->model))
+			add_slice(thread, want, thread->open[i]);
+	if (rng_chance(rng, 10))
+		add_slice(thread, want, NULL);
+	return want;
+}
+
+static struct moetrace_pass *begin_pass(struct world_thread *thread, const struct want_pass *want)
+{
+	struct moetrace_slice slices[WORLD_MAX_SLICES] = { { 0 } };
+	struct moetrace_pass_info info;
+	struct moetrace_pass *pass;
+	uint32_t i;
+
+	for (i = 0; i < want->n_slices; i++) {
+		slices[i].request = want->slices[i].request ? want->slices[i].request->handle
+							    : MOETRACE_NO_REQUEST;
+		if (want->slices[i].positions_passed)
+			slices[i].positions = want->slices[i].positions;
+		else
+			slices[i].first_position = want->slices[i].positions[0];
+		slices[i].n_rows = want->slices[i].n_rows;
+		slices[i].phase = want->slices[i].phase_passed;
+	}
+	MOETRACE_INIT(&info);
+	info.model = want->model->handle;
+	info.phase = want->phase;
+	info.n_rows = want->n_rows;
+	info.padding_rows = want->padding_rows;
+	info.slices = slices;
+	info.n_slices = want->n_slices;
+	info.runtime_pass = &want->number;
+	pass = moetrace_pass_begin(thread->world->session, &info);
+	/* What was passed is the caller's again. */
+	memset(slices, 0xff, sizeof(slices));
+	return pass;
+}
+
+static void run_layers(struct world_thread *thread, struct moetrace_pass *pass,
+		       struct want_pass *want)
+{
+	uint32_t order[WORLD_MAX_LAYERS], i;
+
+	for (i = 0; i < want->model->n_layers; i++)
+		order[i] = i;
+	if (rng_chance(&thread->rng, 20))
+		shuffle(&thread->rng, order, want->model->n_layers);
+	for (i = 0; i < want->model->n_layers; i++)
+		if (!rng_chance(&thread->rng, 1))
+			world_select(thread, pass, want, order[i], &want->layers[order[i]]);
+	if (rng_chance(&thread->rng, 3))
+		world_misuse(thread, pass, want);
+}
+
+static void note_seen(struct want_pass *want)
+{
+	uint32_t i, row;
+
+	for (i = 0; i < want->n_slices; i++) {
+		struct want_slice *slice = &want->slices[i];
+
+		if (!slice->request || slice->phase == MOETRACE_PHASE_DRAFT)
+			continue;
+		for (row = 0; row < slice->n_rows; row++)
+			if (slice->positions[row] >= slice->request->seen_positions)
+				slice->request->seen_positions = slice->positions[row] + 1;
+	}
+}
+
+static void pass_free(struct want_pass *want)
+{
+	uint32_t i;
+
+	for (i = 0; i < want->n_slices; i++)
+		free(want->slices[i].positions);
+	for (i = 0; i < WORLD_MAX_LAYERS; i++)
+		want_layer_free(&want->layers[i]);
+	free(want);
+}
+
+/* Keeps what was recorded, in whichever way the world knows that. */
+static void keep_pass(struct world_thread *thread, const struct moetrace_pass *pass,
+		      struct want_pass *want)
+{
+	const struct world *world = thread->world;
+
+	REQUIRE(world->is_free_running || !pass == !world_recording(world->epoch),
+		      "a pass is recorded while idle, or is not while recording");
+	if (!pass) {
+		pass_free(want);
+		return;
+	}
+	note_seen(want);
+	want->next = thread->passes;
+	thread->passes = want;
+}
+
+/* One pass, or two whose layers alternate, as with two microbatches. */
+void world_pass(struct world_thread *thread)
+{
+	struct want_pass *want = make_pass(thread), *other = NULL;
+	struct moetrace_pass *pass = begin_pass(thread, want), *other_pass = NULL;
+
+	if (rng_chance(&thread->rng, 10)) {
+		other = make_pass(thread);
+		other_pass = begin_pass(thread, other);
+	}
+	run_layers(thread, pass, want);
+	if (other)
+		run_layers(thread, other_pass, other);
+	moetrace_pass_end(pass);
+	keep_pass(thread, pass, want);
+	if (other) {
+		moetrace_pass_end(other_pass);
+		keep_pass(thread, other_pass, other);
+	}
+}
+
+/* ---- threads ---- */
+
+static void step(struct world_thread *thread)
+{
+	struct rng *rng = &thread->rng;
+	const uint32_t dice = rng_below(rng, 100);
+	struct want_request *request =
+		thread->n_open ? thread->open[rng_below(rng, thread->n_open)] : NULL;
+
+	if (dice < 15 && thread->n_open < WORLD_MAX_OPEN)
+		begin_request(thread);
+	else if (dice < 25 && request)
+		end_request(thread, rng_below(rng, thread->n_open));
+	else if (dice < 30 && request)
+		set_attribute(thread, request);
+	else if (dice < 33 && request)
+		add_tokens(thread, request);
+	else
+		world_pass(thread);
+}
+
+static void *thread_main(void *argument)
+{
+	struct world_thread *thread = argument;
+	uint32_t i;
+
+	for (i = 0; i < thread->n_steps; i++)
+		step(thread);
+	return NULL;
+}
+
+void world_run(struct world *world, uint32_t n_steps)
+{
+	pthread_t ids[WORLD_MAX_THREADS];
+	uint32_t i;
+
+	for (i = 0; i < world->n_threads; i++) {
+		world->threads[i].n_steps = n_steps;
+		ck_assert_int_eq(pthread_create(&ids[i], NULL, thread_main, &world->threads[i]), 0);
+	}
+	for (i = 0; i < world->n_threads; i++)
+		ck_assert_int_eq(pthread_join(ids[i], NULL), 0);
+}
+
+void world_end_some(struct world *world)
+{
+	uint32_t i, j;
+
+	for (i = 0; i < world->n_threads; i++)
+		for (j = world->threads[i].n_open; j > 0; j--)
+			if (rng_chance(&world->rng, 50))
+				end_request(&world->threads[i], j - 1);
+}
+
+void world_close(struct world *world)
+{
+	ck_assert_int_eq(moetrace_session_close(world->session), MOETRACE_OK);
+	world->session = NULL;
+}
+
+static void request_free(struct want_request *request)
+{
+	while (request->attributes) {
+		struct want_attribute *next = request->attributes->next;
+
+		free(request->attributes);
+		request->attributes = next;
+	}
+	while (request->tokens) {
+		struct want_tokens *next = request->tokens->next;
+
+		free(request->tokens);
+		request->tokens = next;
+	}
+	free(request);
+}
+
+void world_free(struct world *world)
+{
+	uint32_t i;
+
+	for (i = 0; i < world->n_threads; i++) {
+		struct world_thread *thread = &world->threads[i];
+
+		while (thread->passes) {
+			struct want_pass *next = thread->passes->next;
+
+			pass_free(thread->passes);
+			thread->passes = next;
+		}
+		while (thread->requests) {
+			struct want_request *next = thread->requests->next;
+
+			request_free(thread->requests);
+			thread->requests = next;
+		}
+	}
+	free(world);
+}
