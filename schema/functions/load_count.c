@@ -51,7 +51,8 @@ uint64_t mt_counts_get(const struct mt_counts *counts, size_t id)
 	uint64_t count = counts->u16 ? counts->u16[id] : 0;
 
 	if (id < 256)
-		count += counts->u8[0][id] + counts->u8[1][id] + counts->u8[2][id] + counts->u8[3][id];
+		count += counts->u8[0][id] + counts->u8[1][id] + counts->u8[2][id] +
+			 counts->u8[3][id];
 	return count;
 }
 

@@ -11,7 +11,7 @@
 
 struct mt_counts {
 	uint64_t u8[4][256];
-	uint64_t *u16;              /* NULL: no two-byte id was counted */
+	uint64_t *u16; /* NULL: no two-byte id was counted */
 };
 
 void mt_count_u8(struct mt_counts *counts, const uint8_t *ids, size_t n);

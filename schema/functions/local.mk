@@ -8,7 +8,9 @@ mt_sql_sources = \
 	%D%/moe_load.c \
 	%D%/moe_topk.c \
 	%D%/mt_sql.c %D%/mt_sql.h \
-	%D%/trace_reader.c %D%/trace_reader.h
+	%D%/trace_layer.c \
+	%D%/trace_reader.c %D%/trace_reader.h %D%/trace_reader_internal.h \
+	%D%/trace_util.c
 
 noinst_LTLIBRARIES += %D%/libmt_sql.la
 %C%_libmt_sql_la_SOURCES = $(mt_sql_sources)

@@ -17,8 +17,17 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 enum load_column {
-	LD_RECORDING_ID, LD_MODEL_ID, LD_LAYER_ID, LD_LAYER, LD_EXPERT, LD_PHASE, LD_TOKENS,
-	LD_FROM_NS, LD_UNTIL_NS, LD_REQUEST_ID, LD_N_COLUMNS
+	LD_RECORDING_ID,
+	LD_MODEL_ID,
+	LD_LAYER_ID,
+	LD_LAYER,
+	LD_EXPERT,
+	LD_PHASE,
+	LD_TOKENS,
+	LD_FROM_NS,
+	LD_UNTIL_NS,
+	LD_REQUEST_ID,
+	LD_N_COLUMNS
 };
 
 /* The arguments belong to the key: they change what a row counts. */
@@ -30,11 +39,16 @@ static const char load_declaration[] =
 	" WITHOUT ROWID";
 
 static const signed char column_terms[LD_N_COLUMNS] = {
-	[LD_RECORDING_ID] = MT_TERM_RECORDING_ID, [LD_MODEL_ID] = MT_TERM_MODEL_ID,
-	[LD_LAYER_ID] = MT_TERM_LAYER_ID,         [LD_LAYER] = MT_TERM_LAYER,
-	[LD_EXPERT] = -1,                         [LD_PHASE] = -1,
-	[LD_TOKENS] = -1,                         [LD_FROM_NS] = MT_TERM_FROM_NS,
-	[LD_UNTIL_NS] = MT_TERM_UNTIL_NS,         [LD_REQUEST_ID] = MT_TERM_REQUEST_ID,
+	[LD_RECORDING_ID] = MT_TERM_RECORDING_ID,
+	[LD_MODEL_ID] = MT_TERM_MODEL_ID,
+	[LD_LAYER_ID] = MT_TERM_LAYER_ID,
+	[LD_LAYER] = MT_TERM_LAYER,
+	[LD_EXPERT] = -1,
+	[LD_PHASE] = -1,
+	[LD_TOKENS] = -1,
+	[LD_FROM_NS] = MT_TERM_FROM_NS,
+	[LD_UNTIL_NS] = MT_TERM_UNTIL_NS,
+	[LD_REQUEST_ID] = MT_TERM_REQUEST_ID,
 };
 
 struct load_table {
@@ -60,10 +74,10 @@ struct load_cursor {
 	sqlite3_value *arguments[3]; /* from_ns, until_ns, request_id; NULL: not restricted */
 	struct load_group **groups;
 	size_t n_groups, groups_size;
-	size_t hint;                /* where the group of the next layer is likely to be */
+	size_t hint; /* where the group of the next layer is likely to be */
 	struct load_segment *segments;
 	size_t n_segments, segments_size;
-	size_t group, expert;       /* the current row */
+	size_t group, expert; /* the current row */
 };
 
 static int load_connect(sqlite3 *db, void *aux, int argc, const char *const *argv,
@@ -125,8 +139,8 @@ static int load_best_index(sqlite3_vtab *base, sqlite3_index_info *info)
 		if (term < 0)
 			continue;
 		/* The arguments change what is counted, so they are applied here or not at all. */
-		if (is_argument(c->iColumn) && (!c->usable || mask & 1u << term ||
-						c->op != SQLITE_INDEX_CONSTRAINT_EQ))
+		if (is_argument(c->iColumn) &&
+		    (!c->usable || mask & 1u << term || c->op != SQLITE_INDEX_CONSTRAINT_EQ))
 			return SQLITE_CONSTRAINT;
 		if (!c->usable || c->op != SQLITE_INDEX_CONSTRAINT_EQ || mask & 1u << term)
 			continue;
@@ -218,15 +232,16 @@ static int add_group(struct load_cursor *cursor, const struct mt_reader *reader,
 }
 
 /* Passes repeat their layers, so the group after the last one found is nearly always it. */
-static int find_group(struct load_cursor *cursor, const struct mt_reader *reader,
-		      const char *phase, struct load_group **ret_group)
+static int find_group(struct load_cursor *cursor, const struct mt_reader *reader, const char *phase,
+		      struct load_group **ret_group)
 {
 	int rc = SQLITE_OK;
 	size_t i;
 
 	for (i = 0; i < cursor->n_groups; i++) {
-		size_t at = cursor->hint + i < cursor->n_groups ? cursor->hint + i
-								: cursor->hint + i - cursor->n_groups;
+		size_t at = cursor->hint + i < cursor->n_groups
+				    ? cursor->hint + i
+				    : cursor->hint + i - cursor->n_groups;
 
 		if (is_group(cursor->groups[at], reader, phase)) {
 			cursor->hint = at + 1 < cursor->n_groups ? at + 1 : 0;
@@ -256,15 +271,15 @@ static int find_segments(struct load_cursor *cursor, const struct mt_reader *rea
 	for (size_t i = 0; i < reader->n_slices; i++) {
 		const struct mt_slice *slice = &reader->slices[i];
 		const char *phase = slice->has_request ? slice->phase : "dummy";
-		struct load_segment *last = cursor->n_segments
-			? &cursor->segments[cursor->n_segments - 1] : NULL;
+		struct load_segment *last =
+			cursor->n_segments ? &cursor->segments[cursor->n_segments - 1] : NULL;
 
 		if (last && strcmp(last->phase, phase) == 0 &&
 		    last->row_offset + last->n_rows == slice->row_offset)
 			last->n_rows += slice->n_rows;
 		else
-			cursor->segments[cursor->n_segments++] = (struct load_segment){
-				slice->row_offset, slice->n_rows, phase };
+			cursor->segments[cursor->n_segments++] =
+				(struct load_segment){slice->row_offset, slice->n_rows, phase};
 	}
 	return SQLITE_OK;
 }
@@ -326,7 +341,8 @@ static int count_mapped(struct load_cursor *cursor, struct mt_reader *reader)
 		slice = mt_reader_find_slice(reader, row);
 		if (!slice)
 			continue;
-		rc = find_group(cursor, reader, slice->has_request ? slice->phase : "dummy", &group);
+		rc = find_group(cursor, reader, slice->has_request ? slice->phase : "dummy",
+				&group);
 		if (rc == SQLITE_OK)
 			rc = count_row(group, reader, i);
 	}
@@ -398,8 +414,8 @@ static int load_filter(sqlite3_vtab_cursor *base, int mask, const char *name, in
 		       sqlite3_value **arguments)
 {
 	struct load_cursor *cursor = (struct load_cursor *)base;
-	struct mt_filter filter = { { NULL } };
-	struct mt_reader reader = { 0 };
+	struct mt_filter filter = {{NULL}};
+	struct mt_reader reader = {0};
 	int next = 0, rc;
 
 	(void)name, (void)n_arguments;
@@ -473,7 +489,8 @@ static int load_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int 
 		sqlite3_result_text(context, group->phase, -1, SQLITE_STATIC);
 		break;
 	case LD_TOKENS:
-		sqlite3_result_int64(context, (sqlite3_int64)mt_counts_get(&group->counts, cursor->expert));
+		sqlite3_result_int64(context,
+				     (sqlite3_int64)mt_counts_get(&group->counts, cursor->expert));
 		break;
 	default:
 		if (cursor->arguments[column - LD_FROM_NS])

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * moe_topk: a row for each stored assignment of the main database, decoded from the blobs as
- * it is asked for. for_request, the argument of moe_topk(N), is another name of request_id. The cursor holds a place (pass, layer, row, topk_rank); columns are computed
- * from it. A row of a layer without a row map is found through the slices, one of a layer with
- * a row map through the map, so that a condition on the request skips the rest in both.
- * Conditions that are pushed down are applied to whole passes, slices and layers; SQLite checks
- * each row again, so that the reader may do less but never more than was asked.
+ * it is asked for. for_request, the argument of moe_topk(N), is another name of request_id. The
+ * cursor holds a place (pass, layer, row, topk_rank); columns are computed from it. A row of a
+ * layer without a row map is found through the slices, one of a layer with a row map through the
+ * map, so that a condition on the request skips the rest in both. Conditions that are pushed down
+ * are applied to whole passes, slices and layers; SQLite checks each row again, so that the reader
+ * may do less but never more than was asked.
  */
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
@@ -18,9 +19,22 @@ SQLITE_EXTENSION_INIT3
 #include "common/f16.h"
 
 enum topk_column {
-	TC_RECORDING_ID, TC_MODEL_ID, TC_REQUEST_ID, TC_ATTEMPT, TC_POSITION, TC_PASS_ID, TC_ROW,
-	TC_PHASE, TC_LAYER_ID, TC_LAYER, TC_STATE, TC_TOPK_RANK, TC_EXPERT, TC_WEIGHT,
-	TC_FOR_REQUEST, TC_N_COLUMNS
+	TC_RECORDING_ID,
+	TC_MODEL_ID,
+	TC_REQUEST_ID,
+	TC_ATTEMPT,
+	TC_POSITION,
+	TC_PASS_ID,
+	TC_ROW,
+	TC_PHASE,
+	TC_LAYER_ID,
+	TC_LAYER,
+	TC_STATE,
+	TC_TOPK_RANK,
+	TC_EXPERT,
+	TC_WEIGHT,
+	TC_FOR_REQUEST,
+	TC_N_COLUMNS
 };
 
 /* The key tells SQLite which rows are the same row, where it joins the answers of an OR. */
@@ -33,13 +47,20 @@ static const char topk_declaration[] =
 
 /* The term that a condition on the column becomes; -1: SQLite applies it alone. */
 static const signed char column_terms[TC_N_COLUMNS] = {
-	[TC_RECORDING_ID] = MT_TERM_RECORDING_ID, [TC_MODEL_ID] = MT_TERM_MODEL_ID,
-	[TC_REQUEST_ID] = MT_TERM_REQUEST_ID,     [TC_ATTEMPT] = MT_TERM_ATTEMPT,
-	[TC_POSITION] = MT_TERM_POSITION,         [TC_PASS_ID] = MT_TERM_PASS_ID,
-	[TC_ROW] = -1,                            [TC_PHASE] = -1,
-	[TC_LAYER_ID] = MT_TERM_LAYER_ID,         [TC_LAYER] = MT_TERM_LAYER,
-	[TC_STATE] = -1,                          [TC_TOPK_RANK] = -1,
-	[TC_EXPERT] = -1,                         [TC_WEIGHT] = -1,
+	[TC_RECORDING_ID] = MT_TERM_RECORDING_ID,
+	[TC_MODEL_ID] = MT_TERM_MODEL_ID,
+	[TC_REQUEST_ID] = MT_TERM_REQUEST_ID,
+	[TC_ATTEMPT] = MT_TERM_ATTEMPT,
+	[TC_POSITION] = MT_TERM_POSITION,
+	[TC_PASS_ID] = MT_TERM_PASS_ID,
+	[TC_ROW] = -1,
+	[TC_PHASE] = -1,
+	[TC_LAYER_ID] = MT_TERM_LAYER_ID,
+	[TC_LAYER] = MT_TERM_LAYER,
+	[TC_STATE] = -1,
+	[TC_TOPK_RANK] = -1,
+	[TC_EXPERT] = -1,
+	[TC_WEIGHT] = -1,
 	[TC_FOR_REQUEST] = MT_TERM_REQUEST_ID,
 };
 
@@ -54,10 +75,10 @@ struct topk_cursor {
 	bool ended;
 	bool by_position;
 	sqlite3_int64 wanted_position;
-	size_t next_slice;          /* without a row map: the slice after the current one */
-	size_t layer_row;           /* row of the layer, from 0 */
-	size_t end_row;             /* layer rows to visit before the next slice or layer */
-	size_t row;                 /* row of the pass */
+	size_t next_slice; /* without a row map: the slice after the current one */
+	size_t layer_row;  /* row of the layer, from 0 */
+	size_t end_row;	   /* layer rows to visit before the next slice or layer */
+	size_t row;	   /* row of the pass */
 	const struct mt_slice *slice;
 	size_t topk_rank, n_valid;
 };
@@ -262,7 +283,8 @@ static int settle(struct topk_cursor *cursor)
 		}
 		rc = locate_row(cursor);
 		if (rc == SQLITE_OK)
-			rc = mt_reader_n_valid(&cursor->reader, cursor->layer_row, &cursor->n_valid);
+			rc = mt_reader_n_valid(&cursor->reader, cursor->layer_row,
+					       &cursor->n_valid);
 		if (rc == SQLITE_OK && row_is_wanted(cursor))
 			return SQLITE_OK;
 	}
@@ -273,7 +295,7 @@ static int topk_filter(sqlite3_vtab_cursor *base, int mask, const char *name, in
 		       sqlite3_value **arguments)
 {
 	struct topk_cursor *cursor = (struct topk_cursor *)base;
-	struct mt_filter filter = { { NULL } };
+	struct mt_filter filter = {{NULL}};
 	int next = 0, rc;
 
 	(void)name, (void)n_arguments;
@@ -348,7 +370,8 @@ static void result_weight(sqlite3_context *context, const struct topk_cursor *cu
 	if ((bits & exponent) == exponent)
 		return;
 	sqlite3_result_double(context, run->weight_format == MT_WEIGHT_FP16
-			      ? (double)mt_f32_from_f16(bits) : (double)mt_f32_from_bf16(bits));
+					       ? (double)mt_f32_from_f16(bits)
+					       : (double)mt_f32_from_bf16(bits));
 }
 
 static void result_request(sqlite3_context *context, const struct topk_cursor *cursor, int column)

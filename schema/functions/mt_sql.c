@@ -20,8 +20,8 @@ int mt_sql_register(sqlite3 *db)
 }
 
 #ifndef SQLITE_CORE
-__attribute__((visibility("default")))
-int sqlite3_moetracesql_init(sqlite3 *db, char **ret_error, const sqlite3_api_routines *api);
+__attribute__((visibility("default"))) int
+sqlite3_moetracesql_init(sqlite3 *db, char **ret_error, const sqlite3_api_routines *api);
 
 int sqlite3_moetracesql_init(sqlite3 *db, char **ret_error, const sqlite3_api_routines *api)
 {

@@ -1,43 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The reader is three statements: slices in the order of passes and rows, layers of one pass,
- * and runs by key. A run is read once for all consecutive layers that lie in it; a few are
- * kept, because layers of different formats fill different runs in turn. The statement of a
- * kept run stays on its row, so that SQLite owns the blobs and nothing is copied twice.
+ * Passes and their slices. The reader is three statements: slices in the order of passes and
+ * rows, layers of one pass, and runs by key (trace_layer.c).
  */
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
-#include "trace_reader.h"
+#include "trace_reader_internal.h"
 
-#include <stdarg.h>
 #include <string.h>
-
-/* Sizes beyond this are damage: a blob of SQLite holds at most 2^31 bytes. */
-static const sqlite3_int64 max_count = INT64_C(1) << 31;
-
-static int fail(struct mt_reader *reader, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static int fail(struct mt_reader *reader, const char *format, ...)
-{
-	va_list args;
-	char *text;
-
-	va_start(args, format);
-	text = sqlite3_vmprintf(format, args);
-	va_end(args);
-	sqlite3_free(reader->error);
-	reader->error = sqlite3_mprintf("%s: %z", reader->name, text);
-	return reader->error ? SQLITE_CORRUPT_VTAB : SQLITE_NOMEM;
-}
-
-static int fail_sqlite(struct mt_reader *reader, int rc)
-{
-	sqlite3_free(reader->error);
-	reader->error = sqlite3_mprintf("%s: %s", reader->name, sqlite3_errmsg(reader->db));
-	return rc;
-}
 
 /* Makes room for one more of n elements. */
 static int reserve(void *array, size_t *size, size_t needed, size_t element_bytes)
@@ -58,36 +29,22 @@ static int reserve(void *array, size_t *size, size_t needed, size_t element_byte
 	return SQLITE_OK;
 }
 
-/*
- * Every sqlite3_column_*() locks the connection, which the statement that runs us holds
- * already; the value behind a column is read without that. It halves the time of a slice.
- */
-static bool column_int(sqlite3_stmt *stmt, int column, sqlite3_int64 *ret_value)
-{
-	sqlite3_value *value = sqlite3_column_value(stmt, column);
-
-	if (sqlite3_value_type(value) != SQLITE_INTEGER)
-		return false;
-	*ret_value = sqlite3_value_int64(value);
-	return true;
-}
-
-/* A non-negative integer of bounded size; anything else in the column is damage. */
-static bool column_count(sqlite3_stmt *stmt, int column, size_t *ret_count)
-{
-	sqlite3_int64 value;
-
-	if (!column_int(stmt, column, &value) || value < 0 || value > max_count)
-		return false;
-	*ret_count = (size_t)value;
-	return true;
-}
-
 /* ---------------------------------------------------------------- statements ---- */
 
 enum slice_column {
-	SC_PASS_ID, SC_RECORDING_ID, SC_MODEL_ID, SC_PASS_ROWS, SC_SLICE, SC_REQUEST_ID, SC_ATTEMPT,
-	SC_FIRST_POSITION, SC_POSITIONS, SC_ROW_OFFSET, SC_N_ROWS, SC_PHASE, SC_ACCEPTED
+	SC_PASS_ID,
+	SC_RECORDING_ID,
+	SC_MODEL_ID,
+	SC_PASS_ROWS,
+	SC_SLICE,
+	SC_REQUEST_ID,
+	SC_ATTEMPT,
+	SC_FIRST_POSITION,
+	SC_POSITIONS,
+	SC_ROW_OFFSET,
+	SC_N_ROWS,
+	SC_PHASE,
+	SC_ACCEPTED
 };
 
 static const char slice_columns[] =
@@ -97,6 +54,19 @@ static const char slice_columns[] =
 /* Where a whole pass is read, a pass without slices has to be seen too, hence LEFT. */
 static const char from_passes[] =
 	" FROM main.pass AS p LEFT JOIN main.pass_request AS pr ON pr.pass_id = p.pass_id WHERE 1";
+/*
+ * Where only counts are wanted, a pass whose slices all have its phase and a request is one
+ * slice: the last column is its rows then, and NULL for any other pass. Most passes of a trace
+ * are of this kind, and a row a pass costs a third of a row a slice.
+ */
+enum uniform_column { UC_PHASE = SC_PASS_ROWS + 1, UC_N_ROWS };
+
+static const char select_uniform[] =
+	"SELECT p.pass_id, p.recording_id, p.model_id, p.n_rows, p.phase,"
+	" (SELECT iif(total(pr.phase = p.phase AND pr.request_id IS NOT NULL) = count(*),"
+	" sum(pr.n_rows), NULL) FROM main.pass_request AS pr WHERE pr.pass_id = p.pass_id)"
+	" FROM main.pass AS p WHERE 1";
+static const char one_pass[] = " AND p.pass_id = ?1 ORDER BY pr.slice";
 static const char from_slices[] =
 	" FROM main.pass_request AS pr CROSS JOIN main.pass AS p ON p.pass_id = pr.pass_id WHERE 1";
 
@@ -113,8 +83,6 @@ static const char *const slice_terms[MT_N_TERMS] = {
 			      " BETWEEN pr.first_position AND pr.first_position + pr.n_rows - 1)"),
 };
 
-enum layer_column { LC_LAYER_ID, LC_LAYER, LC_MODEL_ID, LC_N_ROWS, LC_TOPK_ID, LC_TOPK_ROW };
-
 static const char from_layers[] =
 	"SELECT pl.layer_id, l.layer, l.model_id, pl.n_rows, pl.topk_id, pl.topk_row"
 	" FROM main.pass_layer AS pl LEFT JOIN main.layer AS l ON l.layer_id = pl.layer_id"
@@ -124,24 +92,6 @@ static const char *const layer_terms[MT_N_TERMS] = {
 	[MT_TERM_LAYER_ID] = " AND pl.layer_id = ?9",
 	[MT_TERM_LAYER] = " AND l.layer = ?10",
 };
-
-enum run_column {
-	RC_N_ROWS, RC_K, RC_ID_BYTES, RC_WEIGHT_FORMAT, RC_IDS, RC_WEIGHTS, RC_ROW_MAP, RC_N_VALID
-};
-
-static const char run_sql[] =
-	"SELECT n_rows, k, id_bytes, weight_format, topk_ids, topk_weights, row_map, n_valid"
-	" FROM main.topk WHERE topk_id = ?1";
-
-/* Tables only: a file whose `topk` is a view of moe_topk must not recurse. */
-static const unsigned prepare_flags = SQLITE_PREPARE_PERSISTENT | SQLITE_PREPARE_NO_VTAB;
-
-static int prepare(struct mt_reader *reader, const char *sql, sqlite3_stmt **ret_stmt)
-{
-	int rc = sqlite3_prepare_v3(reader->db, sql, -1, prepare_flags, ret_stmt, NULL);
-
-	return rc == SQLITE_OK ? rc : fail_sqlite(reader, rc);
-}
 
 /* Appends the terms in force to a statement's text, prepares it and binds the values. */
 static int prepare_terms(struct mt_reader *reader, sqlite3_str *sql, const char *const *terms,
@@ -158,13 +108,42 @@ static int prepare_terms(struct mt_reader *reader, sqlite3_str *sql, const char 
 	text = sqlite3_str_finish(sql);
 	if (!text)
 		return SQLITE_NOMEM;
-	rc = prepare(reader, text, &stmt);
+	rc = mt_reader_prepare(reader, text, &stmt);
 	sqlite3_free(text);
 	for (int i = 0; rc == SQLITE_OK && i < MT_N_TERMS; i++)
 		if (terms[i] && filter->values[i])
 			rc = sqlite3_bind_value(stmt, i + 1, filter->values[i]);
 	*ret_stmt = stmt;
 	return rc;
+}
+
+/* Passes of one slice need no row a slice; the others are read one by one. */
+static int open_counts(struct mt_reader *reader, const struct mt_filter *filter)
+{
+	static const struct mt_filter no_filter = {{NULL}};
+	sqlite3_str *sql = sqlite3_str_new(reader->db);
+	int rc;
+
+	sqlite3_str_appendall(sql, select_uniform);
+	rc = prepare_terms(reader, sql, slice_terms, " ORDER BY p.pass_id", filter,
+			   &reader->pass_stmt);
+	if (rc != SQLITE_OK)
+		return rc;
+	sql = sqlite3_str_new(reader->db);
+	sqlite3_str_appendf(sql, "SELECT %s%s", slice_columns, from_passes);
+	return prepare_terms(reader, sql, slice_terms, one_pass, &no_filter, &reader->slice_stmt);
+}
+
+static int open_slices(struct mt_reader *reader, const struct mt_filter *filter)
+{
+	sqlite3_str *sql = sqlite3_str_new(reader->db);
+
+	sqlite3_str_appendf(sql, "SELECT %s%s", slice_columns,
+			    reader->by_slice ? from_slices : from_passes);
+	return prepare_terms(reader, sql, slice_terms,
+			     reader->by_slice ? " ORDER BY pr.pass_id, pr.slice"
+					      : " ORDER BY p.pass_id, pr.slice",
+			     filter, &reader->slice_stmt);
 }
 
 int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, bool counts_only,
@@ -179,13 +158,8 @@ int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, bool
 	reader->counts_only = counts_only;
 	reader->by_slice = filter->values[MT_TERM_REQUEST_ID] || filter->values[MT_TERM_ATTEMPT] ||
 			   filter->values[MT_TERM_POSITION];
-
-	sql = sqlite3_str_new(db);
-	sqlite3_str_appendf(sql, "SELECT %s%s", slice_columns,
-			    reader->by_slice ? from_slices : from_passes);
-	rc = prepare_terms(reader, sql, slice_terms, reader->by_slice
-			   ? " ORDER BY pr.pass_id, pr.slice" : " ORDER BY p.pass_id, pr.slice",
-			   filter, &reader->slice_stmt);
+	rc = counts_only && !reader->by_slice ? open_counts(reader, filter)
+					      : open_slices(reader, filter);
 	if (rc != SQLITE_OK)
 		return rc;
 	sql = sqlite3_str_new(db);
@@ -196,6 +170,7 @@ int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, bool
 
 void mt_reader_close(struct mt_reader *reader)
 {
+	sqlite3_finalize(reader->pass_stmt);
 	sqlite3_finalize(reader->slice_stmt);
 	sqlite3_finalize(reader->layer_stmt);
 	for (int i = 0; i < MT_N_RUNS; i++)
@@ -209,12 +184,13 @@ void mt_reader_close(struct mt_reader *reader)
 /* ------------------------------------------------------------ passes and slices ---- */
 
 /* The texts are constants, so that a result may outlive its reader. */
-static int read_phase(struct mt_reader *reader, const char *before, const char **ret_phase)
+static int read_phase(struct mt_reader *reader, sqlite3_stmt *stmt, int column, const char *before,
+		      const char **ret_phase)
 {
 	static const char *const phases[] = {
 		"prefill", "decode", "mixed", "verify", "draft", "idle", "dummy",
 	};
-	const char *text = (const char *)sqlite3_column_text(reader->slice_stmt, SC_PHASE);
+	const char *text = (const char *)sqlite3_column_text(stmt, column);
 
 	if (text && before && strcmp(before, text) == 0) {
 		*ret_phase = before;
@@ -226,9 +202,9 @@ static int read_phase(struct mt_reader *reader, const char *before, const char *
 			return SQLITE_OK;
 		}
 	}
-	return fail(reader, "pass_request (pass %lld, slice %lld): '%.32s' is no known phase",
-		    reader->pass_id, sqlite3_column_int64(reader->slice_stmt, SC_SLICE),
-		    text ? text : "NULL");
+	return mt_reader_fail(reader,
+			      "pass_request (pass %lld): '%.32s' is no known phase of a slice",
+			      reader->pass_id, text ? text : "NULL");
 }
 
 /* Keeps a blob of the current slice; the statement moves on before it is used. */
@@ -244,8 +220,10 @@ static int keep_blob(struct mt_reader *reader, int column, uint64_t n_bytes, con
 		return SQLITE_OK;
 	if (sqlite3_column_type(stmt, column) != SQLITE_BLOB ||
 	    (uint64_t)sqlite3_column_bytes(stmt, column) != n_bytes)
-		return fail(reader, "pass_request (pass %lld, slice %lld): %s is no blob of %lld bytes",
-			    reader->pass_id, sqlite3_column_int64(stmt, SC_SLICE), name, (long long)n_bytes);
+		return mt_reader_fail(
+			reader, "pass_request (pass %lld, slice %lld): %s is no blob of %lld bytes",
+			reader->pass_id, sqlite3_column_int64(stmt, SC_SLICE), name,
+			(long long)n_bytes);
 	if (n_bytes == 0)
 		return SQLITE_OK;
 	rc = reserve(&reader->blobs, &reader->blobs_size, offset + (size_t)n_bytes, 1);
@@ -262,13 +240,17 @@ static int read_slice_rows(struct mt_reader *reader, size_t end_of_before, struc
 {
 	sqlite3_stmt *stmt = reader->slice_stmt;
 
-	if (!column_count(stmt, SC_ROW_OFFSET, &slice->row_offset) ||
-	    !column_count(stmt, SC_N_ROWS, &slice->n_rows) || slice->row_offset < end_of_before ||
+	if (!mt_column_count(stmt, SC_ROW_OFFSET, &slice->row_offset) ||
+	    !mt_column_count(stmt, SC_N_ROWS, &slice->n_rows) ||
+	    slice->row_offset < end_of_before ||
 	    (!reader->by_slice && slice->row_offset != end_of_before) ||
 	    slice->row_offset + slice->n_rows > reader->n_rows)
-		return fail(reader, "pass_request (pass %lld, slice %lld): row_offset or n_rows does not"
-			    " fit the slices before it and the %lld rows of the pass", reader->pass_id,
-			    sqlite3_column_int64(stmt, SC_SLICE), (long long)reader->n_rows);
+		return mt_reader_fail(
+			reader,
+			"pass_request (pass %lld, slice %lld): row_offset or n_rows does not"
+			" fit the slices before it and the %lld rows of the pass",
+			reader->pass_id, sqlite3_column_int64(stmt, SC_SLICE),
+			(long long)reader->n_rows);
 	return SQLITE_OK;
 }
 
@@ -278,13 +260,15 @@ static int read_slice_request(struct mt_reader *reader, struct mt_slice *slice)
 	sqlite3_stmt *stmt = reader->slice_stmt;
 	int rc;
 
-	if (slice->has_request && (!column_int(stmt, SC_REQUEST_ID, &slice->request_id) ||
-				   !column_int(stmt, SC_ATTEMPT, &slice->attempt) ||
-				   !column_int(stmt, SC_FIRST_POSITION, &slice->first_position) ||
-				   slice->first_position < 0 || slice->first_position > max_count * 2))
-		return fail(reader, "pass_request (pass %lld, slice %lld): request_id, attempt or"
-			    " first_position is not a valid number", reader->pass_id,
-			    sqlite3_column_int64(stmt, SC_SLICE));
+	if (slice->has_request &&
+	    (!mt_column_int(stmt, SC_REQUEST_ID, &slice->request_id) ||
+	     !mt_column_int(stmt, SC_ATTEMPT, &slice->attempt) ||
+	     !mt_column_int(stmt, SC_FIRST_POSITION, &slice->first_position) ||
+	     slice->first_position < 0 || slice->first_position > mt_max_count * 2))
+		return mt_reader_fail(reader,
+				      "pass_request (pass %lld, slice %lld): request_id, attempt or"
+				      " first_position is not a valid number",
+				      reader->pass_id, sqlite3_column_int64(stmt, SC_SLICE));
 	rc = keep_blob(reader, SC_POSITIONS, (uint64_t)slice->n_rows * 4, "positions",
 		       &slice->positions);
 	if (rc == SQLITE_OK)
@@ -306,7 +290,8 @@ static int read_slice(struct mt_reader *reader)
 	slice->has_request = sqlite3_column_type(reader->slice_stmt, SC_REQUEST_ID) != SQLITE_NULL;
 	rc = read_slice_rows(reader, before ? before->row_offset + before->n_rows : 0, slice);
 	if (rc == SQLITE_OK)
-		rc = read_phase(reader, before ? before->phase : NULL, &slice->phase);
+		rc = read_phase(reader, reader->slice_stmt, SC_PHASE, before ? before->phase : NULL,
+				&slice->phase);
 	if (rc == SQLITE_OK && !reader->counts_only)
 		rc = read_slice_request(reader, slice);
 	if (rc == SQLITE_OK)
@@ -314,41 +299,54 @@ static int read_slice(struct mt_reader *reader)
 	return rc;
 }
 
-static int begin_pass(struct mt_reader *reader)
+static int begin_pass(struct mt_reader *reader, sqlite3_stmt *stmt)
 {
-	sqlite3_stmt *stmt = reader->slice_stmt;
-
 	reader->pass_id = sqlite3_column_int64(stmt, SC_PASS_ID);
 	reader->n_slices = 0;
 	reader->blobs_used = 0;
-	if (!column_int(stmt, SC_RECORDING_ID, &reader->recording_id) ||
-	    !column_int(stmt, SC_MODEL_ID, &reader->model_id) ||
-	    !column_count(stmt, SC_PASS_ROWS, &reader->n_rows))
-		return fail(reader, "pass %lld: recording_id, model_id or n_rows is not a valid number",
-			    reader->pass_id);
+	if (!mt_column_int(stmt, SC_RECORDING_ID, &reader->recording_id) ||
+	    !mt_column_int(stmt, SC_MODEL_ID, &reader->model_id) ||
+	    !mt_column_count(stmt, SC_PASS_ROWS, &reader->n_rows))
+		return mt_reader_fail(
+			reader, "pass %lld: recording_id, model_id or n_rows is not a valid number",
+			reader->pass_id);
 	return SQLITE_OK;
 }
 
 /* Ends a pass of which all slices were read: where no slice is left out, they are its rows. */
 static int check_pass(struct mt_reader *reader)
 {
-	const struct mt_slice *last = reader->n_slices ? &reader->slices[reader->n_slices - 1] : NULL;
+	const struct mt_slice *last =
+		reader->n_slices ? &reader->slices[reader->n_slices - 1] : NULL;
 	size_t covered = last ? last->row_offset + last->n_rows : 0;
 
 	if (!reader->by_slice && covered != reader->n_rows)
-		return fail(reader, "pass %lld: its slices in pass_request hold %lld of %lld rows",
-			    reader->pass_id, (long long)covered, (long long)reader->n_rows);
+		return mt_reader_fail(
+			reader, "pass %lld: its slices in pass_request hold %lld of %lld rows",
+			reader->pass_id, (long long)covered, (long long)reader->n_rows);
 	return SQLITE_OK;
 }
 
-int mt_reader_next_pass(struct mt_reader *reader)
+static int begin_layers(struct mt_reader *reader)
+{
+	int rc;
+
+	sqlite3_reset(reader->layer_stmt);
+	rc = sqlite3_bind_int64(reader->layer_stmt, 1, reader->pass_id);
+	return rc == SQLITE_OK ? SQLITE_ROW : mt_reader_fail_sqlite(reader, rc);
+}
+
+/* Reads the slices from the statement's row on, up to the first of the next pass. */
+static int next_pass_of_slices(struct mt_reader *reader)
 {
 	sqlite3_stmt *stmt = reader->slice_stmt;
-	int rc = reader->slices_pending ? SQLITE_ROW : reader->ended ? SQLITE_DONE : sqlite3_step(stmt);
+	int rc = reader->slices_pending ? SQLITE_ROW
+		 : reader->ended	? SQLITE_DONE
+					: sqlite3_step(stmt);
 
 	if (rc != SQLITE_ROW)
-		return rc == SQLITE_DONE ? rc : fail_sqlite(reader, rc);
-	rc = begin_pass(reader);
+		return rc == SQLITE_DONE ? rc : mt_reader_fail_sqlite(reader, rc);
+	rc = begin_pass(reader, stmt);
 	while (rc == SQLITE_OK) {
 		if (sqlite3_column_type(stmt, SC_SLICE) != SQLITE_NULL)
 			rc = read_slice(reader);
@@ -356,7 +354,7 @@ int mt_reader_next_pass(struct mt_reader *reader)
 			return rc;
 		rc = sqlite3_step(stmt);
 		if (rc != SQLITE_ROW && rc != SQLITE_DONE)
-			return fail_sqlite(reader, rc);
+			return mt_reader_fail_sqlite(reader, rc);
 		reader->slices_pending = rc == SQLITE_ROW;
 		reader->ended = rc == SQLITE_DONE;
 		if (reader->ended || sqlite3_column_int64(stmt, SC_PASS_ID) != reader->pass_id)
@@ -366,11 +364,49 @@ int mt_reader_next_pass(struct mt_reader *reader)
 	if (rc != SQLITE_ROW && rc != SQLITE_DONE)
 		return rc;
 	rc = check_pass(reader);
+	return rc == SQLITE_OK ? begin_layers(reader) : rc;
+}
+
+/* Makes one slice of the current pass. */
+static int read_uniform(struct mt_reader *reader)
+{
+	struct mt_slice *slice;
+	int rc = reserve(&reader->slices, &reader->slices_size, 1, sizeof(*slice));
+
 	if (rc != SQLITE_OK)
 		return rc;
-	sqlite3_reset(reader->layer_stmt);
-	rc = sqlite3_bind_int64(reader->layer_stmt, 1, reader->pass_id);
-	return rc == SQLITE_OK ? SQLITE_ROW : fail_sqlite(reader, rc);
+	slice = &reader->slices[0];
+	memset(slice, 0, sizeof(*slice));
+	slice->has_request = true;
+	slice->n_rows = reader->n_rows;
+	reader->n_slices = 1;
+	return read_phase(reader, reader->pass_stmt, UC_PHASE, NULL, &slice->phase);
+}
+
+static int next_pass_of_counts(struct mt_reader *reader)
+{
+	size_t n_rows;
+	int rc = sqlite3_step(reader->pass_stmt);
+
+	if (rc != SQLITE_ROW)
+		return rc == SQLITE_DONE ? rc : mt_reader_fail_sqlite(reader, rc);
+	rc = begin_pass(reader, reader->pass_stmt);
+	if (rc != SQLITE_OK)
+		return rc;
+	if (mt_column_count(reader->pass_stmt, UC_N_ROWS, &n_rows) && n_rows == reader->n_rows) {
+		rc = read_uniform(reader);
+		return rc == SQLITE_OK ? begin_layers(reader) : rc;
+	}
+	sqlite3_reset(reader->slice_stmt);
+	reader->slices_pending = false;
+	reader->ended = false;
+	rc = sqlite3_bind_int64(reader->slice_stmt, 1, reader->pass_id);
+	return rc == SQLITE_OK ? next_pass_of_slices(reader) : mt_reader_fail_sqlite(reader, rc);
+}
+
+int mt_reader_next_pass(struct mt_reader *reader)
+{
+	return reader->pass_stmt ? next_pass_of_counts(reader) : next_pass_of_slices(reader);
 }
 
 const struct mt_slice *mt_reader_find_slice(const struct mt_reader *reader, size_t row)
@@ -389,192 +425,4 @@ const struct mt_slice *mt_reader_find_slice(const struct mt_reader *reader, size
 			return slice;
 	}
 	return NULL;
-}
-
-/* -------------------------------------------------------------- layers and runs ---- */
-
-static int run_blob(struct mt_reader *reader, struct mt_run *run, int column, const char *name,
-		    uint64_t n_bytes, const uint8_t **ret_blob)
-{
-	const void *blob;
-
-	if (sqlite3_column_type(run->stmt, column) != SQLITE_BLOB ||
-	    (uint64_t)sqlite3_column_bytes(run->stmt, column) != n_bytes)
-		return fail(reader, "topk %lld: %s is no blob of %lld bytes, as n_rows, k and the format say",
-			    run->topk_id, name, (long long)n_bytes);
-	blob = sqlite3_column_blob(run->stmt, column);
-	if (!blob && n_bytes)
-		return SQLITE_NOMEM;
-	*ret_blob = blob ? blob : (const uint8_t *)"";
-	return SQLITE_OK;
-}
-
-static bool parse_format(const char *text, enum mt_weight_format *ret_format)
-{
-	if (text && strcmp(text, "none") == 0)
-		*ret_format = MT_WEIGHT_NONE;
-	else if (text && strcmp(text, "fp16") == 0)
-		*ret_format = MT_WEIGHT_FP16;
-	else if (text && strcmp(text, "bf16") == 0)
-		*ret_format = MT_WEIGHT_BF16;
-	else
-		return false;
-	return true;
-}
-
-static int read_run(struct mt_reader *reader, struct mt_run *run)
-{
-	sqlite3_stmt *stmt = run->stmt;
-	uint64_t n_ids;
-	int rc;
-
-	run->ids = run->weights = run->row_map = run->n_valid = NULL;
-	if (!column_count(stmt, RC_N_ROWS, &run->n_rows) || !column_count(stmt, RC_K, &run->k) ||
-	    !column_count(stmt, RC_ID_BYTES, &run->id_bytes) || run->k < 1 || run->k > 65535 ||
-	    (run->id_bytes != 1 && run->id_bytes != 2))
-		return fail(reader, "topk %lld: n_rows, k or id_bytes is not a valid number", run->topk_id);
-	if (!parse_format((const char *)sqlite3_column_text(stmt, RC_WEIGHT_FORMAT), &run->weight_format))
-		return fail(reader, "topk %lld: weight_format is none of none, fp16, bf16", run->topk_id);
-	n_ids = (uint64_t)run->n_rows * run->k;
-	rc = run_blob(reader, run, RC_IDS, "topk_ids", n_ids * run->id_bytes, &run->ids);
-	if (rc == SQLITE_OK && run->weight_format != MT_WEIGHT_NONE)
-		rc = run_blob(reader, run, RC_WEIGHTS, "topk_weights", n_ids * 2, &run->weights);
-	if (rc == SQLITE_OK && sqlite3_column_type(stmt, RC_ROW_MAP) != SQLITE_NULL)
-		rc = run_blob(reader, run, RC_ROW_MAP, "row_map", (uint64_t)run->n_rows * 4, &run->row_map);
-	if (rc == SQLITE_OK && sqlite3_column_type(stmt, RC_N_VALID) != SQLITE_NULL)
-		rc = run_blob(reader, run, RC_N_VALID, "n_valid", run->n_rows, &run->n_valid);
-	return rc;
-}
-
-static int find_run(struct mt_reader *reader, sqlite3_int64 topk_id)
-{
-	struct mt_run *run = &reader->runs[0];
-	int rc;
-
-	for (int i = 0; i < MT_N_RUNS; i++) {
-		struct mt_run *other = &reader->runs[i];
-
-		if (other->last_use && other->topk_id == topk_id) {
-			other->last_use = ++reader->clock;
-			reader->run = other;
-			return SQLITE_OK;
-		}
-		if (other->last_use < run->last_use)
-			run = other;
-	}
-	if (!run->stmt) {
-		rc = prepare(reader, run_sql, &run->stmt);
-		if (rc != SQLITE_OK)
-			return rc;
-	}
-	run->last_use = 0;
-	run->topk_id = topk_id;
-	sqlite3_reset(run->stmt);
-	sqlite3_bind_int64(run->stmt, 1, topk_id);
-	rc = sqlite3_step(run->stmt);
-	if (rc == SQLITE_DONE)
-		return fail(reader, "pass_layer (pass %lld, layer_id %lld): topk %lld does not exist",
-			    reader->pass_id, reader->layer_id, topk_id);
-	if (rc != SQLITE_ROW)
-		return fail_sqlite(reader, rc);
-	rc = read_run(reader, run);
-	if (rc == SQLITE_OK)
-		run->last_use = ++reader->clock;
-	reader->run = run;
-	return rc;
-}
-
-static int check_layer(struct mt_reader *reader)
-{
-	const struct mt_run *run = reader->run;
-
-	if (reader->first_row > run->n_rows || reader->n_layer_rows > run->n_rows - reader->first_row)
-		return fail(reader, "pass_layer (pass %lld, layer_id %lld): rows %lld to %lld lie outside the"
-			    " %lld rows of topk %lld", reader->pass_id, reader->layer_id,
-			    (long long)reader->first_row,
-			    (long long)(reader->first_row + reader->n_layer_rows) - 1,
-			    (long long)run->n_rows, run->topk_id);
-	if (!run->row_map && reader->n_layer_rows > reader->n_rows)
-		return fail(reader, "pass_layer (pass %lld, layer_id %lld): n_rows is more than the %lld rows of"
-			    " the pass", reader->pass_id, reader->layer_id, (long long)reader->n_rows);
-	return SQLITE_OK;
-}
-
-static int read_layer(struct mt_reader *reader)
-{
-	sqlite3_stmt *stmt = reader->layer_stmt;
-	sqlite3_int64 topk_id;
-	int rc;
-
-	reader->layer_id = sqlite3_column_int64(stmt, LC_LAYER_ID);
-	if (!column_int(stmt, LC_LAYER, &reader->layer) ||
-	    !column_int(stmt, LC_MODEL_ID, &reader->layer_model_id))
-		return fail(reader, "layer %lld: no such row, or its numbers are not valid", reader->layer_id);
-	if (!column_count(stmt, LC_N_ROWS, &reader->n_layer_rows) ||
-	    !column_int(stmt, LC_TOPK_ID, &topk_id) ||
-	    !column_count(stmt, LC_TOPK_ROW, &reader->first_row))
-		return fail(reader, "pass_layer (pass %lld, layer_id %lld): n_rows, topk_id or topk_row is not"
-			    " a valid number, though the layer is stored", reader->pass_id, reader->layer_id);
-	rc = find_run(reader, topk_id);
-	return rc == SQLITE_OK ? check_layer(reader) : rc;
-}
-
-int mt_reader_next_layer(struct mt_reader *reader)
-{
-	int rc = sqlite3_step(reader->layer_stmt);
-
-	if (rc == SQLITE_DONE)
-		return rc;
-	if (rc != SQLITE_ROW)
-		return fail_sqlite(reader, rc);
-	rc = read_layer(reader);
-	return rc == SQLITE_OK ? SQLITE_ROW : rc;
-}
-
-int mt_reader_map_row(struct mt_reader *reader, size_t i, size_t *ret_row)
-{
-	const uint8_t *entry = reader->run->row_map + (reader->first_row + i) * 4;
-	size_t row = (size_t)entry[0] | (size_t)entry[1] << 8 | (size_t)entry[2] << 16 |
-		     (size_t)entry[3] << 24;
-
-	if (row >= reader->n_rows)
-		return fail(reader, "topk %lld: row_map names row %lld, but pass %lld has %lld rows",
-			    reader->run->topk_id, (long long)row, reader->pass_id, (long long)reader->n_rows);
-	*ret_row = row;
-	return SQLITE_OK;
-}
-
-int mt_reader_n_valid(struct mt_reader *reader, size_t i, size_t *ret_n_valid)
-{
-	const struct mt_run *run = reader->run;
-	size_t n_valid = run->n_valid ? run->n_valid[reader->first_row + i] : run->k;
-
-	if (n_valid > run->k)
-		return fail(reader, "topk %lld: n_valid of row %lld is %lld, more than k = %lld", run->topk_id,
-			    (long long)(reader->first_row + i), (long long)n_valid, (long long)run->k);
-	*ret_n_valid = n_valid;
-	return SQLITE_OK;
-}
-
-/* ------------------------------------------------------------------- estimates ---- */
-
-static double largest_key(sqlite3 *db, const char *sql)
-{
-	sqlite3_stmt *stmt = NULL;
-	double key = 0;
-
-	if (sqlite3_prepare_v3(db, sql, -1, prepare_flags, &stmt, NULL) == SQLITE_OK &&
-	    sqlite3_step(stmt) == SQLITE_ROW)
-		key = sqlite3_column_double(stmt, 0);
-	sqlite3_finalize(stmt);
-	return key > 1 ? key : 1;
-}
-
-double mt_trace_estimate(sqlite3 *db, double *ret_n_passes)
-{
-	/* A full run holds 64 KiB of one-byte ids; files of few runs hold less. */
-	const double per_run = 30000;
-
-	*ret_n_passes = largest_key(db, "SELECT max(pass_id) FROM main.pass");
-	return per_run * largest_key(db, "SELECT max(topk_id) FROM main.topk");
 }

@@ -19,11 +19,11 @@ enum mt_term {
 	MT_TERM_RECORDING_ID,
 	MT_TERM_MODEL_ID,
 	MT_TERM_PASS_ID,
-	MT_TERM_FROM_NS,     /* the pass begins then or later */
-	MT_TERM_UNTIL_NS,    /* the pass begins before then */
+	MT_TERM_FROM_NS,  /* the pass begins then or later */
+	MT_TERM_UNTIL_NS, /* the pass begins before then */
 	MT_TERM_REQUEST_ID,
 	MT_TERM_ATTEMPT,
-	MT_TERM_POSITION,    /* picks slices; their rows still have to be looked at */
+	MT_TERM_POSITION, /* picks slices; their rows still have to be looked at */
 	MT_TERM_LAYER_ID,
 	MT_TERM_LAYER,
 	MT_N_TERMS
@@ -37,7 +37,7 @@ struct mt_filter {
 enum mt_weight_format { MT_WEIGHT_NONE, MT_WEIGHT_FP16, MT_WEIGHT_BF16 };
 
 struct mt_run {
-	sqlite3_stmt *stmt;         /* stands on the run's row, which holds the blobs */
+	sqlite3_stmt *stmt; /* stands on the run's row, which holds the blobs */
 	uint64_t last_use;
 	sqlite3_int64 topk_id;
 	size_t n_rows, k, id_bytes;
@@ -49,7 +49,7 @@ struct mt_slice {
 	bool has_request;
 	sqlite3_int64 request_id, attempt, first_position;
 	size_t row_offset, n_rows;
-	const char *phase;          /* a constant: equal texts are equal pointers */
+	const char *phase;	    /* a constant: equal texts are equal pointers */
 	size_t positions, accepted; /* offset in the reader's blobs, plus 1; 0: NULL */
 };
 
@@ -57,12 +57,13 @@ enum { MT_N_RUNS = 4 };
 
 struct mt_reader {
 	sqlite3 *db;
-	const char *name;           /* the function, for messages */
-	char *error;                /* sqlite3_malloc'ed; NULL: none */
-	bool counts_only;           /* slices without positions, attempts and acceptance */
-	bool by_slice;              /* only some slices of a pass are read */
-	bool slices_pending;        /* the statement stands on a row of the next pass */
+	const char *name;    /* the function, for messages */
+	char *error;	     /* sqlite3_malloc'ed; NULL: none */
+	bool counts_only;    /* slices without positions, attempts and acceptance */
+	bool by_slice;	     /* only some slices of a pass are read */
+	bool slices_pending; /* the statement stands on a row of the next pass */
 	bool ended;
+	sqlite3_stmt *pass_stmt; /* NULL: slice_stmt goes over all passes */
 	sqlite3_stmt *slice_stmt, *layer_stmt;
 	uint64_t clock;
 	struct mt_run runs[MT_N_RUNS];

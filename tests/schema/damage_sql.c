@@ -33,28 +33,75 @@ struct column {
 };
 
 static const struct column columns[] = {
-	{ "pass", "recording_id" }, { "pass", "model_id" }, { "pass", "n_rows" },
-	{ "pass", "begin_ns" }, { "pass_request", "request_id" }, { "pass_request", "attempt" },
-	{ "pass_request", "first_position" }, { "pass_request", "positions" },
-	{ "pass_request", "row_offset" }, { "pass_request", "n_rows" }, { "pass_request", "phase" },
-	{ "pass_request", "accepted" }, { "pass_request", "slice" }, { "pass_layer", "state" },
-	{ "pass_layer", "n_rows" }, { "pass_layer", "topk_id" }, { "pass_layer", "topk_row" },
-	{ "pass_layer", "layer_id" }, { "layer", "layer" }, { "layer", "model_id" },
-	{ "topk", "n_rows" }, { "topk", "k" }, { "topk", "id_bytes" }, { "topk", "weight_format" },
-	{ "topk", "topk_ids" }, { "topk", "topk_weights" }, { "topk", "row_map" },
-	{ "topk", "n_valid" },
+	{"pass", "recording_id"},
+	{"pass", "model_id"},
+	{"pass", "n_rows"},
+	{"pass", "begin_ns"},
+	{"pass_request", "request_id"},
+	{"pass_request", "attempt"},
+	{"pass_request", "first_position"},
+	{"pass_request", "positions"},
+	{"pass_request", "row_offset"},
+	{"pass_request", "n_rows"},
+	{"pass_request", "phase"},
+	{"pass_request", "accepted"},
+	{"pass_request", "slice"},
+	{"pass_layer", "state"},
+	{"pass_layer", "n_rows"},
+	{"pass_layer", "topk_id"},
+	{"pass_layer", "topk_row"},
+	{"pass_layer", "layer_id"},
+	{"layer", "layer"},
+	{"layer", "model_id"},
+	{"topk", "n_rows"},
+	{"topk", "k"},
+	{"topk", "id_bytes"},
+	{"topk", "weight_format"},
+	{"topk", "topk_ids"},
+	{"topk", "topk_weights"},
+	{"topk", "row_map"},
+	{"topk", "n_valid"},
 };
 
 static const char *const values[] = {
-	"NULL", "0", "1", "2", "-1", "255", "256", "65536", "2147483647", "2147483648", "4294967295",
-	"9223372036854775807", "-9223372036854775808", "1.5", "1e300", "'decode'", "'fp16'", "'bf16'",
-	"'none'", "''", "x''", "x'00'", "x'ffffffffffffffff'", "zeroblob(100000)", "randomblob(64)",
-	"%c + 1", "%c - 1", "%c * 2", "substr(%c, 2)", "%c || x'00'", "substr(%c, 1, length(%c) / 2)",
-	"CAST(%c AS TEXT)", "randomblob(length(%c))",
+	"NULL",
+	"0",
+	"1",
+	"2",
+	"-1",
+	"255",
+	"256",
+	"65536",
+	"2147483647",
+	"2147483648",
+	"4294967295",
+	"9223372036854775807",
+	"-9223372036854775808",
+	"1.5",
+	"1e300",
+	"'decode'",
+	"'fp16'",
+	"'bf16'",
+	"'none'",
+	"''",
+	"x''",
+	"x'00'",
+	"x'ffffffffffffffff'",
+	"zeroblob(100000)",
+	"randomblob(64)",
+	"%c + 1",
+	"%c - 1",
+	"%c * 2",
+	"substr(%c, 2)",
+	"%c || x'00'",
+	"substr(%c, 1, length(%c) / 2)",
+	"CAST(%c AS TEXT)",
+	"randomblob(length(%c))",
 };
 
 static const char *const queries[] = {
-	"SELECT count(*), sum(expert), sum(weight), sum(position), count(state), count(phase) FROM moe_topk",
+	"SELECT count(*), sum(expert), sum(weight), sum(position), count(state), count(phase) FROM "
+	"moe_topk",
 	"SELECT sum(expert), max(position) FROM moe_topk(2)",
 	"SELECT count(weight) FROM moe_topk WHERE position = 7",
 	"SELECT count(weight) FROM moe_topk WHERE pass_id = 3 AND attempt = 1 AND layer = 2",
@@ -72,7 +119,8 @@ static void run_queries(sqlite3 *db)
 		int rc = sqlite3_exec(db, queries[i], NULL, NULL, &error);
 
 		if (rc != SQLITE_OK && (!error || !*error)) {
-			fprintf(stderr, "damage_sql: error %d without a text: %s\n", rc, queries[i]);
+			fprintf(stderr, "damage_sql: error %d without a text: %s\n", rc,
+				queries[i]);
 			exit(1);
 		}
 		n_answers += rc == SQLITE_OK;
@@ -112,13 +160,15 @@ static sqlite3 *open_copy(const unsigned char *image, sqlite3_int64 n_bytes)
 	unsigned char *copy = sqlite3_malloc64((sqlite3_uint64)n_bytes);
 	sqlite3 *db = NULL;
 
-	if (!copy || sqlite3_open(":memory:", &db) != SQLITE_OK || mt_sql_register(db) != SQLITE_OK) {
+	if (!copy || sqlite3_open(":memory:", &db) != SQLITE_OK ||
+	    mt_sql_register(db) != SQLITE_OK) {
 		fputs("damage_sql: out of memory\n", stderr);
 		exit(1);
 	}
 	memcpy(copy, image, (size_t)n_bytes);
 	if (sqlite3_deserialize(db, "main", copy, n_bytes, n_bytes,
-				SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE) != SQLITE_OK) {
+				SQLITE_DESERIALIZE_FREEONCLOSE | SQLITE_DESERIALIZE_RESIZEABLE) !=
+	    SQLITE_OK) {
 		fprintf(stderr, "damage_sql: %s\n", sqlite3_errmsg(db));
 		exit(1);
 	}
@@ -133,7 +183,8 @@ static void damage_bytes(unsigned char *image, sqlite3_int64 n_bytes)
 	sqlite3 *db;
 
 	for (unsigned i = 0; i < n; i++) {
-		at[i] = (sqlite3_int64)(((uint64_t)random_u32() << 20 ^ random_u32()) % (uint64_t)n_bytes);
+		at[i] = (sqlite3_int64)(((uint64_t)random_u32() << 20 ^ random_u32()) %
+					(uint64_t)n_bytes);
 		kept[i] = image[at[i]];
 		image[at[i]] = (unsigned char)random_u32();
 	}

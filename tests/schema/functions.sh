@@ -152,7 +152,7 @@ damaged "UPDATE pass_layer SET topk_id = NULL WHERE pass_id = 7 AND layer_id = 2
 damaged "UPDATE pass_layer SET n_rows = NULL WHERE pass_id = 7 AND layer_id = 2" 'pass_layer .pass 7, layer_id 2.'
 damaged "UPDATE pass_request SET n_rows = 9 WHERE pass_id = 7 AND slice = 3" 'pass_request .pass 7, slice [0-9]+.: row_offset or n_rows'
 damaged "DELETE FROM pass_request WHERE pass_id = 7" 'pass 7: its slices in pass_request hold 0 of 16 rows'
-damaged "UPDATE pass_request SET phase = 'sleep' WHERE pass_id = 7" "pass_request .pass 7, slice 0.: 'sleep' is no known phase"
+damaged "UPDATE pass_request SET phase = 'sleep' WHERE pass_id = 7" "pass_request .pass 7.: 'sleep' is no known phase"
 damaged "DELETE FROM layer WHERE layer_id = 3" 'layer 3: no such row'
 damaged "DROP TABLE pass_layer" 'no such table'
 damaged "DROP VIEW routed_expert; DROP VIEW token_topk; ALTER TABLE topk RENAME TO other;

@@ -80,11 +80,11 @@ static void draw_rows(const struct tw_layer *layer, int n_rows, int n_padding,
 }
 
 static const struct tw_layer mixed_layers[] = {
-	{ 1, 1, 1, 64, 0, 0, 4, TW_FP16, false, false },
-	{ 2, 1, 2, 300, 0, 0, 8, TW_BF16, false, true },
-	{ 3, 1, 5, 16, 2, 1, 3, TW_NONE, true, false },
-	{ 4, 1, 6, 256, 0, 4, 6, TW_BF16, true, true },
-	{ 5, 2, 0, 8, 0, 0, 2, TW_FP16, false, false },
+	{1, 1, 1, 64, 0, 0, 4, TW_FP16, false, false},
+	{2, 1, 2, 300, 0, 0, 8, TW_BF16, false, true},
+	{3, 1, 5, 16, 2, 1, 3, TW_NONE, true, false},
+	{4, 1, 6, 256, 0, 4, 6, TW_BF16, true, true},
+	{5, 2, 0, 8, 0, 0, 2, TW_FP16, false, false},
 };
 
 enum { N_MIXED_LAYERS = sizeof(mixed_layers) / sizeof(mixed_layers[0]), N_MIXED_REQUESTS = 12 };
@@ -92,22 +92,28 @@ enum { N_MIXED_LAYERS = sizeof(mixed_layers) / sizeof(mixed_layers[0]), N_MIXED_
 static const char mixed_definitions[] =
 	"INSERT INTO meta VALUES ('format', 'moetrace'), ('session_name', 'synthetic');"
 	"INSERT INTO process (process_id, pid) VALUES (1, 4711);"
-	"INSERT INTO model VALUES (1, 'target', 'target', NULL, 7, NULL), (2, 'draft', 'draft', NULL, 1, NULL);"
+	"INSERT INTO model VALUES (1, 'target', 'target', NULL, 7, NULL), (2, 'draft', 'draft', "
+	"NULL, 1, NULL);"
 	"INSERT INTO recording VALUES (1, 1, 0, 400000000, 'stopped', 'per_token', 'model'),"
 	" (2, 1, 500000000, NULL, NULL, 'per_token', 'model');"
 	"INSERT INTO gap VALUES (1, 1, 'layer', 10, 20, 3, NULL, 'ring_full');"
 	"INSERT INTO stats VALUES (1, 'dropped_passes', 0), (1, 'dropped_layers', 3),"
-	" (1, 'dropped_bytes', 999), (1, 'invalid_ids', 0), (1, 'misuse', 0), (1, 'last_pass_id', 100000);";
+	" (1, 'dropped_bytes', 999), (1, 'invalid_ids', 0), (1, 'misuse', 0), (1, 'last_pass_id', "
+	"100000);";
 
 static void add_mixed_requests(struct tw *tw)
 {
 	for (int i = 1; i <= N_MIXED_REQUESTS; i++) {
-		char *sql = sqlite3_mprintf("INSERT INTO request VALUES (%d, %d, %d, 'r%d', 5, %s, 2, %d, %s, %s, '%s', %s);"
-					    "INSERT INTO request_attribute VALUES (%d, 'domain', '%s');",
-					    i, i <= 8 ? 1 : 2, i, i, i % 3 ? "40" : "NULL", i * 1000,
-					    i % 3 ? "900000000" : "NULL", i % 3 ? "'finished'" : "NULL",
-					    i % 3 == 0 ? "unfinished" : i % 3 == 1 ? "complete" : "partial",
-					    i % 3 == 2 ? "'lost'" : "NULL", i, i % 2 ? "c" : "prose");
+		char *sql = sqlite3_mprintf(
+			"INSERT INTO request VALUES (%d, %d, %d, 'r%d', 5, %s, 2, %d, %s, %s, "
+			"'%s', %s);"
+			"INSERT INTO request_attribute VALUES (%d, 'domain', '%s');",
+			i, i <= 8 ? 1 : 2, i, i, i % 3 ? "40" : "NULL", i * 1000,
+			i % 3 ? "900000000" : "NULL", i % 3 ? "'finished'" : "NULL",
+			i % 3 == 0   ? "unfinished"
+			: i % 3 == 1 ? "complete"
+				     : "partial",
+			i % 3 == 2 ? "'lost'" : "NULL", i, i % 2 ? "c" : "prose");
 
 		tw_exec(tw, sql);
 		sqlite3_free(sql);
@@ -117,12 +123,13 @@ static void add_mixed_requests(struct tw *tw)
 static void draw_slice(struct tw_pass *pass, struct tw_slice *slice, uint32_t *positions,
 		       uint8_t *accepted)
 {
-	static const char *const phases[] = { "prefill", "decode", "decode", "verify", "draft" };
+	static const char *const phases[] = {"prefill", "decode", "decode", "verify", "draft"};
 
-	*slice = (struct tw_slice){ .phase = phases[below(5)], .n_rows = 1 + below(7) };
+	*slice = (struct tw_slice){.phase = phases[below(5)], .n_rows = 1 + below(7)};
 	if (below(6) == 0)
 		return;
-	slice->request_id = (pass->recording_id == 1 ? 1 : 9) + below(pass->recording_id == 1 ? 8 : 4);
+	slice->request_id =
+		(pass->recording_id == 1 ? 1 : 9) + below(pass->recording_id == 1 ? 8 : 4);
 	slice->attempt = below(2);
 	slice->first_position = below(1000);
 	for (int i = 0; i < slice->n_rows; i++) {
@@ -207,17 +214,23 @@ static const char one_request[] =
 	"INSERT INTO process (process_id, pid) VALUES (1, 4711);"
 	"INSERT INTO model VALUES (1, 'target', 'target', NULL, 2, NULL);"
 	"INSERT INTO recording VALUES (1, 1, 0, 900000000, 'closed', 'per_token', 'model');"
-	"INSERT INTO request VALUES (1, 1, 1, NULL, 5, 8192, 1, 0, 900000000, 'finished', 'complete', NULL);";
+	"INSERT INTO request VALUES (1, 1, 1, NULL, 5, 8192, 1, 0, 900000000, 'finished', "
+	"'complete', NULL);";
 
 static void make_halves(struct tw *tw, int n)
 {
 	static const struct tw_layer layers[] = {
-		{ 1, 1, 0, 256, 0, 0, 8, TW_FP16, false, false },
-		{ 2, 1, 1, 257, 0, 0, 8, TW_BF16, false, false },
+		{1, 1, 0, 256, 0, 0, 8, TW_FP16, false, false},
+		{2, 1, 1, 257, 0, 0, 8, TW_BF16, false, false},
 	};
 	static struct tw_pass pass = {
-		.pass_id = 1, .recording_id = 1, .model_id = 1, .end_ns = 1000000, .n_rows = 8192,
-		.n_slices = 1, .slices = { { .request_id = 1, .n_rows = 8192, .phase = "prefill" } },
+		.pass_id = 1,
+		.recording_id = 1,
+		.model_id = 1,
+		.end_ns = 1000000,
+		.n_rows = 8192,
+		.n_slices = 1,
+		.slices = {{.request_id = 1, .n_rows = 8192, .phase = "prefill"}},
 	};
 	struct tw_rows rows;
 
@@ -236,10 +249,10 @@ static void make_halves(struct tw *tw, int n)
 static void make_slices(struct tw *tw, int n)
 {
 	static const struct tw_layer layers[] = {
-		{ 1, 1, 0, 256, 0, 0, 1, TW_FP16, false, false },
-		{ 2, 1, 1, 4, 0, 0, 1, TW_NONE, true, false },
+		{1, 1, 0, 256, 0, 0, 1, TW_FP16, false, false},
+		{2, 1, 1, 4, 0, 0, 1, TW_NONE, true, false},
 	};
-	static const int sizes[] = { 255, 256, 257, 1, 65535, 65536, 65537, 65536 + 257 };
+	static const int sizes[] = {255, 256, 257, 1, 65535, 65536, 65537, 65536 + 257};
 	static struct tw_pass pass;
 	struct tw_rows rows;
 
@@ -249,11 +262,18 @@ static void make_slices(struct tw *tw, int n)
 		tw_add_layer(tw, &layers[i]);
 	for (int p = 0; p < (int)(sizeof(sizes) / sizeof(sizes[0])); p++) {
 		pass = (struct tw_pass){
-			.pass_id = p + 1, .recording_id = 1, .model_id = 1, .begin_ns = p * 1000000,
-			.end_ns = p * 1000000 + 1, .n_rows = 3 + sizes[p], .n_slices = 2,
-			.slices = { { .n_rows = 3, .phase = "prefill" },
-				    { .request_id = 1, .first_position = 7, .n_rows = sizes[p],
-				      .phase = "prefill" } },
+			.pass_id = p + 1,
+			.recording_id = 1,
+			.model_id = 1,
+			.begin_ns = p * 1000000,
+			.end_ns = p * 1000000 + 1,
+			.n_rows = 3 + sizes[p],
+			.n_slices = 2,
+			.slices = {{.n_rows = 3, .phase = "prefill"},
+				   {.request_id = 1,
+				    .first_position = 7,
+				    .n_rows = sizes[p],
+				    .phase = "prefill"}},
 		};
 		tw_add_pass(tw, &pass);
 		for (int i = 0; i < 2; i++) {
@@ -269,7 +289,7 @@ static void make_slices(struct tw *tw, int n)
 
 enum { N_DOMAINS = 5, N_DOMAIN_REQUESTS = 64, PROMPT = 32, DECODE = 48, BATCH = 16 };
 
-static const char *const domains[N_DOMAINS] = { "prose", "c", "perl", "py", "js" };
+static const char *const domains[N_DOMAINS] = {"prose", "c", "perl", "py", "js"};
 
 /* Each domain has its own sixth of the experts, drawn three times as often. */
 static void draw_domain_rows(const struct tw_layer *layer, const struct tw_pass *pass,
@@ -283,7 +303,8 @@ static void draw_domain_rows(const struct tw_layer *layer, const struct tw_pass 
 
 		for (int i = 0; i < pass->slices[s].n_rows; i++, row++) {
 			uint16_t *first = ids + row * layer->top_k;
-			uint16_t id = (uint16_t)(domain * layer->n_experts / 6 + below(layer->n_experts / 6));
+			uint16_t id = (uint16_t)(domain * layer->n_experts / 6 +
+						 below(layer->n_experts / 6));
 			bool seen = false;
 
 			for (int r = 0; r < layer->top_k; r++) {
@@ -299,10 +320,11 @@ static void draw_domain_rows(const struct tw_layer *layer, const struct tw_pass 
 static void add_domain_requests(struct tw *tw)
 {
 	for (int i = 1; i <= N_DOMAIN_REQUESTS; i++) {
-		char *sql = sqlite3_mprintf("INSERT INTO request VALUES (%d, 1, %d, '%d', %d, %d, 1, 0, 900000000,"
-					    " 'finished', 'complete', NULL);"
-					    "INSERT INTO request_attribute VALUES (%d, 'domain', '%s');",
-					    i, i, i - 1, PROMPT, PROMPT + DECODE, i, domains[i % N_DOMAINS]);
+		char *sql = sqlite3_mprintf(
+			"INSERT INTO request VALUES (%d, 1, %d, '%d', %d, %d, 1, 0, 900000000,"
+			" 'finished', 'complete', NULL);"
+			"INSERT INTO request_attribute VALUES (%d, 'domain', '%s');",
+			i, i, i - 1, PROMPT, PROMPT + DECODE, i, domains[i % N_DOMAINS]);
 
 		tw_exec(tw, sql);
 		sqlite3_free(sql);
@@ -313,17 +335,19 @@ static void add_domain_requests(struct tw *tw)
 static void make_domains(struct tw *tw, int n)
 {
 	static struct tw_pass pass;
-	struct tw_layer layer = { 1, 1, 0, 60, 0, 0, 6, TW_FP16, false, false };
+	struct tw_layer layer = {1, 1, 0, 60, 0, 0, 6, TW_FP16, false, false};
 	struct tw_rows rows;
 	int pass_id = 0;
 
 	(void)n;
-	tw_exec(tw, "INSERT INTO meta VALUES ('format', 'moetrace'), ('session_name', 'synthetic');"
-		    "INSERT INTO process (process_id, pid) VALUES (1, 4711);"
-		    "INSERT INTO model VALUES (1, 'target', 'target', NULL, 3, NULL);"
-		    "INSERT INTO recording VALUES (1, 1, 0, 900000000, 'closed', 'per_token', 'model');"
-		    "INSERT INTO stats VALUES (1, 'dropped_passes', 0), (1, 'dropped_layers', 0),"
-		    " (1, 'dropped_bytes', 0), (1, 'invalid_ids', 0), (1, 'misuse', 0), (1, 'last_pass_id', 196);");
+	tw_exec(tw,
+		"INSERT INTO meta VALUES ('format', 'moetrace'), ('session_name', 'synthetic');"
+		"INSERT INTO process (process_id, pid) VALUES (1, 4711);"
+		"INSERT INTO model VALUES (1, 'target', 'target', NULL, 3, NULL);"
+		"INSERT INTO recording VALUES (1, 1, 0, 900000000, 'closed', 'per_token', 'model');"
+		"INSERT INTO stats VALUES (1, 'dropped_passes', 0), (1, 'dropped_layers', 0),"
+		" (1, 'dropped_bytes', 0), (1, 'invalid_ids', 0), (1, 'misuse', 0), (1, "
+		"'last_pass_id', 196);");
 	add_domain_requests(tw);
 	for (int l = 1; l <= 3; l++) {
 		layer.layer_id = l;
@@ -339,7 +363,8 @@ static void make_domains(struct tw *tw, int n)
 			pass.begin_ns = pass_id * 1000000;
 			pass.end_ns = pass.begin_ns + 400000 + below(400000);
 			/* Requests end one by one, so that batches of several sizes occur. */
-			for (int i = 0; i < BATCH && (step <= DECODE / 2 || i >= step - DECODE / 2 - 1); i++) {
+			for (int i = 0;
+			     i < BATCH && (step <= DECODE / 2 || i >= step - DECODE / 2 - 1); i++) {
 				pass.slices[pass.n_slices++] = (struct tw_slice){
 					.request_id = group * BATCH + i + 1,
 					.first_position = step ? PROMPT + step - 1 : 0,
@@ -364,14 +389,16 @@ static void make_domains(struct tw *tw, int n)
 static void make_bulk(struct tw *tw, int n_passes, enum tw_weights weights)
 {
 	static struct tw_pass pass;
-	struct tw_layer layer = { 1, 1, 0, 256, 0, 0, 8, weights, false, false };
+	struct tw_layer layer = {1, 1, 0, 256, 0, 0, 8, weights, false, false};
 	struct tw_rows rows;
 	int n_layers = 58;
 
 	tw_exec(tw, one_request);
 	for (int i = 2; i <= 64; i++) {
-		char *sql = sqlite3_mprintf("INSERT INTO request SELECT %d, 1, %d, NULL, 5, 8192, 1, 0,"
-					    " 900000000, 'finished', 'complete', NULL", i, i);
+		char *sql =
+			sqlite3_mprintf("INSERT INTO request SELECT %d, 1, %d, NULL, 5, 8192, 1, 0,"
+					" 900000000, 'finished', 'complete', NULL",
+					i, i);
 
 		tw_exec(tw, sql);
 		sqlite3_free(sql);
@@ -382,12 +409,18 @@ static void make_bulk(struct tw *tw, int n_passes, enum tw_weights weights)
 		tw_add_layer(tw, &layer);
 	}
 	for (int p = 1; p <= n_passes; p++) {
-		pass = (struct tw_pass){ .pass_id = p, .recording_id = 1, .model_id = 1,
-					 .begin_ns = p * INT64_C(1000000), .n_rows = 64, .n_slices = 64 };
+		pass = (struct tw_pass){.pass_id = p,
+					.recording_id = 1,
+					.model_id = 1,
+					.begin_ns = p * INT64_C(1000000),
+					.n_rows = 64,
+					.n_slices = 64};
 		pass.end_ns = pass.begin_ns + 900000;
 		for (int s = 0; s < 64; s++)
-			pass.slices[s] = (struct tw_slice){ .request_id = s + 1, .first_position = p,
-							    .n_rows = 1, .phase = "decode" };
+			pass.slices[s] = (struct tw_slice){.request_id = s + 1,
+							   .first_position = p,
+							   .n_rows = 1,
+							   .phase = "decode"};
 		tw_add_pass(tw, &pass);
 		for (int l = 1; l <= n_layers; l++) {
 			layer.layer_id = l;
@@ -412,13 +445,13 @@ struct scenario {
 	const char *name;
 	void (*make)(struct tw *tw, int n);
 	bool expect;
-	int run_bytes;              /* small runs end and begin anywhere */
+	int run_bytes; /* small runs end and begin anywhere */
 };
 
 static const struct scenario scenarios[] = {
-	{ "mixed", make_mixed, true, 500 },       { "halves", make_halves, true, 65536 },
-	{ "slices", make_slices, true, 65536 },   { "domains", make_domains, true, 65536 },
-	{ "bulk", make_weighted, false, 65536 },  { "ids", make_ids, false, 65536 },
+	{"mixed", make_mixed, true, 500},      {"halves", make_halves, true, 65536},
+	{"slices", make_slices, true, 65536},  {"domains", make_domains, true, 65536},
+	{"bulk", make_weighted, false, 65536}, {"ids", make_ids, false, 65536},
 };
 
 int main(int argc, char **argv)

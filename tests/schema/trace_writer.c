@@ -26,7 +26,8 @@ struct tw_run {
 
 static void fail(struct tw *tw, const char *what)
 {
-	fprintf(stderr, "make_trace: %s: %s\n", what, tw->db ? sqlite3_errmsg(tw->db) : "no database");
+	fprintf(stderr, "make_trace: %s: %s\n", what,
+		tw->db ? sqlite3_errmsg(tw->db) : "no database");
 	exit(1);
 }
 
@@ -98,7 +99,7 @@ void tw_open(struct tw *tw, const char *path, bool expect, int run_bytes)
 
 static void close_run(struct tw *tw, struct tw_run *run)
 {
-	static const char *const formats[] = { "none", "fp16", "bf16" };
+	static const char *const formats[] = {"none", "fp16", "bf16"};
 	int n = run->n_rows;
 
 	sqlite3_bind_int(tw->topk, 1, run->topk_id);
@@ -142,11 +143,12 @@ void tw_close(struct tw *tw)
 
 void tw_add_layer(struct tw *tw, const struct tw_layer *l)
 {
-	char *sql = sqlite3_mprintf("INSERT INTO layer (layer_id, model_id, layer, moe_ordinal, kind,"
-				    " n_experts, n_zero_experts, n_shared_slots, top_k) VALUES"
-				    " (%d, %d, %d, %d, 'routed', %d, %d, %d, %d)",
-				    l->layer_id, l->model_id, l->layer, l->layer_id - 1,
-				    l->n_experts, l->n_zero_experts, l->n_shared_slots, l->top_k);
+	char *sql =
+		sqlite3_mprintf("INSERT INTO layer (layer_id, model_id, layer, moe_ordinal, kind,"
+				" n_experts, n_zero_experts, n_shared_slots, top_k) VALUES"
+				" (%d, %d, %d, %d, 'routed', %d, %d, %d, %d)",
+				l->layer_id, l->model_id, l->layer, l->layer_id - 1, l->n_experts,
+				l->n_zero_experts, l->n_shared_slots, l->top_k);
 
 	tw_exec(tw, sql);
 	sqlite3_free(sql);
@@ -326,8 +328,9 @@ static void expect_row(struct tw *tw, const struct tw_pass *pass, const struct t
 		if (slice->request_id) {
 			sqlite3_bind_int(stmt, 3, slice->request_id);
 			sqlite3_bind_int(stmt, 4, slice->attempt);
-			sqlite3_bind_int64(stmt, 5, slice->positions ? (int64_t)slice->positions[within]
-						    : slice->first_position + within);
+			sqlite3_bind_int64(stmt, 5,
+					   slice->positions ? (int64_t)slice->positions[within]
+							    : slice->first_position + within);
 		}
 		sqlite3_bind_int(stmt, 6, pass->pass_id);
 		sqlite3_bind_int(stmt, 7, row);
@@ -385,7 +388,7 @@ static struct load_summary count_rows(struct tw *tw, const struct tw_pass *pass,
 {
 	static int counts[MAX_SLOTS][5];
 	int n_slots = layer->n_experts + layer->n_zero_experts + layer->n_shared_slots, within;
-	struct load_summary summary = { 0, 0, 0 };
+	struct load_summary summary = {0, 0, 0};
 
 	memset(counts, 0, (size_t)n_slots * sizeof(counts[0]));
 	for (int i = 0; i < rows->n_rows + rows->n_padding; i++) {

@@ -25,18 +25,18 @@ struct tw_layer {
 	int n_shared_slots;
 	int top_k;
 	enum tw_weights weights;
-	bool mapped;                /* stored with a row map */
+	bool mapped; /* stored with a row map */
 	bool has_n_valid;
 };
 
 struct tw_slice {
-	int request_id;             /* 0: rows of no request */
+	int request_id; /* 0: rows of no request */
 	int attempt;
 	int first_position;
-	const uint32_t *positions;  /* NULL: consecutive */
+	const uint32_t *positions; /* NULL: consecutive */
 	int n_rows;
 	const char *phase;
-	const uint8_t *accepted;    /* NULL: never reported */
+	const uint8_t *accepted; /* NULL: never reported */
 };
 
 struct tw_pass {
@@ -54,19 +54,19 @@ struct tw_pass {
 /* The rows of one layer of a pass, before packing. */
 struct tw_rows {
 	int n_rows;
-	const uint32_t *row;        /* number of each row in the pass; NULL: 0, 1, ... */
-	const uint16_t *ids;        /* [n_rows][top_k] */
-	const uint16_t *bits;       /* [n_rows][top_k]; NULL: no weights */
-	const uint8_t *n_valid;     /* NULL: all top_k */
-	int n_padding;              /* rows after n_rows in ids and n_valid that are padding */
+	const uint32_t *row;	/* number of each row in the pass; NULL: 0, 1, ... */
+	const uint16_t *ids;	/* [n_rows][top_k] */
+	const uint16_t *bits;	/* [n_rows][top_k]; NULL: no weights */
+	const uint8_t *n_valid; /* NULL: all top_k */
+	int n_padding;		/* rows after n_rows in ids and n_valid that are padding */
 };
 
 struct tw_run;
 
 struct tw {
 	sqlite3 *db;
-	bool expect;                /* fill the table `expected` */
-	int run_bytes;              /* ids of a run before it is closed */
+	bool expect;   /* fill the table `expected` */
+	int run_bytes; /* ids of a run before it is closed */
 	int next_topk_id;
 	int n_runs;
 	struct tw_run *runs;
