@@ -127,7 +127,7 @@ static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 	memcpy(pass->positions, slices + begin->n_slices, begin->n_positions * 4ul);
 	drop_unknown_requests(assembly, pass);
 	classify_rows(pass);
-	pass->has_invalid = 0;
+	memset(&pass->so_far, 0, sizeof(pass->so_far));
 	for (uint32_t i = 0; i < pass->model->n_layers; i++) {
 		pass->layers[i].row.state = MT_LAYER_UNWRITTEN;
 		pass->layers[i].classes = 0;
@@ -163,12 +163,11 @@ static void count_layer(struct mt_assembly *assembly, struct mt_open_pass *pass,
 	for (uint32_t i = 0; i < MT_N_LOAD; i++)
 		counts[i] = layer_counts(assembly, pass, record->layer, i);
 	if (pass->one_class >= 0) {
-		assembly->counts.assignments += mt_count_ids(&rows, counts[pass->one_class]);
+		pass->so_far.assignments += mt_count_ids(&rows, counts[pass->one_class]);
 		layer->classes = 1u << pass->one_class;
 	} else {
 		rows.row_map = record->has_row_map ? parts->row_map : NULL;
-		assembly->counts.assignments +=
-			mt_count_ids_by_class(&rows, pass->row_classes, counts);
+		pass->so_far.assignments += mt_count_ids_by_class(&rows, pass->row_classes, counts);
 		layer->classes = (1u << MT_LOAD_PADDING) - 1;
 	}
 	if (record->n_padding) {
@@ -211,9 +210,8 @@ static int layer_record(struct mt_assembly *assembly, struct mt_open_pass *pass,
 					     MT_ORDER_SELECTION :
 					     MT_ORDER_UNKNOWN;
 	layer->row.n_rows = record->n_rows;
-	assembly->counts.layers++;
-	assembly->counts.invalid_ids += record->n_invalid;
-	pass->has_invalid |= record->n_invalid != 0;
+	pass->so_far.layers++;
+	pass->so_far.invalid_ids += record->n_invalid;
 	return mt_store_topk(assembly->store, &rows, &layer->row.topk_id, &layer->row.topk_row);
 }
 
@@ -222,7 +220,7 @@ static uint32_t judge(struct mt_open_pass *pass, const struct mt_record_end *end
 {
 	uint32_t reasons = end ? 0 : MT_REASON_UNENDED;
 
-	if (pass->has_invalid)
+	if (pass->so_far.invalid_ids)
 		reasons |= MT_REASON_INVALID;
 	for (uint32_t i = 0; i < pass->model->n_layers; i++) {
 		struct mt_layer_row *row = &pass->layers[i].row;
@@ -358,6 +356,9 @@ static int close_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 	assembly->last_pass_id++;
 	assembly->counts.passes++;
 	assembly->counts.rows += pass->begin.n_rows;
+	assembly->counts.layers += pass->so_far.layers;
+	assembly->counts.assignments += pass->so_far.assignments;
+	assembly->counts.invalid_ids += pass->so_far.invalid_ids;
 	status = write_pass(assembly, pass, end, reasons);
 	if (!status)
 		status = write_slices(assembly, pass, reasons);

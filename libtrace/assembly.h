@@ -20,6 +20,16 @@ struct mt_assembly_layer {
 	uint32_t classes;        /* a bit an enum mt_load_class with counts */
 };
 
+/* Counters of the current recording. */
+struct mt_assembly_counts {
+	uint64_t passes;
+	uint64_t rows;
+	uint64_t layers;
+	uint64_t assignments;
+	uint64_t invalid_ids;
+	uint64_t unended;
+};
+
 /* The pass that a ring is in the middle of. */
 struct mt_open_pass {
 	int is_open;
@@ -29,21 +39,11 @@ struct mt_open_pass {
 	uint32_t *positions;
 	uint8_t *row_classes; /* [n_rows] enum mt_load_class; unused if all are one_class */
 	int one_class;        /* enum mt_load_class; -1: rows differ */
-	uint32_t has_invalid;
+	struct mt_assembly_counts so_far; /* of its layers; added up when it closes */
 	struct mt_assembly_layer *layers; /* [n_layers of the model] */
 	uint32_t *counts;     /* [MT_N_LOAD][n_cells of the model], zero between passes */
 	uint64_t slices_capacity, positions_capacity, rows_capacity, layers_capacity,
 		counts_capacity;
-};
-
-/* Counters of the current recording. */
-struct mt_assembly_counts {
-	uint64_t passes;
-	uint64_t rows;
-	uint64_t layers;
-	uint64_t assignments;
-	uint64_t invalid_ids;
-	uint64_t unended;
 };
 
 struct mt_assembly {
