@@ -38,8 +38,8 @@ static void on_signal(int number)
 
 static void signals_catch(void)
 {
-	struct sigaction action = { .sa_handler = on_signal,
-				    .sa_flags = (int)(SA_RESETHAND | SA_RESTART) };
+	struct sigaction action = {.sa_handler = on_signal,
+				   .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
 
 	sigemptyset(&action.sa_mask);
 	sigaction(SIGINT, &action, NULL);
@@ -95,8 +95,8 @@ static int model_name_make(struct run *run)
 	const char *name = slash ? slash + 1 : run->options.model;
 	const char *ending = strstr(name, ".safetensors");
 
-	run->model_name = ending && ending > name ? strndup(name, (size_t)(ending - name)) :
-						    strdup(name);
+	run->model_name =
+		ending && ending > name ? strndup(name, (size_t)(ending - name)) : strdup(name);
 	if (run->model_name)
 		return MT_EXIT_OK;
 	mt_error("out of memory");
@@ -125,10 +125,10 @@ static int server_make(struct run *run)
 {
 	const struct mt_run_options *options = &run->options;
 	struct mtk_serve_options serve = {
-		.limits = { .n_batch = options->n_batch,
-			    .n_chunk = options->n_chunk,
-			    .n_context = options->n_context,
-			    .stop_byte = options->stop_byte },
+		.limits = {.n_batch = options->n_batch,
+			   .n_chunk = options->n_chunk,
+			   .n_context = options->n_context,
+			   .stop_byte = options->stop_byte},
 		.n_threads = options->n_threads,
 		.temperature = (float)options->temperature,
 		.seed = options->seed,
@@ -137,7 +137,8 @@ static int server_make(struct run *run)
 	};
 	struct mtk_error error;
 
-	if (mtk_server_create(run->model, run->workload, &serve, &run->server, &error) == MOETRACE_OK)
+	if (mtk_server_create(run->model, run->workload, &serve, &run->server, &error) ==
+	    MOETRACE_OK)
 		return MT_EXIT_OK;
 	mt_error("%s", error.text);
 	return MT_EXIT_FAILED;
@@ -228,15 +229,14 @@ static int serve(struct run *run)
 	int exit_code;
 
 	mt_run_progress_clear(&run->progress);
-	exit_code = recording_finish(run, status < 0         ? "failed" :
-					  stats->interrupted ? "interrupted" :
-							       "finished");
+	exit_code = recording_finish(run, status < 0	       ? "failed"
+					  : stats->interrupted ? "interrupted"
+							       : "finished");
 	if (status < 0)
 		mt_error("%s", error.text);
 	else if (stats->interrupted)
 		mt_error("interrupted by a signal: %u of %u requests were served%s", stats->n_done,
-			 stats->n_requests,
-			 run->result.path ? "; the recording was closed" : "");
+			 stats->n_requests, run->result.path ? "; the recording was closed" : "");
 	if (status < 0 && stats->total_ns == 0 && run->result.path)
 		mt_run_recording_discard(run->result.path);
 	return status < 0 || stats->interrupted ? MT_EXIT_FAILED : exit_code;
@@ -269,8 +269,8 @@ static int outputs_write(struct run *run)
 	exit_code = serve(run);
 	/* The text is complete even where the recording is not. */
 	if (run->result.served.n_done == run->result.served.n_requests)
-		text_exit_code = mt_run_text_finish(&run->text, run->server,
-						    run->result.served.n_requests);
+		text_exit_code =
+			mt_run_text_finish(&run->text, run->server, run->result.served.n_requests);
 	if (run->result.served.total_ns > 0)
 		summary_exit_code = mt_run_summary_print(&run->result, run->options.args.format);
 	if (exit_code != MT_EXIT_OK)
@@ -280,7 +280,7 @@ static int outputs_write(struct run *run)
 
 int mt_cmd_run(int argc, char **argv)
 {
-	struct run run = { 0 };
+	struct run run = {0};
 	int exit_code = mt_run_options_parse(argc, argv, &run.options);
 
 	if (exit_code != MT_EXIT_OK)

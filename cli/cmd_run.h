@@ -20,13 +20,13 @@ struct mt_run_options {
 	struct mt_args args;
 	const char *model;
 	const char *workload;
-	const char *output;		/* NULL: nothing is recorded */
-	const char *text_output;	/* NULL: none */
+	const char *output;	 /* NULL: nothing is recorded */
+	const char *text_output; /* NULL: none */
 	uint32_t n_batch;
 	uint32_t n_chunk;
 	uint32_t n_context;
 	uint32_t n_threads;
-	int32_t stop_byte;		/* -1: none */
+	int32_t stop_byte; /* -1: none */
 	double temperature;
 	uint64_t seed;
 	bool no_record;
@@ -57,7 +57,7 @@ void mt_run_recording_discard(const char *path);
 
 /* The text output on its way: a file under a temporary name beside the final one. */
 struct mt_run_text {
-	FILE *out;	/* NULL: no text is wanted */
+	FILE *out; /* NULL: no text is wanted */
 	char *temporary;
 	const char *path;
 	bool overwrites;
@@ -89,9 +89,9 @@ void mt_run_progress_clear(struct mt_run_progress *progress);
 /* What the run did, for its summary. */
 struct mt_run_result {
 	struct mtk_serve_stats served;
-	struct moetrace_session_status recorded;	/* all zero: nothing was recorded */
-	const char *path;				/* of the recording, or NULL */
-	uint64_t file_bytes;				/* after close */
+	struct moetrace_session_status recorded; /* all zero: nothing was recorded */
+	const char *path;			 /* of the recording, or NULL */
+	uint64_t file_bytes;			 /* after close */
 };
 
 /* Returns MT_EXIT_OK, or MT_EXIT_FAILED after one line on standard error. */

@@ -17,7 +17,7 @@
 #include "common/utf8.h"
 
 /* What SQLite keeps beside a database. */
-static const char *const journal_suffixes[] = { "-wal", "-shm", "-journal" };
+static const char *const journal_suffixes[] = {"-wal", "-shm", "-journal"};
 
 #define N_JOURNALS (sizeof(journal_suffixes) / sizeof(journal_suffixes[0]))
 
@@ -42,7 +42,7 @@ static bool is_same_file(const struct stat *info, const char *path)
 /* Whether another process holds a lock on @path, as one that records into a database does. */
 static bool is_locked(const char *path)
 {
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
 	int fd = open(path, O_RDWR | O_CLOEXEC);
 	bool locked;
 
@@ -168,8 +168,7 @@ void mt_run_recording_discard(const char *path)
 
 int mt_run_text_open(const struct mt_run_options *options, struct mt_run_text *ret_text)
 {
-	struct mt_run_text text = { .path = options->text_output,
-				    .overwrites = options->overwrites };
+	struct mt_run_text text = {.path = options->text_output, .overwrites = options->overwrites};
 	char suffix[32];
 	int fd;
 
@@ -236,7 +235,8 @@ static int text_publish(struct mt_run_text *text)
 	struct stat info;
 
 	if (!text->overwrites && lstat(text->path, &info) == 0) {
-		mt_error("%s appeared during the run; it is kept, and the text is lost", text->path);
+		mt_error("%s appeared during the run; it is kept, and the text is lost",
+			 text->path);
 		return MT_EXIT_FAILED;
 	}
 	if (rename(text->temporary, text->path) < 0) {

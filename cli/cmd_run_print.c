@@ -53,8 +53,8 @@ static void phase_print(const char *name, uint64_t n, uint64_t ns)
 
 static void served_print(const struct mtk_serve_stats *served)
 {
-	uint64_t n_passes = served->n_prefill_passes + served->n_decode_passes +
-			    served->n_mixed_passes;
+	uint64_t n_passes =
+		served->n_prefill_passes + served->n_decode_passes + served->n_mixed_passes;
 
 	printf("%-10s %" PRIu32 " of %" PRIu32 " requests, %" PRIu64
 	       " tokens generated, in %.3f s\n",
@@ -107,9 +107,18 @@ struct metric {
 	bool of_recording;
 };
 
-#define COUNT(name, value) { name, 0, value, false, false }
-#define REAL(name, value) { name, value, 0, true, false }
-#define RECORDED(name, value) { name, 0, value, false, true }
+#define COUNT(name, value)                   \
+	{                                    \
+		name, 0, value, false, false \
+	}
+#define REAL(name, value)                   \
+	{                                   \
+		name, value, 0, true, false \
+	}
+#define RECORDED(name, value)               \
+	{                                   \
+		name, 0, value, false, true \
+	}
 #define N_METRICS 22
 
 static void metrics_fill(const struct mt_run_result *result, struct metric *ret_metrics)

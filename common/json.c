@@ -24,7 +24,7 @@ struct parse {
 	mt_json_event_fn *receive;
 	void *context;
 	struct mt_json_error *error;
-	struct mt_json_keys *keys;	/* [max_depth] */
+	struct mt_json_keys *keys; /* [max_depth] */
 	uint32_t depth;
 	int status;
 };
@@ -64,17 +64,16 @@ static int on_null(void *context)
 {
 	struct parse *parse = context;
 
-	return deliver(parse, &(struct mt_json_event){ .kind = MT_JSON_NULL,
-						       .depth = parse->depth });
+	return deliver(parse, &(struct mt_json_event){.kind = MT_JSON_NULL, .depth = parse->depth});
 }
 
 static int on_boolean(void *context, int boolean)
 {
 	struct parse *parse = context;
 
-	return deliver(parse, &(struct mt_json_event){ .kind = MT_JSON_BOOLEAN,
-						       .depth = parse->depth,
-						       .boolean = boolean != 0 });
+	return deliver(parse, &(struct mt_json_event){.kind = MT_JSON_BOOLEAN,
+						      .depth = parse->depth,
+						      .boolean = boolean != 0});
 }
 
 /* Longest decimal of an int64_t with its sign. */
@@ -102,10 +101,8 @@ static bool int64_from_text(const char *text, size_t n_bytes, int64_t *ret_value
 static int on_number(void *context, const char *text, size_t n_bytes)
 {
 	struct parse *parse = context;
-	struct mt_json_event event = { .kind = MT_JSON_NUMBER,
-				       .depth = parse->depth,
-				       .text = text,
-				       .n_bytes = n_bytes };
+	struct mt_json_event event = {
+		.kind = MT_JSON_NUMBER, .depth = parse->depth, .text = text, .n_bytes = n_bytes};
 
 	event.is_int64 = int64_from_text(text, n_bytes, &event.int64);
 	return deliver(parse, &event);
@@ -115,10 +112,10 @@ static int on_string(void *context, const unsigned char *text, size_t n_bytes)
 {
 	struct parse *parse = context;
 
-	return deliver(parse, &(struct mt_json_event){ .kind = MT_JSON_STRING,
-						       .depth = parse->depth,
-						       .text = (const char *)text,
-						       .n_bytes = n_bytes });
+	return deliver(parse, &(struct mt_json_event){.kind = MT_JSON_STRING,
+						      .depth = parse->depth,
+						      .text = (const char *)text,
+						      .n_bytes = n_bytes});
 }
 
 static int on_key(void *context, const unsigned char *text, size_t n_bytes)
@@ -128,22 +125,22 @@ static int on_key(void *context, const unsigned char *text, size_t n_bytes)
 
 	if (status == MOETRACE_E_FORMAT) {
 		snprintf(parse->error->text, sizeof(parse->error->text),
-			 "key \"%.*s\" comes twice in an object", n_bytes > 100 ? 100 : (int)n_bytes,
-			 (const char *)text);
+			 "key \"%.*s\" comes twice in an object",
+			 n_bytes > 100 ? 100 : (int)n_bytes, (const char *)text);
 		parse->status = status;
 		return 0;
 	}
 	if (status < 0)
 		return fail(parse, status, "out of memory");
-	return deliver(parse, &(struct mt_json_event){ .kind = MT_JSON_KEY,
-						       .depth = parse->depth,
-						       .text = (const char *)text,
-						       .n_bytes = n_bytes });
+	return deliver(parse, &(struct mt_json_event){.kind = MT_JSON_KEY,
+						      .depth = parse->depth,
+						      .text = (const char *)text,
+						      .n_bytes = n_bytes});
 }
 
 static int container_begin(struct parse *parse, enum mt_json_kind kind)
 {
-	struct mt_json_event event = { .kind = kind, .depth = parse->depth };
+	struct mt_json_event event = {.kind = kind, .depth = parse->depth};
 
 	if (parse->depth >= parse->limits->max_depth) {
 		snprintf(parse->error->text, sizeof(parse->error->text),
@@ -159,7 +156,7 @@ static int container_begin(struct parse *parse, enum mt_json_kind kind)
 static int container_end(struct parse *parse, enum mt_json_kind kind)
 {
 	parse->depth--;
-	return deliver(parse, &(struct mt_json_event){ .kind = kind, .depth = parse->depth });
+	return deliver(parse, &(struct mt_json_event){.kind = kind, .depth = parse->depth});
 }
 
 static int on_object_begin(void *context)
@@ -286,7 +283,8 @@ static bool utf8_is_valid(const char *text, size_t n_bytes, size_t *ret_byte)
 	size_t byte = 0, length;
 
 	for (; byte < n_bytes; byte += length) {
-		if (!mt_utf8_sequence((const unsigned char *)text + byte, n_bytes - byte, &length)) {
+		if (!mt_utf8_sequence((const unsigned char *)text + byte, n_bytes - byte,
+				      &length)) {
 			*ret_byte = byte;
 			return false;
 		}
@@ -311,7 +309,8 @@ static int text_check(const char *text, size_t n_bytes, const struct mt_json_lim
 		return MOETRACE_E_FORMAT;
 	}
 	if (!surrogates_are_paired(text, n_bytes, &byte)) {
-		snprintf(error->text, sizeof(error->text), "a surrogate escape without its other half");
+		snprintf(error->text, sizeof(error->text),
+			 "a surrogate escape without its other half");
 		error_place(error, text, n_bytes, byte);
 		return MOETRACE_E_FORMAT;
 	}
@@ -321,10 +320,8 @@ static int text_check(const char *text, size_t n_bytes, const struct mt_json_lim
 int mt_json_parse(const char *text, size_t n_bytes, const struct mt_json_limits *limits,
 		  mt_json_event_fn *receive, void *context, struct mt_json_error *ret_error)
 {
-	struct parse parse = { .limits = limits,
-			       .receive = receive,
-			       .context = context,
-			       .error = ret_error };
+	struct parse parse = {
+		.limits = limits, .receive = receive, .context = context, .error = ret_error};
 	uint32_t i;
 	int status = text_check(text, n_bytes, limits, ret_error);
 

@@ -15,7 +15,7 @@
 
 #include "common/json.h"
 
-#define ARCHITECTURE "Qwen3MoeForCausalLM"
+#define ARCHITECTURE	 "Qwen3MoeForCausalLM"
 #define CONFIG_MAX_BYTES (1u << 20)
 #define CONFIG_MAX_DEPTH 16
 
@@ -29,28 +29,28 @@ struct field {
 	const char *key;
 	enum field_type type;
 	size_t offset;
-	int64_t max;		/* FIELD_U32; the least value is 1 */
+	int64_t max; /* FIELD_U32; the least value is 1 */
 	bool optional;
 };
 
 #define CONFIG(member) offsetof(struct mtk_model_config, member)
 
 static const struct field fields[] = {
-	{ "vocab_size", FIELD_U32, CONFIG(n_vocab), 1 << 20, false },
-	{ "hidden_size", FIELD_U32, CONFIG(n_hidden), 1 << 16, false },
-	{ "num_hidden_layers", FIELD_U32, CONFIG(n_layers), 1024, false },
-	{ "num_attention_heads", FIELD_U32, CONFIG(n_heads), 1024, false },
-	{ "num_key_value_heads", FIELD_U32, CONFIG(n_kv_heads), 1024, false },
-	{ "head_dim", FIELD_U32, CONFIG(head_dim), 1024, false },
-	{ "moe_intermediate_size", FIELD_U32, CONFIG(n_intermediate), 1 << 16, false },
-	{ "num_experts", FIELD_U32, CONFIG(n_experts), 4096, false },
-	{ "num_experts_per_tok", FIELD_U32, CONFIG(top_k), 4096, false },
-	{ "norm_topk_prob", FIELD_BOOLEAN, CONFIG(norm_topk_prob), 0, false },
-	{ "tie_word_embeddings", FIELD_BOOLEAN, CONFIG(tie_word_embeddings), 0, false },
-	{ "rms_norm_eps", FIELD_FLOAT, CONFIG(rms_norm_eps), 0, false },
-	{ "rope_theta", FIELD_FLOAT, CONFIG(rope_theta), 0, false },
+	{"vocab_size", FIELD_U32, CONFIG(n_vocab), 1 << 20, false},
+	{"hidden_size", FIELD_U32, CONFIG(n_hidden), 1 << 16, false},
+	{"num_hidden_layers", FIELD_U32, CONFIG(n_layers), 1024, false},
+	{"num_attention_heads", FIELD_U32, CONFIG(n_heads), 1024, false},
+	{"num_key_value_heads", FIELD_U32, CONFIG(n_kv_heads), 1024, false},
+	{"head_dim", FIELD_U32, CONFIG(head_dim), 1024, false},
+	{"moe_intermediate_size", FIELD_U32, CONFIG(n_intermediate), 1 << 16, false},
+	{"num_experts", FIELD_U32, CONFIG(n_experts), 4096, false},
+	{"num_experts_per_tok", FIELD_U32, CONFIG(top_k), 4096, false},
+	{"norm_topk_prob", FIELD_BOOLEAN, CONFIG(norm_topk_prob), 0, false},
+	{"tie_word_embeddings", FIELD_BOOLEAN, CONFIG(tie_word_embeddings), 0, false},
+	{"rms_norm_eps", FIELD_FLOAT, CONFIG(rms_norm_eps), 0, false},
+	{"rope_theta", FIELD_FLOAT, CONFIG(rope_theta), 0, false},
 	/* Read to be compared with the context asked for. */
-	{ "max_position_embeddings", FIELD_U32, CONFIG(n_context), INT32_MAX, true },
+	{"max_position_embeddings", FIELD_U32, CONFIG(n_context), INT32_MAX, true},
 };
 
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -58,25 +58,25 @@ static const struct field fields[] = {
 /* Settings that would change the computation, with the one value that leaves it as it is. */
 static const struct {
 	const char *key;
-	enum mt_json_kind kind;		/* null is neutral for every key */
-	const char *text;		/* string, or number as written */
+	enum mt_json_kind kind; /* null is neutral for every key */
+	const char *text;	/* string, or number as written */
 } neutral[] = {
-	{ "attention_bias", MT_JSON_BOOLEAN, NULL },
-	{ "use_sliding_window", MT_JSON_BOOLEAN, NULL },
-	{ "hidden_act", MT_JSON_STRING, "silu" },
-	{ "decoder_sparse_step", MT_JSON_NUMBER, "1" },
-	{ "mlp_only_layers", MT_JSON_ARRAY_BEGIN, NULL },
-	{ "rope_scaling", MT_JSON_NULL, NULL },
-	{ "quantization_config", MT_JSON_NULL, NULL },
+	{"attention_bias", MT_JSON_BOOLEAN, NULL},
+	{"use_sliding_window", MT_JSON_BOOLEAN, NULL},
+	{"hidden_act", MT_JSON_STRING, "silu"},
+	{"decoder_sparse_step", MT_JSON_NUMBER, "1"},
+	{"mlp_only_layers", MT_JSON_ARRAY_BEGIN, NULL},
+	{"rope_scaling", MT_JSON_NULL, NULL},
+	{"quantization_config", MT_JSON_NULL, NULL},
 };
 
 #define N_NEUTRAL (sizeof(neutral) / sizeof(neutral[0]))
 
 struct reader {
 	struct mtk_model_config config;
-	const struct field *field;	/* the key last seen fills it, or NULL */
-	size_t neutral;			/* the key last seen is in that table, or N_NEUTRAL */
-	uint32_t seen;			/* bit i: fields[i] */
+	const struct field *field; /* the key last seen fills it, or NULL */
+	size_t neutral;		   /* the key last seen is in that table, or N_NEUTRAL */
+	uint32_t seen;		   /* bit i: fields[i] */
 };
 
 _Static_assert(N_FIELDS <= 32, "one bit a field");
@@ -235,7 +235,7 @@ static int config_finish(const char *name, struct reader *reader, uint32_t n_con
 static int config_parse(const char *name, const char *text, struct reader *reader,
 			struct mtk_error *error)
 {
-	struct mt_json_limits limits = { CONFIG_MAX_BYTES, CONFIG_MAX_DEPTH };
+	struct mt_json_limits limits = {CONFIG_MAX_BYTES, CONFIG_MAX_DEPTH};
 	struct mt_json_error json_error;
 	int status = mt_json_parse(text, strlen(text), &limits, receive, reader, &json_error);
 
@@ -251,7 +251,7 @@ int mtk_qwen3moe_config_read(const struct mtk_safetensors *file, uint32_t n_cont
 	const char *name = mtk_safetensors_name(file);
 	const char *architecture = mtk_safetensors_metadata(file, "architecture");
 	const char *config = mtk_safetensors_metadata(file, "config");
-	struct reader reader = { .neutral = N_NEUTRAL };
+	struct reader reader = {.neutral = N_NEUTRAL};
 	int status;
 
 	if (!architecture)

@@ -55,9 +55,9 @@ static int length_check(const char *name, const unsigned char *bytes, uint64_t f
 
 	if (file_bytes < LENGTH_BYTES)
 		return mtk_error_set(error, MOETRACE_E_FORMAT,
-				     file_bytes == 0 ?
-					     "%s: the file is empty" :
-					     "%s: not a safetensors file: shorter than 8 bytes",
+				     file_bytes == 0
+					     ? "%s: the file is empty"
+					     : "%s: not a safetensors file: shorter than 8 bytes",
 				     name);
 	header_bytes = little_endian_u64(bytes);
 	if (header_bytes > MTK_SAFETENSORS_MAX_HEADER_BYTES)
@@ -88,27 +88,28 @@ static int ranges_check(struct mtk_safetensors *file, uint64_t data_bytes, struc
 		const struct mtk_safetensors_entry *entry = &file->entries[i];
 
 		if (entry->end > data_bytes)
-			return mtk_error_set(error, MOETRACE_E_FORMAT,
-					     "%s: tensor %s: data_offsets end at byte %llu of %llu; "
-					     "the file is truncated or damaged",
-					     file->name, entry->name, (unsigned long long)entry->end,
-					     (unsigned long long)data_bytes);
+			return mtk_error_set(
+				error, MOETRACE_E_FORMAT,
+				"%s: tensor %s: data_offsets end at byte %llu of %llu; "
+				"the file is truncated or damaged",
+				file->name, entry->name, (unsigned long long)entry->end,
+				(unsigned long long)data_bytes);
 		if (entry->begin != end)
-			return mtk_error_set(error, MOETRACE_E_FORMAT,
-					     entry->begin < end ?
-						     "%s: tensor %s: data_offsets overlap the tensor "
-						     "before (begin at %llu, expected %llu)" :
-						     "%s: tensor %s: data_offsets leave a hole "
-						     "(begin at %llu, expected %llu)",
-					     file->name, entry->name,
-					     (unsigned long long)entry->begin,
-					     (unsigned long long)end);
+			return mtk_error_set(
+				error, MOETRACE_E_FORMAT,
+				entry->begin < end
+					? "%s: tensor %s: data_offsets overlap the tensor "
+					  "before (begin at %llu, expected %llu)"
+					: "%s: tensor %s: data_offsets leave a hole "
+					  "(begin at %llu, expected %llu)",
+				file->name, entry->name, (unsigned long long)entry->begin,
+				(unsigned long long)end);
 		end = entry->end;
 	}
 	if (end != data_bytes)
 		return mtk_error_set(error, MOETRACE_E_FORMAT,
-				     "%s: %llu bytes after the last tensor belong to none", file->name,
-				     (unsigned long long)(data_bytes - end));
+				     "%s: %llu bytes after the last tensor belong to none",
+				     file->name, (unsigned long long)(data_bytes - end));
 	return MOETRACE_OK;
 }
 
@@ -191,7 +192,7 @@ static int bytes_read(const char *path, int fd, unsigned char *bytes, size_t n_b
 static int file_read(const char *path, int fd, uint64_t file_bytes, unsigned char **ret_bytes,
 		     struct mtk_error *error)
 {
-	unsigned char length[LENGTH_BYTES] = { 0 };
+	unsigned char length[LENGTH_BYTES] = {0};
 	unsigned char *bytes;
 	uint64_t header_bytes;
 	int status;
@@ -314,7 +315,7 @@ static int source_find(void *ctx, const char *name, struct mtk_tensor *ret_tenso
 
 struct mtk_tensor_source mtk_safetensors_source(struct mtk_safetensors *file)
 {
-	return (struct mtk_tensor_source){ .ctx = file, .find = source_find };
+	return (struct mtk_tensor_source){.ctx = file, .find = source_find};
 }
 
 const char *mtk_safetensors_metadata(const struct mtk_safetensors *file, const char *key)

@@ -28,8 +28,8 @@ static bool line_is_blank(const char *text, size_t n_bytes)
 	return true;
 }
 
-static int request_add(struct mtk_workload *workload, size_t line, const char *text,
-		       size_t n_bytes, struct mtk_error *error)
+static int request_add(struct mtk_workload *workload, size_t line, const char *text, size_t n_bytes,
+		       struct mtk_error *error)
 {
 	int status;
 
@@ -200,8 +200,7 @@ err_bytes:
 	return status;
 }
 
-int mtk_workload_read(const char *path, struct mtk_workload **ret_workload,
-		      struct mtk_error *error)
+int mtk_workload_read(const char *path, struct mtk_workload **ret_workload, struct mtk_error *error)
 {
 	char *bytes = NULL;
 	size_t n_bytes = 0;

@@ -148,7 +148,7 @@ static int attribute_read(struct line *line, const struct mt_json_event *event,
 	if (status < 0)
 		return status;
 	request->attributes[request->n_attributes++] =
-		(struct mtk_workload_attribute){ line->attribute_key, value };
+		(struct mtk_workload_attribute){line->attribute_key, value};
 	line->attribute_key = NULL;
 	return MOETRACE_OK;
 }
@@ -207,8 +207,8 @@ static int request_complete(const char *name, size_t line, struct mtk_workload_r
 int mtk_workload_line_read(const char *name, size_t line, const char *text, size_t n_bytes,
 			   struct mtk_workload_request *ret_request, struct mtk_error *error)
 {
-	struct mt_json_limits limits = { MTK_WORKLOAD_MAX_BYTES, LINE_MAX_DEPTH };
-	struct line state = { .request.line = line };
+	struct mt_json_limits limits = {MTK_WORKLOAD_MAX_BYTES, LINE_MAX_DEPTH};
+	struct line state = {.request.line = line};
 	struct mt_json_error json_error;
 	int status = mt_json_parse(text, n_bytes, &limits, receive, &state, &json_error);
 

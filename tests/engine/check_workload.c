@@ -26,7 +26,8 @@ START_TEST(test_parse_requests)
 		"\n"
 		" \t\r\n"
 		"{\"id\": \"x-1\", \"domain\": \"c\", \"max_new_tokens\": 9223372036854775807, "
-		"\"prompt\": \"\\u0000\\u00e9\\n\", \"hot\": true, \"weight\": 1.50, \"note\": \"\"}\r\n"
+		"\"prompt\": \"\\u0000\\u00e9\\n\", \"hot\": true, \"weight\": 1.50, \"note\": "
+		"\"\"}\r\n"
 		"{\"max_new_tokens\":1,\"prompt\":\"z\",\"id\":-7}";
 	struct mtk_workload *workload;
 	const struct mtk_workload_request *request;
@@ -81,49 +82,50 @@ static const struct {
 	const char *text;
 	const char *words;
 } refused[] = {
-	{ "", "w: the workload has no requests" },
-	{ "\n \n", "w: the workload has no requests" },
-	{ "hello\n", "w: line 1, column " },
-	{ GOOD "{\"prompt\": \"a\", \"max_new_tokens\": }\n", "w: line 2, column " },
-	{ GOOD "[]\n", "w: line 2, column " },
-	{ "7\n", "not a JSON object" },
-	{ "{\"max_new_tokens\":1}", "w: line 1: prompt is missing" },
-	{ GOOD "\n{\"prompt\":\"a\"}", "w: line 3: max_new_tokens is missing" },
-	{ "{\"prompt\":\"\",\"max_new_tokens\":1}", "prompt is empty" },
-	{ "{\"prompt\":7,\"max_new_tokens\":1}", "prompt is not a string" },
-	{ "{\"prompt\":null,\"max_new_tokens\":1}", "prompt is not a string" },
-	{ "{\"prompt\":[97],\"max_new_tokens\":1}", "prompt is not a string" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":0}", "max_new_tokens is not a positive integer" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":-1}", "max_new_tokens is not a positive integer" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1.0}", "max_new_tokens is not a positive integer" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":\"1\"}", "max_new_tokens is not a positive integer" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":9223372036854775808}", "not a positive integer" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":\"\"}", "id is neither" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":1.5}", "id is neither" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":true}", "id is neither" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":\"a\\u0000\"}", "id holds a zero byte" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":null}", "k is not a string, a number" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":[1]}", "k is not a string, a number" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":{}}", "k is not a string, a number" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":[[1]]}", "k is not a string, a number" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":\"\\u0000\"}", "k holds a zero byte" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"\":1}", "a key is empty" },
-	{ "{\"prompt\":\"a\",\"prompt\":\"b\",\"max_new_tokens\":1}", "key \"prompt\" comes twice" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":1,\"k\":2}", "key \"k\" comes twice" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1} {}", "w: line 1, column " },
-	{ "{\"prompt\":\"\xff\",\"max_new_tokens\":1}", "UTF-8" },
-	{ "{\"prompt\":\"\\ud800\",\"max_new_tokens\":1}", "surrogate" },
+	{"", "w: the workload has no requests"},
+	{"\n \n", "w: the workload has no requests"},
+	{"hello\n", "w: line 1, column "},
+	{GOOD "{\"prompt\": \"a\", \"max_new_tokens\": }\n", "w: line 2, column "},
+	{GOOD "[]\n", "w: line 2, column "},
+	{"7\n", "not a JSON object"},
+	{"{\"max_new_tokens\":1}", "w: line 1: prompt is missing"},
+	{GOOD "\n{\"prompt\":\"a\"}", "w: line 3: max_new_tokens is missing"},
+	{"{\"prompt\":\"\",\"max_new_tokens\":1}", "prompt is empty"},
+	{"{\"prompt\":7,\"max_new_tokens\":1}", "prompt is not a string"},
+	{"{\"prompt\":null,\"max_new_tokens\":1}", "prompt is not a string"},
+	{"{\"prompt\":[97],\"max_new_tokens\":1}", "prompt is not a string"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":0}", "max_new_tokens is not a positive integer"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":-1}", "max_new_tokens is not a positive integer"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1.0}", "max_new_tokens is not a positive integer"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":\"1\"}", "max_new_tokens is not a positive integer"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":9223372036854775808}", "not a positive integer"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":\"\"}", "id is neither"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":1.5}", "id is neither"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":true}", "id is neither"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":\"a\\u0000\"}", "id holds a zero byte"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":null}", "k is not a string, a number"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":[1]}", "k is not a string, a number"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":{}}", "k is not a string, a number"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":[[1]]}", "k is not a string, a number"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":\"\\u0000\"}", "k holds a zero byte"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"\":1}", "a key is empty"},
+	{"{\"prompt\":\"a\",\"prompt\":\"b\",\"max_new_tokens\":1}", "key \"prompt\" comes twice"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":1,\"k\":2}", "key \"k\" comes twice"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1} {}", "w: line 1, column "},
+	{"{\"prompt\":\"\xff\",\"max_new_tokens\":1}", "UTF-8"},
+	{"{\"prompt\":\"\\ud800\",\"max_new_tokens\":1}", "surrogate"},
 	/* The default id of line 2 is taken by line 1. */
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":\"1\"}\n" GOOD, "w: line 2: id 1 is that of line 1" },
-	{ "{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":\"q\"}\n" GOOD
-	  "{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":\"q\"}\n",
-	  "w: line 3: id q is that of line 1" },
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":\"1\"}\n" GOOD,
+	 "w: line 2: id 1 is that of line 1"},
+	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":\"q\"}\n" GOOD
+	 "{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":\"q\"}\n",
+	 "w: line 3: id q is that of line 1"},
 };
 
 START_TEST(test_parse_refuses)
 {
 	struct mtk_workload *workload = NULL;
-	struct mtk_error error = { .text = "" };
+	struct mtk_error error = {.text = ""};
 
 	ck_assert_int_eq(parse(refused[_i].text, &workload, &error), MOETRACE_E_FORMAT);
 	ck_assert_ptr_null(workload);
@@ -151,7 +153,8 @@ START_TEST(test_read_example)
 	struct mtk_workload *workload;
 	size_t n_tokens = 0, i;
 
-	ck_assert_int_eq(mtk_workload_read(model_file_workload_path(), &workload, NULL), MOETRACE_OK);
+	ck_assert_int_eq(mtk_workload_read(model_file_workload_path(), &workload, NULL),
+			 MOETRACE_OK);
 	ck_assert_uint_eq(workload->n_requests, 64);
 	for (i = 0; i < workload->n_requests; i++) {
 		ck_assert_uint_eq(workload->requests[i].n_attributes, 1);
