@@ -61,7 +61,7 @@ static const struct sql_proof sql_proofs[] = {
 	{CHECK_VALUES, "SELECT count(*) FROM gap",
 	 "SELECT 'gap', gap_id, 'stream, reason or n_lost' FROM gap "
 	 "WHERE stream NOT IN ('pass', 'layer') OR n_lost < 1 "
-	 "OR reason NOT IN ('no_ring', 'ring_full', 'stop_timeout')"},
+	 "OR reason NOT IN ('no_ring', 'ring_full', 'stop_timeout', 'file_limit')"},
 	{CHECK_VALUES, "SELECT count(*) FROM byte",
 	 "SELECT 'byte', n, 'is missing or wrong' FROM (WITH RECURSIVE c(n) AS "
 	 "(SELECT 0 UNION ALL SELECT n + 1 FROM c WHERE n < 255) SELECT n FROM c) "

@@ -46,6 +46,7 @@ static void forget_recording(struct mt_request *request)
 
 		request->models = model->next;
 		mt_coverage_free(&model->computed);
+		mt_coverage_free(&model->seen);
 		free(model);
 	}
 	request->request_id = 0;
@@ -205,22 +206,39 @@ static int is_complete(const struct mt_request *request, uint64_t n_positions)
 	if (!request->models)
 		return n_positions == 0;
 	for (const struct mt_ledger_model *model = request->models; model; model = model->next)
-		if (!mt_coverage_has_prefix(&model->computed, n_positions))
+		if (!mt_coverage_has(&model->computed, 0, n_positions))
 			return 0;
 	return 1;
 }
 
-/* Why positions are not covered, beyond what partial passes have said already. */
+/* Did passes carry all positions of [begin, end), whatever became of them? */
+static int is_seen(const struct mt_request *request, uint64_t begin, uint64_t end)
+{
+	if (begin >= end)
+		return 1;
+	if (!request->models)
+		return 0;
+	for (const struct mt_ledger_model *model = request->models; model; model = model->next)
+		if (!mt_coverage_has(&model->seen, begin, end))
+			return 0;
+	return 1;
+}
+
+/* What partial passes said, and why other positions were in no pass at all. */
 static uint32_t reasons_of(const struct mt_ledger *ledger, const struct mt_request *request,
-			   uint64_t n_lost_passes)
+			   uint64_t n_positions, uint64_t n_lost_passes)
 {
 	uint32_t reasons = request->reasons;
+	uint64_t begin = 0;
 
-	if (request->begin_ns < ledger->recording_start_ns && request->lowest_seen > 0)
+	if (request->begin_ns < ledger->recording_start_ns && !is_seen(request, 0, 1)) {
 		reasons |= MT_REASON_BEGAN_BEFORE;
-	if (n_lost_passes != request->n_lost_passes)
-		reasons |= MT_REASON_LOST;
-	return reasons ? reasons : MT_REASON_MISSING;
+		begin = request->lowest_seen < n_positions ? request->lowest_seen : n_positions;
+	}
+	if (!is_seen(request, begin, n_positions))
+		reasons |= n_lost_passes != request->n_lost_passes ? MT_REASON_LOST :
+								      MT_REASON_MISSING;
+	return reasons;
 }
 
 static int write_end(struct mt_ledger *ledger, const struct mt_request *request,
@@ -238,7 +256,7 @@ static int write_end(struct mt_ledger *ledger, const struct mt_request *request,
 	if (n_positions == MOETRACE_POSITIONS_UNKNOWN)
 		n_positions = request->seen_end;
 	if (!is_complete(request, n_positions))
-		reasons = reasons_of(ledger, request, n_lost_passes);
+		reasons = reasons_of(ledger, request, n_positions, n_lost_passes);
 	return mt_store_request_end(ledger->store, request->request_id, (int64_t)n_positions,
 				    (int64_t)message->time_ns, end_states[message->state],
 				    reasons ? "partial" : "complete",
@@ -309,10 +327,12 @@ static struct mt_ledger_model *find_model(struct mt_request *request, uint32_t m
 static int add_run(struct mt_request *request, struct mt_ledger_model *model,
 		   const struct mt_ledger_slice *slice, uint64_t begin, uint64_t n)
 {
-	if (n == 0)
-		return 0;
 	if (begin < request->lowest_seen)
 		request->lowest_seen = begin;
+	if (mt_coverage_add(&model->seen, begin, begin + n) < 0)
+		return MOETRACE_E_NOMEM;
+	if (slice->phase == MOETRACE_PHASE_VERIFY)
+		return 0;
 	if (begin + n > request->seen_end)
 		request->seen_end = begin + n;
 	return slice->pass_reasons ? 0 : mt_coverage_add(&model->computed, begin, begin + n);
@@ -332,10 +352,8 @@ int mt_ledger_slice(struct mt_request *request, const struct mt_ledger_slice *sl
 	request->reasons |= slice->pass_reasons & MT_REASON_UNENDED ?
 				    (slice->pass_reasons & ~MT_REASON_UNENDED) | MT_REASON_LOST :
 				    slice->pass_reasons;
-	if (slice->phase == MOETRACE_PHASE_VERIFY) {
+	if (slice->phase == MOETRACE_PHASE_VERIFY)
 		request->reasons |= MT_REASON_UNRESOLVED;
-		return 0;
-	}
 	if (!slice->positions)
 		return add_run(request, model, slice, slice->first_position, slice->n_rows);
 	for (uint32_t i = 1; i <= slice->n_rows; i++) {

@@ -39,6 +39,7 @@ struct mt_ledger_model {
 	struct mt_ledger_model *next;
 	uint32_t model_id;
 	struct mt_coverage computed;
+	struct mt_coverage seen; /* with positions of partial passes and of verify slices */
 };
 
 struct mt_request {

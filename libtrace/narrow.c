@@ -11,6 +11,7 @@
 #include <moetrace/moetrace.h>
 
 #include "common/f16.h"
+#include "libtrace/record.h"
 
 uint32_t mt_type_bytes(uint32_t type)
 {
@@ -166,6 +167,7 @@ uint64_t mt_narrow_ids_some(const struct mt_matrix *ids, uint32_t n_ids, uint8_t
 		const uint8_t *from = (const uint8_t *)ids->data + row * ids->row_bytes;
 		uint64_t first = row * ids->k;
 		uint32_t n_valid = 0;
+		uint64_t n_before = n_invalid;
 
 		for (uint32_t i = 0; i < ids->k; i++) {
 			int64_t id = load_id(from + (size_t)i * from_bytes, ids->type, n_ids);
@@ -179,7 +181,7 @@ uint64_t mt_narrow_ids_some(const struct mt_matrix *ids, uint32_t n_ids, uint8_t
 				weights[first + n_valid] = weights[first + i];
 			n_valid++;
 		}
-		ret_n_valid[row] = (uint8_t)n_valid;
+		ret_n_valid[row] = (uint8_t)(n_valid | (n_invalid != n_before ? MT_ROW_INVALID : 0));
 		for (uint32_t i = n_valid; i < ids->k; i++) {
 			store_id(ret_ids, first + i, id_bytes, 0);
 			if (weights)

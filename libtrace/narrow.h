@@ -26,7 +26,7 @@ int mt_narrow_ids_all(const struct mt_matrix *ids, uint32_t n_ids, uint8_t id_by
 /*
  * The careful way: entries without an expert (negative, or the largest value of an unsigned
  * type) and invalid ids are left out, their row's weights with them; ret_n_valid [n_rows]
- * counts what stays, the rest of a row is 0.
+ * counts what stays (with MT_ROW_INVALID where an id was invalid), the rest of a row is 0.
  *
  * @weights  [n_rows][k] already narrowed, compacted in place; NULL: none.
  *

@@ -66,6 +66,9 @@ static int check_info(struct moetrace_session *session, const struct moetrace_pa
 
 		if (!is_slice_phase(slice->phase ? slice->phase : info->phase))
 			return mt_misuse(session, MT_MISUSE_PHASE), -1;
+		if (slice->request && !slice->positions && slice->n_rows &&
+		    slice->first_position > UINT32_MAX - (slice->n_rows - 1))
+			return mt_misuse(session, MT_MISUSE_RANGE), -1;
 		n_rows += slice->n_rows;
 		n_positions += slice->positions ? slice->n_rows : 0;
 	}
@@ -101,7 +104,7 @@ static void write_begin(struct moetrace_pass *pass, struct mt_reservation reserv
 {
 	struct mt_record_begin *begin = (struct mt_record_begin *)reservation.record;
 
-	begin->begin_ns = now_ns;
+	begin->record.time_ns = now_ns;
 	begin->runtime_pass = info->runtime_pass ? *info->runtime_pass : 0;
 	begin->has_runtime_pass = info->runtime_pass != NULL;
 	begin->recording_id = atomic_load_explicit(&pass->recording_id, memory_order_relaxed);
@@ -300,9 +303,10 @@ static void write_layer(struct mt_record_layer *to, const struct mt_record_layer
 {
 	struct mt_layer_parts parts;
 
-	/* All but the record's own header, which the reservation has filled in. */
+	/* All but what the reservation has filled in. */
 	memcpy((uint8_t *)to + sizeof(to->record), (const uint8_t *)header + sizeof(to->record),
 	       sizeof(*to) - sizeof(to->record));
+	to->record.time_ns = header->record.time_ns;
 	parts = mt_layer_parts(to);
 	if (to->has_row_map)
 		memcpy(parts.row_map, selection->row_map, (size_t)to->n_rows * 4);
@@ -340,7 +344,7 @@ void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_s
 	if (atomic_fetch_or_explicit(&pass->handed_over[selection->layer_index / 64], bit,
 				     memory_order_relaxed) & bit)
 		return mt_misuse(pass->session, MT_MISUSE_DUPLICATE);
-	header.selected_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	header.record.time_ns = mt_session_ns(pass->session, mt_monotonic_ns());
 	header.layer = selection->layer_index;
 	header.n_rows = checked.n_rows;
 	header.n_padding = checked.n_padding;
@@ -353,7 +357,7 @@ void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_s
 	n_bytes = mt_layer_parts(&header).n_bytes;
 	reservation = mt_ring_reserve(pass->ring, MT_RECORD_LAYER, n_bytes, END_BYTES);
 	if (!reservation.record)
-		return drop_layer(pass, selection->layer_index, n_bytes, header.selected_ns);
+		return drop_layer(pass, selection->layer_index, n_bytes, header.record.time_ns);
 	write_layer((struct mt_record_layer *)reservation.record, &header, selection, &checked);
 	mt_ring_commit(pass->ring, reservation);
 }
@@ -368,7 +372,7 @@ void moetrace_pass_end(struct moetrace_pass *pass)
 	/* Cannot fail: END_BYTES were kept free and only this call takes them. */
 	reservation = mt_ring_reserve(pass->ring, MT_RECORD_END, sizeof(*end), 0);
 	end = (struct mt_record_end *)reservation.record;
-	end->end_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	end->record.time_ns = mt_session_ns(pass->session, mt_monotonic_ns());
 	end->n_dropped = atomic_load_explicit(&pass->n_dropped, memory_order_relaxed);
 	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++)
 		end->dropped_layers[i] = atomic_load_explicit(&pass->dropped[i],

@@ -27,6 +27,7 @@ struct mt_record {
 	uint64_t n_bytes;       /* whole lines, this header included */
 	uint32_t type;
 	uint32_t reserved;
+	uint64_t time_ns;       /* when the pass began, the layer was handed over, the pass ended */
 };
 
 struct mt_record_slice {
@@ -40,7 +41,6 @@ struct mt_record_slice {
 /* Followed by slices [n_slices], then by the positions of those slices that have them. */
 struct mt_record_begin {
 	struct mt_record record;
-	uint64_t begin_ns;
 	uint64_t runtime_pass;
 	uint32_t has_runtime_pass;
 	uint32_t recording_id;
@@ -59,7 +59,6 @@ struct mt_record_begin {
  */
 struct mt_record_layer {
 	struct mt_record record;
-	uint64_t selected_ns;
 	uint32_t layer;         /* index among the model's MoE layers */
 	uint32_t n_rows;        /* rows to store */
 	uint32_t n_padding;     /* padding rows, counted only */
@@ -77,10 +76,13 @@ struct mt_record_layer {
 
 struct mt_record_end {
 	struct mt_record record;
-	uint64_t end_ns;
 	uint64_t n_dropped;
 	uint64_t dropped_layers[MT_LAYER_WORDS]; /* a bit a layer index */
 };
+
+/* In n_valid of a stored row: ids were left out that the layer does not have. */
+#define MT_ROW_INVALID 0x80u
+_Static_assert(MOETRACE_MAX_TOP_K < MT_ROW_INVALID, "the mark is no part of the count");
 
 /* Where the parts that follow a LAYER header lie. */
 struct mt_layer_parts {
@@ -110,7 +112,7 @@ static inline struct mt_layer_parts mt_layer_parts(struct mt_record_layer *layer
 	return parts;
 }
 
-_Static_assert(sizeof(struct mt_record) == 24, "the header has no holes");
+_Static_assert(sizeof(struct mt_record) == 32, "the header has no holes");
 _Static_assert(sizeof(struct mt_record_layer) % 8 == 0, "parts begin aligned");
 _Static_assert(sizeof(struct mt_record_begin) % 8 == 0, "slices begin aligned");
 

@@ -257,6 +257,7 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 	if (!status)
 		status = mt_ledger_start(&writer->ledger, message->recording_id, message->time_ns,
 					 atomic_load(&writer->session->n_lost_passes));
+	publish(writer);
 	return status;
 }
 

@@ -142,6 +142,7 @@ struct mt_reservation mt_ring_reserve(struct mt_ring *ring, enum mt_record_type 
 
 		pad.record->n_bytes = pad_bytes;
 		pad.record->type = MT_RECORD_PAD;
+		pad.record->time_ns = 0;
 		mt_ring_commit(ring, pad);
 	}
 	got.position = head + pad_bytes;

@@ -69,6 +69,12 @@ static inline uint64_t mt_ring_head(struct mt_ring *ring)
 	return atomic_load_explicit(&ring->head, memory_order_acquire);
 }
 
+/* Writer only. */
+static inline uint64_t mt_ring_tail(struct mt_ring *ring)
+{
+	return atomic_load_explicit(&ring->tail, memory_order_relaxed);
+}
+
 static inline uint64_t mt_ring_waiting_bytes(struct mt_ring *ring)
 {
 	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);

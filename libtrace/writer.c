@@ -72,36 +72,60 @@ static int is_over_limit(const struct mt_writer *writer)
 		       mt_writer_reserve_bytes(writer) >= limit_bytes;
 }
 
-/* Take the records of one ring that lie before @limit. */
-static void drain_ring(struct mt_writer *writer, uint32_t index, uint64_t limit, int must_wait)
+/* The next record of a ring before @limit, or NULL; waits for its producer if it must. */
+static struct mt_record *next_record(struct mt_ring *ring, uint64_t limit, int must_wait)
 {
-	struct mt_ring *ring = &writer->session->pool.rings[index];
-	uint64_t waiting_bytes = mt_ring_waiting_bytes(ring);
 	uint64_t until_ns = mt_monotonic_ns() + RECORD_PATIENCE_NS;
 	const struct timespec pause = { 0, 20 * 1000 };
-	struct mt_record *record;
+	struct mt_record *record = mt_ring_peek(ring, limit);
 
-	if (waiting_bytes > writer->ring_peak_bytes)
-		writer->ring_peak_bytes = waiting_bytes;
-	while (!writer->status && !writer->is_full &&
-	       atomic_load_explicit(&ring->tail, memory_order_relaxed) < limit) {
+	while (!record && must_wait && mt_ring_tail(ring) < limit &&
+	       mt_monotonic_ns() < until_ns) {
+		nanosleep(&pause, NULL);
 		record = mt_ring_peek(ring, limit);
-		if (!record && (!must_wait || mt_monotonic_ns() > until_ns))
-			return;
-		if (!record) {
-			nanosleep(&pause, NULL);
-			continue;
-		}
-		check(writer, mt_assembly_record(&writer->assembly, index, record));
-		mt_ring_take(ring, record);
-		writer->is_full = writer->recording_id && is_over_limit(writer);
+	}
+	return record;
+}
+
+/* The ring whose next record is the oldest, so that passes close in the order they ended in. */
+static int oldest(struct mt_record *const *records, uint32_t n_rings)
+{
+	int found = -1;
+
+	for (uint32_t i = 0; i < n_rings; i++)
+		if (records[i] &&
+		    (found < 0 || records[i]->time_ns < records[found]->time_ns))
+			found = (int)i;
+	return found;
+}
+
+static void note_peaks(struct mt_writer *writer)
+{
+	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++) {
+		uint64_t waiting_bytes = mt_ring_waiting_bytes(&writer->session->pool.rings[i]);
+
+		if (waiting_bytes > writer->ring_peak_bytes)
+			writer->ring_peak_bytes = waiting_bytes;
 	}
 }
 
+/* Take the records that lie before the given positions, the rings' merged by time. */
 static void drain(struct mt_writer *writer, const uint64_t *heads, int must_wait)
 {
-	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++)
-		drain_ring(writer, i, heads[i], must_wait);
+	struct mt_ring_pool *pool = &writer->session->pool;
+	struct mt_record *records[MT_MAX_RINGS];
+	int ring;
+
+	note_peaks(writer);
+	for (uint32_t i = 0; i < pool->n_rings; i++)
+		records[i] = next_record(&pool->rings[i], heads[i], must_wait);
+	while (!writer->status && !writer->is_full &&
+	       (ring = oldest(records, pool->n_rings)) >= 0) {
+		check(writer, mt_assembly_record(&writer->assembly, (uint32_t)ring, records[ring]));
+		mt_ring_take(&pool->rings[ring], records[ring]);
+		records[ring] = next_record(&pool->rings[ring], heads[ring], must_wait);
+		writer->is_full = writer->recording_id && is_over_limit(writer);
+	}
 	if (writer->is_full && !writer->status)
 		mt_writer_end_full(writer);
 }
@@ -195,8 +219,7 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 static int has_work(struct mt_writer *writer, const uint64_t *heads)
 {
 	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++)
-		if (atomic_load_explicit(&writer->session->pool.rings[i].tail,
-					 memory_order_relaxed) < heads[i])
+		if (mt_ring_tail(&writer->session->pool.rings[i]) < heads[i])
 			return 1;
 	return mt_queue_has_messages(&writer->session->queue);
 }

@@ -135,7 +135,7 @@ CREATE TABLE request_token (
 
 -- One forward pass of one model over n_rows rows (tokens).
 CREATE TABLE pass (
-	pass_id INTEGER PRIMARY KEY,   -- key; ascends in the order in which passes ended (sort by begin_ns for time)
+	pass_id INTEGER PRIMARY KEY,   -- key; ascends in the order in which passes ended, as far as several at once can tell
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
 	model_id INTEGER NOT NULL REFERENCES model(model_id), -- its model
 	phase TEXT NOT NULL,           -- 'prefill', 'decode', 'mixed', 'verify', 'draft', 'idle' or 'dummy'
@@ -243,7 +243,7 @@ CREATE TABLE gap (
 	end_ns INTEGER NOT NULL,     -- not before the last loss
 	n_lost INTEGER NOT NULL,     -- records lost
 	bytes_lost INTEGER,          -- their size; NULL: unknown
-	reason TEXT NOT NULL         -- 'no_ring' (more passes at once than rings), 'ring_full' (the writer fell behind) or 'stop_timeout' (still running when stop gave up)
+	reason TEXT NOT NULL         -- 'no_ring' (more passes at once than rings), 'ring_full' (the writer fell behind), 'stop_timeout' (still running when stop gave up) or 'file_limit' (not stored any more)
 );
 
 -- Something a person should know: a refused call, a failing disk, a source that is off.
