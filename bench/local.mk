@@ -3,14 +3,14 @@
 # Benchmarks: each is named in EXTRA_PROGRAMS and in bench_programs, is built
 # and run by `make bench` only, and needs no arguments. README.md has the method.
 
-%C%_programs = \
+%C%_c_programs = \
 	%D%/bench_hook \
 	%D%/bench_writer \
 	%D%/bench_size \
 	%D%/bench_loss
 
-EXTRA_PROGRAMS += $(%C%_programs)
-bench_programs += $(%C%_programs) $(srcdir)/%D%/bench_overhead.sh
+EXTRA_PROGRAMS += $(%C%_c_programs)
+bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh
 
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
 %C%_libs = libtrace/libmoetrace.la $(SQLITE3_LIBS) $(PTHREAD_LIBS)
