@@ -67,10 +67,12 @@ compare() {
 			if (low < 1)
 				low = 1
 			median = NR % 2 ? loss[(NR + 1) / 2] : (loss[NR / 2] + loss[NR / 2 + 1]) / 2
+			high = NR + 1 - low
 			met = median <= bar
-			printf "--threads %d: %d pairs, decode %.0f tokens/s recorded, %.0f not; a token takes %.2f %% longer (95 %%: %.2f to %.2f); bar %.0f %%: %s\n",
-				threads, NR, on / NR, off / NR, median, loss[low], loss[NR + 1 - low], bar,
-				met ? "met" : "NOT MET"
+			printf "--threads %d: %d pairs, decode %.0f tokens/s recorded, %.0f not; a token takes %.2f %% longer (95 %%: %.2f to %.2f); bar %.0f %%: %s%s\n",
+				threads, NR, on / NR, off / NR, median, loss[low], loss[high], bar,
+				met ? "met" : "NOT MET",
+				loss[low] <= bar && bar < loss[high] ? ", but the interval holds the bar" : ""
 			exit !met
 		}'
 }
