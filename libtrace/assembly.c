@@ -219,6 +219,9 @@ static int layer_record(struct mt_assembly *assembly, struct mt_open_pass *pass,
 										  NULL,
 		.row_map = record->has_row_map ? parts.row_map : NULL,
 		.n_valid = record->has_valid ? parts.n_valid : NULL,
+		.base_ids = parts.base_ids,
+		.base_k = record->has_base ? record->base_k : 0,
+		.rule_id = record->rule,
 	};
 
 	if (record->n_invalid)

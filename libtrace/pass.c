@@ -186,6 +186,8 @@ struct checked {
 	const struct mt_layer *layer;
 	struct mt_matrix ids;
 	struct mt_matrix weights; /* type NONE: none, or not to be stored */
+	struct mt_matrix base;    /* type NONE: none */
+	uint32_t rule;
 	uint32_t n_rows;
 	uint32_t n_padding;
 	uint32_t weight_format;
@@ -233,6 +235,38 @@ static int check_rows(const struct moetrace_pass *pass, const struct moetrace_se
 	return 0;
 }
 
+/* A rule may give a row more experts than the router does. */
+static uint32_t most_entries(const struct mt_layer *layer)
+{
+	return layer->n_ids < MOETRACE_MAX_TOP_K ? layer->n_ids : MOETRACE_MAX_TOP_K;
+}
+
+static void check_rule(struct moetrace_session *session, const struct moetrace_selection *selection,
+		       struct checked *ret_checked)
+{
+	ret_checked->rule = selection->rule;
+	if (selection->rule <= atomic_load_explicit(&session->n_rules, memory_order_acquire) &&
+	    (selection->rule || !selection->base_ids))
+		return;
+	ret_checked->rule = 0;
+	mt_misuse(session, MT_MISUSE_RULE);
+}
+
+static int check_base(struct moetrace_session *session, const struct moetrace_selection *selection,
+		      struct checked *ret_checked)
+{
+	uint32_t base_k = selection->base_k ? selection->base_k : ret_checked->layer->top_k;
+
+	ret_checked->base.type = MOETRACE_TYPE_NONE;
+	if (!selection->base_ids || !ret_checked->rule)
+		return 0;
+	if (base_k > ret_checked->layer->top_k)
+		return mt_misuse(session, MT_MISUSE_TOP_K), -1;
+	ret_checked->base.n_rows = ret_checked->n_rows;
+	return check_matrix(session, &ret_checked->base, selection->base_ids, selection->id_type,
+			    selection->base_ids_row_bytes, base_k);
+}
+
 static int check_selection(const struct moetrace_pass *pass,
 			   const struct moetrace_selection *selection, struct checked *ret_checked)
 {
@@ -244,8 +278,9 @@ static int check_selection(const struct moetrace_pass *pass,
 	if (selection->layer_index >= pass->model->n_layers)
 		return mt_misuse(session, MT_MISUSE_LAYER), -1;
 	ret_checked->layer = &pass->model->layers[selection->layer_index];
+	check_rule(session, selection, ret_checked);
 	k = selection->k ? selection->k : ret_checked->layer->top_k;
-	if (k > ret_checked->layer->top_k)
+	if (k > (ret_checked->rule ? most_entries(ret_checked->layer) : ret_checked->layer->top_k))
 		return mt_misuse(session, MT_MISUSE_TOP_K), -1;
 	if (!mt_type_is_integer(selection->id_type) || selection->order > MOETRACE_ORDER_SELECTION ||
 	    (selection->weight_type && !mt_type_is_number(selection->weight_type)))
@@ -267,7 +302,7 @@ static int check_selection(const struct moetrace_pass *pass,
 			 selection->ids_row_bytes, k))
 		return -1;
 	ret_checked->ids.n_rows = ret_checked->n_rows;
-	return 0;
+	return check_base(session, selection, ret_checked);
 }
 
 /* The stored rows' ids; the rare rows with fewer than k experts take the careful way. */
@@ -281,6 +316,24 @@ static void write_ids(struct mt_record_layer *to, const struct mt_layer_parts *p
 	to->n_invalid = (uint32_t)mt_narrow_ids_some(
 		&checked->ids, checked->layer->n_ids, to->id_bytes, parts->ids,
 		checked->weights.type ? parts->weights : NULL, parts->n_valid);
+}
+
+/* The router's own choice; a row of it that is not whole makes all of it unknown. */
+static void write_base_ids(struct moetrace_session *session, struct mt_record_layer *to,
+			   const struct mt_layer_parts *parts, const struct checked *checked)
+{
+	uint32_t n_ids = checked->layer->n_ids;
+
+	to->has_base = 1;
+	if (mt_narrow_ids_all(&checked->base, n_ids, to->id_bytes, parts->base_ids))
+		return;
+	/* n_valid is free until the rows' own ids are written. */
+	(void)mt_narrow_ids_some(&checked->base, n_ids, to->id_bytes, parts->base_ids, NULL,
+				 parts->n_valid);
+	for (uint32_t row = 0; row < to->n_rows; row++)
+		to->has_base &= parts->n_valid[row] == to->base_k;
+	if (!to->has_base)
+		mt_misuse(session, MT_MISUSE_RULE);
 }
 
 static void write_padding_ids(struct mt_record_layer *to, const struct mt_layer_parts *parts,
@@ -298,7 +351,8 @@ static void write_padding_ids(struct mt_record_layer *to, const struct mt_layer_
 					 parts->n_valid + to->n_rows);
 }
 
-static void write_layer(struct mt_record_layer *to, const struct mt_record_layer *header,
+static void write_layer(struct moetrace_session *session, struct mt_record_layer *to,
+			const struct mt_record_layer *header,
 			const struct moetrace_selection *selection, const struct checked *checked)
 {
 	struct mt_layer_parts parts;
@@ -312,6 +366,8 @@ static void write_layer(struct mt_record_layer *to, const struct mt_record_layer
 		memcpy(parts.row_map, selection->row_map, (size_t)to->n_rows * 4);
 	if (checked->weights.type)
 		mt_narrow_weights(&checked->weights, to->weight_format, parts.weights);
+	if (to->base_k)
+		write_base_ids(session, to, &parts, checked);
 	write_ids(to, &parts, checked);
 	if (to->n_padding)
 		write_padding_ids(to, &parts, checked);
@@ -354,11 +410,14 @@ void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_s
 	header.order = (uint8_t)selection->order;
 	header.has_row_map = selection->row_map != NULL;
 	header.untimed = selection->untimed != 0;
+	header.rule = checked.rule;
+	header.base_k = checked.base.type ? (uint8_t)checked.base.k : 0;
 	n_bytes = mt_layer_parts(&header).n_bytes;
 	reservation = mt_ring_reserve(pass->ring, MT_RECORD_LAYER, n_bytes, END_BYTES);
 	if (!reservation.record)
 		return drop_layer(pass, selection->layer_index, n_bytes, header.record.time_ns);
-	write_layer((struct mt_record_layer *)reservation.record, &header, selection, &checked);
+	write_layer(pass->session, (struct mt_record_layer *)reservation.record, &header, selection,
+		    &checked);
 	mt_ring_commit(pass->ring, reservation);
 }
 

@@ -14,6 +14,7 @@
 
 enum mt_message_type {
 	MT_MESSAGE_MODEL,         /* model */
+	MT_MESSAGE_RULE,          /* number (handle), text (name) */
 	MT_MESSAGE_REQUEST,       /* request, text (external id or NULL), number (prompt positions) */
 	MT_MESSAGE_ATTRIBUTE,     /* request, text (key), text2 (value or NULL) */
 	MT_MESSAGE_TOKENS,        /* request, number (first position), tokens, n_tokens */

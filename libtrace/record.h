@@ -55,7 +55,7 @@ struct mt_record_begin {
 /*
  * Followed, in this order and each only as long as it applies, by
  * row_map u32 [n_rows], weights u16 [n_rows][k], ids [n_rows + n_padding][k] of id_bytes,
- * n_valid u8 [n_rows + n_padding].
+ * base_ids [n_rows][base_k] of id_bytes, n_valid u8 [n_rows + n_padding].
  */
 struct mt_record_layer {
 	struct mt_record record;
@@ -71,7 +71,10 @@ struct mt_record_layer {
 	uint8_t has_valid;      /* 0: all k entries of all stored rows are in use */
 	uint8_t has_padding_valid;
 	uint8_t untimed;
-	uint8_t reserved[7];
+	uint8_t base_k;         /* 0: no room for base_ids */
+	uint8_t has_base;
+	uint8_t reserved;
+	uint32_t rule;          /* 0: none */
 };
 
 struct mt_record_end {
@@ -89,6 +92,7 @@ struct mt_layer_parts {
 	uint32_t *row_map;
 	uint16_t *weights;
 	uint8_t *ids;
+	uint8_t *base_ids;
 	uint8_t *n_valid; /* of the stored rows, then of the padding rows */
 	uint64_t n_bytes; /* of header and parts */
 };
@@ -106,6 +110,8 @@ static inline struct mt_layer_parts mt_layer_parts(struct mt_record_layer *layer
 	at += layer->weight_format != MOETRACE_WEIGHT_FORMAT_NONE ? n_rows * layer->k * 2 : 0;
 	parts.ids = at;
 	at += n_all * layer->k * layer->id_bytes;
+	parts.base_ids = at;
+	at += n_rows * layer->base_k * layer->id_bytes;
 	parts.n_valid = at;
 	at += n_all;
 	parts.n_bytes = (uint64_t)(at - (uint8_t *)layer);

@@ -423,7 +423,7 @@ int moetrace_status(struct moetrace_session *session, struct moetrace_session_st
 {
 	struct mt_published published;
 
-	if (!session || !ret_status || ret_status->size < sizeof(*ret_status))
+	if (!session || !ret_status || ret_status->size != sizeof(*ret_status))
 		return MOETRACE_E_INVALID;
 	if (atomic_load(&session->forked))
 		return MOETRACE_E_STATE;

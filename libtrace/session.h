@@ -31,6 +31,8 @@
 	X(POINTER, "pass", "a selection's arrays are NULL or not aligned; ignored")           \
 	X(ROW_MAP, "pass", "a row map does not ascend within its pass; ignored")              \
 	X(DUPLICATE, "pass", "a layer was handed over twice in one pass; the first counts")   \
+	X(RULE, "pass", "a selection names a rule that was not added, or base_ids without one, "     \
+			"or of rows without all their experts; taken as the router's own")    \
 	X(REQUEST, "request", "a call names a request that is not open; ignored")             \
 	X(POSITION, "request", "a position of a request was computed twice in one attempt")
 
@@ -125,6 +127,7 @@ struct moetrace_session {
 	uint32_t last_recording_id;   /* under control */
 	uint32_t n_layers_added;      /* under control: keys of table layer */
 	_Atomic uint64_t n_requests;  /* handles given out */
+	_Atomic uint32_t n_rules;     /* handles given out */
 	_Atomic int failed;           /* the writer cannot write any more: its status */
 	_Atomic int forked;           /* this is a child's copy */
 

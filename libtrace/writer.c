@@ -193,6 +193,9 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 	case MT_MESSAGE_MODEL:
 		status = mt_writer_add_model(writer, message->model);
 		break;
+	case MT_MESSAGE_RULE:
+		status = mt_store_rule(writer->store, (int64_t)message->number, message->text);
+		break;
 	case MT_MESSAGE_REQUEST:
 	case MT_MESSAGE_ATTRIBUTE:
 	case MT_MESSAGE_TOKENS:

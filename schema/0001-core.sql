@@ -164,6 +164,13 @@ CREATE TABLE pass_request (
 	PRIMARY KEY (pass_id, slice)
 ) WITHOUT ROWID;
 
+-- A rule that changes a router's choice before the experts run, such as Opportunistic Expert
+-- Activation.
+CREATE TABLE rule (
+	rule_id INTEGER PRIMARY KEY, -- key
+	name TEXT NOT NULL           -- NAME[:key=value,...], e.g. 'oea:k0=3'
+);
+
 -- Runs of top-k rows of equal format, over layers and passes. A row of a pass and layer is
 -- found through pass_layer. Row i of a run has its ids at byte i * k * id_bytes of topk_ids
 -- and its weights at byte i * k * 2 of topk_weights.
@@ -176,7 +183,10 @@ CREATE TABLE topk (
 	topk_ids BLOB NOT NULL,      -- logical expert ids [n_rows][k], unsigned
 	topk_weights BLOB,           -- weights [n_rows][k] on the scale that the runtime passed; NULL: weight_format is 'none'
 	row_map BLOB,                -- u32 a row: the row's number in its pass; NULL: rows 0, 1, ... of the pass
-	n_valid BLOB                 -- u8 a row: entries in use, those past it are 0; NULL: all k
+	n_valid BLOB,                -- u8 a row: entries in use, those past it are 0; NULL: all k
+	base_k INTEGER,              -- entries a row of base_ids; NULL: no base_ids
+	base_ids BLOB,               -- the router's own choice before the rule changed it [n_rows][base_k], like topk_ids; NULL: not told
+	rule_id INTEGER REFERENCES rule(rule_id) -- rule that chose topk_ids; NULL: the router's own choice
 );
 
 -- A layer of a pass.

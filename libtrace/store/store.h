@@ -80,6 +80,8 @@ int mt_store_model(struct mt_store *store, int64_t model_id,
 int mt_store_layer(struct mt_store *store, int64_t layer_id, int64_t model_id, int64_t moe_ordinal,
 		   const struct moetrace_layer_info *info);
 
+int mt_store_rule(struct mt_store *store, int64_t rule_id, const char *name);
+
 /* Recordings, requests. */
 int mt_store_recording(struct mt_store *store, int64_t recording_id, int64_t start_ns,
 		       const char *routing_source);
@@ -157,6 +159,9 @@ struct mt_topk_rows {
 	const uint16_t *weights;  /* NULL with format NONE */
 	const uint32_t *row_map;  /* or NULL */
 	const uint8_t *n_valid;   /* or NULL */
+	const uint8_t *base_ids;  /* [n_rows][base_k] or NULL */
+	uint32_t base_k;          /* 0: no base_ids */
+	uint32_t rule_id;         /* 0: none */
 };
 /* Where they were put; the run is written when it is long enough, or at a commit. */
 int mt_store_topk(struct mt_store *store, const struct mt_topk_rows *rows, int64_t *ret_topk_id,

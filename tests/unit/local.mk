@@ -29,6 +29,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_pass \
 	%D%/check_recording \
 	%D%/check_request \
+	%D%/check_rule \
 	%D%/check_select \
 	%D%/check_world
 
@@ -55,6 +56,10 @@ thread_tests += \
 %C%_check_request_SOURCES = %D%/check_request.c
 %C%_check_request_CFLAGS = $(%C%_cflags)
 %C%_check_request_LDADD = $(%C%_libs)
+
+%C%_check_rule_SOURCES = %D%/check_rule.c
+%C%_check_rule_CFLAGS = $(%C%_cflags)
+%C%_check_rule_LDADD = $(%C%_libs)
 
 %C%_check_select_SOURCES = %D%/check_select.c
 %C%_check_select_CFLAGS = $(%C%_cflags)
