@@ -369,7 +369,8 @@ static int write_slices(struct mt_assembly *assembly, const struct mt_open_pass 
 
 static int write_layers(struct mt_assembly *assembly, const struct mt_open_pass *pass)
 {
-	int status = mt_load_pass(assembly->load, pass->begin.record.time_ns);
+	int status = mt_load_pass(assembly->load, assembly->last_pass_id,
+				  pass->begin.record.time_ns);
 
 	for (uint32_t i = 0; !status && i < pass->model->n_layers; i++) {
 		const struct mt_assembly_layer *layer = &pass->layers[i];

@@ -139,7 +139,7 @@ static int insert_row(struct mt_ledger *ledger, struct mt_request *request, uint
 	return status;
 }
 
-int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message, uint64_t n_lost_passes)
+int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message)
 {
 	struct mt_request *request = calloc(1, sizeof(*request));
 
@@ -156,7 +156,8 @@ int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message, uint64
 	request->next = *bucket(ledger, request->handle);
 	*bucket(ledger, request->handle) = request;
 	ledger->n_requests++;
-	return ledger->recording_id ? insert_row(ledger, request, n_lost_passes) : MOETRACE_OK;
+	return ledger->recording_id ? insert_row(ledger, request, message->n_lost_passes) :
+				      MOETRACE_OK;
 }
 
 int mt_ledger_attribute(struct mt_ledger *ledger, struct mt_message *message)
@@ -242,7 +243,7 @@ static uint32_t reasons_of(const struct mt_ledger *ledger, const struct mt_reque
 }
 
 static int write_end(struct mt_ledger *ledger, const struct mt_request *request,
-		     const struct mt_message *message, uint64_t n_lost_passes)
+		     const struct mt_message *message)
 {
 	static const char *const end_states[] = {
 		[MOETRACE_REQUEST_FINISHED] = "finished",
@@ -256,15 +257,14 @@ static int write_end(struct mt_ledger *ledger, const struct mt_request *request,
 	if (n_positions == MOETRACE_POSITIONS_UNKNOWN)
 		n_positions = request->seen_end;
 	if (!is_complete(request, n_positions))
-		reasons = reasons_of(ledger, request, n_positions, n_lost_passes);
+		reasons = reasons_of(ledger, request, n_positions, message->n_lost_passes);
 	return mt_store_request_end(ledger->store, request->request_id, (int64_t)n_positions,
 				    (int64_t)message->time_ns, end_states[message->state],
 				    reasons ? "partial" : "complete",
 				    mt_reasons_text(reasons, text));
 }
 
-int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message,
-		  uint64_t n_lost_passes)
+int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message)
 {
 	struct mt_request **at = bucket(ledger, message->request);
 	struct mt_request *request;
@@ -276,7 +276,7 @@ int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message,
 	if (!request)
 		return MOETRACE_E_NOT_FOUND;
 	if (request->request_id)
-		status = write_end(ledger, request, message, n_lost_passes);
+		status = write_end(ledger, request, message);
 	*at = request->next;
 	ledger->n_requests--;
 	free_request(request);

@@ -56,7 +56,7 @@ struct mt_request {
 	uint32_t reasons;
 	uint64_t lowest_seen;
 	uint64_t seen_end; /* one past the highest position of rows that count */
-	uint64_t n_lost_passes; /* of the session, when the row was made */
+	uint64_t n_lost_passes; /* of the session, when it began or the recording started */
 };
 
 struct mt_ledger {
@@ -73,11 +73,10 @@ int mt_ledger_open(struct mt_ledger *ledger, struct mt_store *store);
 void mt_ledger_close(struct mt_ledger *ledger);
 
 /* Each returns MOETRACE_OK, MOETRACE_E_NOT_FOUND (no such open request) or the store's status. */
-int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message, uint64_t n_lost_passes);
+int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message);
 int mt_ledger_attribute(struct mt_ledger *ledger, struct mt_message *message);
 int mt_ledger_tokens(struct mt_ledger *ledger, const struct mt_message *message);
-int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message,
-		  uint64_t n_lost_passes);
+int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message);
 
 /* A recording starts: every open request gets a row. It ends: the rows stay unfinished. */
 int mt_ledger_start(struct mt_ledger *ledger, int64_t recording_id, uint64_t start_ns,

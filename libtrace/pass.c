@@ -33,10 +33,22 @@ static void count_loss(struct moetrace_session *session, enum mt_loss_kind kind,
 						memory_order_relaxed, memory_order_relaxed);
 	atomic_store_explicit(&loss->last_ns, now_ns, memory_order_relaxed);
 	atomic_fetch_add_explicit(&loss->n_bytes, n_bytes, memory_order_relaxed);
-	/* Pairs with the writer's exchange: the times are in place once the count is. */
+	/* Pairs with mt_losses_read(): the times are in place once the count is. */
 	atomic_fetch_add_explicit(&loss->n, 1, memory_order_release);
-	if (kind != MT_LOSS_LAYER_RING_FULL)
-		atomic_fetch_add_explicit(&session->n_lost_passes, 1, memory_order_relaxed);
+}
+
+void mt_losses_read(struct moetrace_session *session, struct mt_loss_counts *ret_counts)
+{
+	for (int i = 0; i < MT_N_LOSS; i++) {
+		/* Pairs with count_loss(). */
+		ret_counts->n[i] = atomic_load_explicit(&session->losses[i].n, memory_order_acquire);
+		ret_counts->n_bytes[i] = atomic_load(&session->losses[i].n_bytes);
+	}
+}
+
+uint64_t mt_lost_passes(const struct mt_loss_counts *counts)
+{
+	return counts->n[MT_LOSS_PASS_NO_RING] + counts->n[MT_LOSS_PASS_RING_FULL];
 }
 
 static int is_slice_phase(uint32_t phase)

@@ -29,6 +29,7 @@ struct mt_message {
 	struct mt_message *next;
 	enum mt_message_type type;
 	uint64_t time_ns; /* session clock, when it was posted */
+	uint64_t n_lost_passes; /* of the session, when it was posted */
 	uint64_t request;
 	uint64_t number;
 	uint32_t recording_id;

@@ -40,7 +40,15 @@ static int write_clock(struct mt_writer *writer)
 			      (int64_t)snapshot.uncertainty_ns);
 }
 
-static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_loss *lost)
+/* Losses between two looks. */
+struct lost {
+	uint64_t n;
+	uint64_t n_bytes;
+	uint64_t first_ns; /* 0: its time was taken by the look before */
+	uint64_t last_ns;
+};
+
+static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct lost *lost)
 {
 	static const char *const streams[] = { "pass", "pass", "layer" };
 	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full" };
@@ -74,16 +82,17 @@ static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const str
 /* Take what the hot path lost since the last look. */
 static int collect_losses(struct mt_writer *writer)
 {
+	struct mt_loss_counts now;
 	int status = MOETRACE_OK;
 
+	mt_losses_read(writer->session, &now);
 	for (int i = 0; !status && i < MT_N_LOSS; i++) {
 		struct mt_loss *loss = &writer->session->losses[i];
-		struct mt_loss lost = { .n = atomic_exchange_explicit(&loss->n, 0,
-								      memory_order_acquire) };
+		struct lost lost = { .n = now.n[i] - writer->losses_seen.n[i],
+				     .n_bytes = now.n_bytes[i] - writer->losses_seen.n_bytes[i] };
 
 		if (!lost.n)
 			continue;
-		lost.n_bytes = atomic_exchange(&loss->n_bytes, 0);
 		lost.first_ns = atomic_exchange(&loss->first_ns, 0);
 		lost.last_ns = atomic_load(&loss->last_ns);
 		if (i == MT_LOSS_LAYER_RING_FULL)
@@ -94,6 +103,7 @@ static int collect_losses(struct mt_writer *writer)
 		if (writer->recording_id)
 			status = write_gap(writer, i, &lost);
 	}
+	writer->losses_seen = now;
 	writer->last_loss_ns = now_ns(writer);
 	return status;
 }
@@ -128,11 +138,8 @@ static int collect_misuse(struct mt_writer *writer)
 
 static int write_load(struct mt_writer *writer)
 {
-	int status = mt_load_flush(&writer->load);
-
 	writer->last_load_ns = now_ns(writer);
-	writer->load_pass_id = writer->assembly.last_pass_id;
-	return status;
+	return mt_load_flush(&writer->load, writer->assembly.last_pass_id);
 }
 
 static uint64_t cpu_ns(const struct mt_writer *writer)
@@ -157,7 +164,7 @@ static int write_stats(struct mt_writer *writer, const struct mt_store_stats *st
 		{ "invalid_ids", counts->invalid_ids },
 		{ "misuse", writer->losses.misuse },
 		{ "duplicate_layers", writer->misuse_seen[MT_MISUSE_DUPLICATE] },
-		{ "last_pass_id", (uint64_t)writer->load_pass_id },
+		{ "last_pass_id", (uint64_t)writer->load.last_pass_id },
 		{ "writer_cpu_ns", cpu_ns(writer) },
 		{ "commits", stats->n_commits + 1 - writer->first_commit },
 		{ "longest_commit_ns", stats->longest_commit_ns },
@@ -183,9 +190,8 @@ static void publish(struct mt_writer *writer)
 		.recorded_passes = counts->passes,
 		.recorded_rows = counts->rows,
 		.recorded_assignments = counts->assignments,
-		.dropped_passes = writer->losses.passes,
-		.dropped_layers = writer->losses.layers,
-		.dropped_bytes = writer->losses.bytes,
+		.discarded_passes = writer->discarded_passes,
+		.at_start = writer->losses_at_start,
 		.misuse = writer->losses.misuse,
 		.file_bytes = stats.database_bytes + stats.journal_bytes,
 		.ring_peak_bytes = writer->ring_peak_bytes,
@@ -243,6 +249,8 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 	writer->assembly.recording_id = message->recording_id;
 	memset(&writer->assembly.counts, 0, sizeof(writer->assembly.counts));
 	memset(&writer->losses, 0, sizeof(writer->losses));
+	writer->losses_at_start = writer->losses_seen;
+	writer->discarded_passes = 0;
 	memset(writer->gaps, 0, sizeof(writer->gaps));
 	writer->first_commit = stats.n_commits;
 	writer->ring_peak_bytes = 0;
@@ -256,7 +264,7 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 		status = write_clock(writer);
 	if (!status)
 		status = mt_ledger_start(&writer->ledger, message->recording_id, message->time_ns,
-					 atomic_load(&writer->session->n_lost_passes));
+					 message->n_lost_passes);
 	publish(writer);
 	return status;
 }
@@ -343,6 +351,7 @@ void mt_writer_end_full(struct mt_writer *writer)
 	status = mt_assembly_cut(&writer->assembly);
 	n_lost = discard_rings(writer);
 	writer->losses.passes += n_lost;
+	writer->discarded_passes += n_lost;
 	if (!status)
 		status = write_cut_gap(writer, end_ns, n_lost, "file_limit");
 	if (!status)
@@ -361,6 +370,9 @@ int mt_writer_close_store(struct mt_writer *writer)
 		status = mt_writer_end_recording(writer, "closed", now_ns(writer));
 	if (!writer->status && !status && mt_store_begin(writer->store) == MOETRACE_OK)
 		status = mt_writer_commit(writer);
+	if (writer->has_last_words && !mt_store_last_words(writer->store, writer->recording_id,
+							   (int64_t)writer->failed_ns, "io_error"))
+		writer->has_last_words = 0;
 	if (mt_store_close(writer->store, CLOSE_PATIENCE_NS, &is_folded) && !status)
 		status = MOETRACE_E_IO;
 	return status;

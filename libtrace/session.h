@@ -61,11 +61,11 @@ struct mt_model {
 	struct moetrace_layer_info *layer_infos;
 };
 
-/* Losses of one kind since the writer last looked. Times bound them; see gap in the schema. */
+/* Losses of one kind. The counts only grow; the times are those since the writer last looked. */
 struct mt_loss {
 	_Atomic uint64_t n;
 	_Atomic uint64_t n_bytes;
-	_Atomic uint64_t first_ns; /* 0: none yet */
+	_Atomic uint64_t first_ns; /* 0: none since then */
 	_Atomic uint64_t last_ns;
 };
 
@@ -91,14 +91,19 @@ struct moetrace_pass {
 
 struct mt_writer;
 
+/* A look at the losses. */
+struct mt_loss_counts {
+	uint64_t n[MT_N_LOSS];
+	uint64_t n_bytes[MT_N_LOSS];
+};
+
 /* Counters that the writer publishes at each commit. */
 struct mt_published {
 	uint64_t recorded_passes;
 	uint64_t recorded_rows;
 	uint64_t recorded_assignments;
-	uint64_t dropped_passes;
-	uint64_t dropped_layers;
-	uint64_t dropped_bytes;
+	uint64_t discarded_passes;     /* taken from the rings and not stored: the file is full */
+	struct mt_loss_counts at_start; /* losses when the recording started */
 	uint64_t misuse;
 	uint64_t file_bytes;
 	uint64_t file_limit_bytes;
@@ -120,7 +125,6 @@ struct moetrace_session {
 	struct mt_model *models[MOETRACE_MAX_MODELS];
 	_Alignas(MT_LINE_BYTES) struct mt_loss losses[MT_N_LOSS];
 	_Atomic uint64_t misuse[MT_N_MISUSE];
-	_Atomic uint64_t n_lost_passes; /* never reset: requests compare it */
 
 	/* Control. */
 	pthread_mutex_t control;      /* start, stop, model_add one at a time */
@@ -147,6 +151,10 @@ static inline uint64_t mt_session_ns(const struct moetrace_session *session, uin
 {
 	return monotonic_ns - session->start_monotonic_ns;
 }
+
+/* Read the losses; the times are left alone. */
+void mt_losses_read(struct moetrace_session *session, struct mt_loss_counts *ret_counts);
+uint64_t mt_lost_passes(const struct mt_loss_counts *counts);
 
 /* Set the text that moetrace_errmsg() gives; returns @status. */
 int mt_session_error(struct moetrace_session *session, int status, const char *format, ...)

@@ -48,9 +48,17 @@ static void give_up(struct mt_writer *writer, int status)
 	mt_session_error(session, writer->status, "%s",
 			 status == MOETRACE_E_NOMEM ? "out of memory while writing" :
 						      mt_store_error(writer->store));
-	if (writer->recording_id)
-		mt_store_last_words(writer->store, writer->recording_id, (int64_t)now_ns(writer),
-				    "io_error");
+	writer->has_last_words = writer->recording_id != 0;
+	writer->failed_ns = now_ns(writer);
+}
+
+/* What failed may work again: then the file can say how the recording ended. */
+static void say_last_words(struct mt_writer *writer)
+{
+	if (writer->has_last_words &&
+	    mt_store_last_words(writer->store, writer->recording_id, (int64_t)writer->failed_ns,
+				"io_error") == MOETRACE_OK)
+		writer->has_last_words = 0;
 }
 
 /* Remember a failure of a step; returns the writer's status. */
@@ -162,17 +170,15 @@ static int begin(struct mt_writer *writer, int must_wait)
 
 static int do_request(struct mt_writer *writer, struct mt_message *message)
 {
-	uint64_t n_lost_passes = atomic_load(&writer->session->n_lost_passes);
-
 	switch (message->type) {
 	case MT_MESSAGE_REQUEST:
-		return mt_ledger_begin(&writer->ledger, message, n_lost_passes);
+		return mt_ledger_begin(&writer->ledger, message);
 	case MT_MESSAGE_ATTRIBUTE:
 		return mt_ledger_attribute(&writer->ledger, message);
 	case MT_MESSAGE_TOKENS:
 		return mt_ledger_tokens(&writer->ledger, message);
 	default:
-		return mt_ledger_end(&writer->ledger, message, n_lost_passes);
+		return mt_ledger_end(&writer->ledger, message);
 	}
 }
 
@@ -254,6 +260,7 @@ static void cycle(struct mt_writer *writer)
 	do_messages(writer);
 	if (!writer->status && has_work(writer, heads) && begin(writer, 0) == MOETRACE_OK)
 		drain(writer, heads, 0);
+	say_last_words(writer);
 	now = now_ns(writer);
 	if (!writer->status && now - writer->last_commit_ns >= writer->commit_interval_ns)
 		check(writer, mt_writer_commit(writer));

@@ -54,10 +54,14 @@ struct mt_writer {
 	uint64_t start_cpu_ns;
 	int64_t last_gap_id;
 	int64_t last_diagnostic_id;
-	int64_t load_pass_id; /* last pass in table expert_load_window */
 	uint64_t last_loss_ns;
 	struct mt_open_gap gaps[MT_N_LOSS];
 	struct mt_losses losses;
+	struct mt_loss_counts losses_seen;
+	struct mt_loss_counts losses_at_start;
+	uint64_t discarded_passes;
+	int has_last_words; /* a failed recording's end is still to be written */
+	uint64_t failed_ns;
 	uint64_t misuse_seen[MT_N_MISUSE];
 	uint64_t misuse_first_ns[MT_N_MISUSE];
 };

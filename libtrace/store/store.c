@@ -273,16 +273,18 @@ int mt_store_refuse(struct mt_store *store, const char *reason)
 	return mt_store_fail(store, reason);
 }
 
-void mt_store_last_words(struct mt_store *store, int64_t recording_id, int64_t end_ns,
-			 const char *end_reason)
+int mt_store_last_words(struct mt_store *store, int64_t recording_id, int64_t end_ns,
+			const char *end_reason)
 {
 	sqlite3_stmt *stmt = store->stmts[MT_STMT_RECORDING_END];
+	int result;
 
 	sqlite3_bind_int64(stmt, 1, end_ns);
 	mt_store_bind_text(stmt, 2, end_reason);
 	sqlite3_bind_int64(stmt, 3, recording_id);
-	(void)sqlite3_step(stmt);
+	result = sqlite3_step(stmt);
 	sqlite3_reset(stmt);
+	return result == SQLITE_DONE ? MOETRACE_OK : MOETRACE_E_IO;
 }
 
 static uint64_t file_bytes(const char *path, const char *suffix)

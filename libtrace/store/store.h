@@ -57,8 +57,8 @@ int mt_store_in_transaction(const struct mt_store *store);
 int mt_store_commit(struct mt_store *store);
 /* Fail for a reason that SQLite does not know; returns the status. */
 int mt_store_refuse(struct mt_store *store, const char *reason);
-/* After a failure: try, once and without complaint, to say in the file why it ends. */
-void mt_store_last_words(struct mt_store *store, int64_t recording_id, int64_t end_ns,
+/* After a failure: try, without complaint, to say in the file why it ends. */
+int mt_store_last_words(struct mt_store *store, int64_t recording_id, int64_t end_ns,
 			 const char *end_reason);
 /* Copy the journal into the file without waiting for readers, if it has grown long. */
 int mt_store_checkpoint(struct mt_store *store, int even_if_short);
