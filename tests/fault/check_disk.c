@@ -194,11 +194,10 @@ static bool mount_small(const char *folder, const char *options)
 static struct toy start_in(const char *folder, uint64_t file_limit_bytes)
 {
 	struct moetrace_session_opts opts = toy_opts();
-	char path[1024];
-	struct toy toy = { .n_layers = N_LAYERS, .n_experts = 64, .top_k = TOP_K };
+	static char path[1024];
+	struct toy toy = { .path = path, .n_layers = N_LAYERS, .n_experts = 64, .top_k = TOP_K };
 
 	snprintf(path, sizeof(path), "%s/full.db", folder);
-	toy.path = strdup(path);
 	opts.file_limit_bytes = file_limit_bytes;
 	ck_assert_int_eq(moetrace_session_open(toy.path, &opts, &toy.session), MOETRACE_OK);
 	toy.model = toy_model_add(toy.session, "toy", 0, N_LAYERS, 64, TOP_K);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The hot path makes no system call. A thread that has never called the recorder installs a
- * filter that traps every system call of this thread, runs the hot path and leaves by the one
- * call that the filter lets through. What is trapped is named with its address.
+ * filter that traps every system call of this thread, runs the hot path and then sleeps for
+ * ever in the one call that the filter lets through: it cannot end in the usual way any more.
+ * What is trapped is named with its address.
  *
  * Reading the clock is no system call where the kernel offers its clock to programs; where it
  * does not, the test cannot run.
@@ -32,6 +33,7 @@ struct trap {
 	void *argument;
 	atomic_int error;   /* errno of the set-up, 0: the filter was in force */
 	atomic_bool is_done;
+	atomic_bool has_ended;
 	atomic_long n_syscall; /* number of the call that was trapped; -1: none */
 	void *_Atomic address;
 };
@@ -39,9 +41,13 @@ struct trap {
 /* The trap of the thread that runs; one at a time. */
 static struct trap *current;
 
-static void leave_thread(void)
+static void sleep_for_ever(void)
 {
-	syscall(SYS_exit, 0);
+	sigset_t all;
+
+	sigfillset(&all);
+	for (;;)
+		syscall(SYS_rt_sigsuspend, &all, _NSIG / 8);
 }
 
 static void on_trap(int signal, siginfo_t *info, void *context)
@@ -50,14 +56,15 @@ static void on_trap(int signal, siginfo_t *info, void *context)
 	(void)context;
 	current->address = info->si_call_addr;
 	current->n_syscall = info->si_syscall;
-	leave_thread();
+	current->has_ended = true;
+	sleep_for_ever();
 }
 
 static int install_filter(void)
 {
 	struct sock_filter filter[] = {
 		BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit, 1, 0),
+		BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_rt_sigsuspend, 1, 0),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
@@ -74,11 +81,13 @@ static void *trap_main(void *argument)
 	struct trap *trap = argument;
 
 	trap->error = install_filter();
-	if (trap->error)
-		return NULL;
-	trap->run(trap->argument);
-	trap->is_done = true;
-	leave_thread();
+	if (!trap->error) {
+		trap->run(trap->argument);
+		trap->is_done = true;
+	}
+	trap->has_ended = true;
+	if (!trap->error)
+		sleep_for_ever();
 	return NULL;
 }
 
@@ -91,12 +100,15 @@ static void run_trapped(struct trap *trap, void (*run)(void *argument), void *ar
 	trap->argument = argument;
 	trap->error = 0;
 	trap->is_done = false;
+	trap->has_ended = false;
 	trap->n_syscall = -1;
 	current = trap;
 	/* Not ck_assert_*(): also called outside of a test case. */
 	REQUIRE(sigaction(SIGSYS, &action, NULL) == 0, "sigaction: %s", strerror(errno));
 	REQUIRE(pthread_create(&id, NULL, trap_main, trap) == 0, "no thread");
-	REQUIRE(pthread_join(id, NULL) == 0, "no end of the thread");
+	REQUIRE(pthread_detach(id) == 0, "the thread is not detached");
+	while (!trap->has_ended)
+		suite_sleep_ms(1);
 }
 
 static void run_hot(void *argument)
@@ -107,7 +119,7 @@ static void run_hot(void *argument)
 START_TEST(test_no_system_call)
 {
 	struct hot *hot = hot_prepare(api, _i);
-	struct trap trap;
+	static struct trap trap;
 	Dl_info where = { 0 };
 
 	run_trapped(&trap, run_hot, hot);
@@ -138,16 +150,17 @@ static void call_flush(void *argument)
 
 START_TEST(test_trap_catches)
 {
-	struct hot *hot = hot_prepare(api, HOT_DECODE);
-	struct trap trap;
+	/* Never closed: the library may be left locked by the thread that is stopped within. */
+	static struct hot *hot;
+	static struct trap trap;
 
+	hot = hot_prepare(api, HOT_DECODE);
 	run_trapped(&trap, call_getppid, NULL);
 	ck_assert_int_eq(trap.n_syscall, SYS_getppid);
 	ck_assert(!trap.is_done);
 	run_trapped(&trap, call_flush, hot);
 	ck_assert_int_ne(trap.n_syscall, -1);
 	ck_assert(!trap.is_done);
-	/* The library may be left locked by the thread that was stopped within. */
 }
 END_TEST
 
@@ -161,7 +174,7 @@ static void read_clock(void *argument)
 
 static const char *reason_to_skip(void)
 {
-	struct trap trap;
+	static struct trap trap;
 
 	if (suite_has_sanitizer("thread"))
 		return "ThreadSanitizer makes system calls of its own";

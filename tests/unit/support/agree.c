@@ -81,13 +81,18 @@ static const struct contradiction contradictions[] = {
 	  " OR (weight_format = 'none') <> (topk_weights IS NULL)"
 	  " OR length(topk_weights) <> n_rows * k * 2 OR length(row_map) <> n_rows * 4"
 	  " OR length(n_valid) <> n_rows" },
-	{ "a run that its layers do not fill without gap and overlap",
-	  "SELECT count(*) FROM topk AS t WHERE n_rows <> (SELECT coalesce(sum(n_rows), 0) FROM"
+	{ "a run with fewer rows than its layers take from it",
+	  "SELECT count(*) FROM topk AS t WHERE n_rows < (SELECT coalesce(sum(n_rows), 0) FROM"
 	  " used_run AS l WHERE l.topk_id = t.topk_id)" },
-	{ "a layer that does not begin where the one before it ends",
+	{ "a layer that begins before the one before it ends",
 	  "SELECT count(*) FROM (SELECT topk_row, coalesce(lag(topk_row + n_rows) OVER (PARTITION BY"
 	  " topk_id ORDER BY topk_row), 0) AS before FROM used_run WHERE n_rows > 0)"
-	  " WHERE topk_row <> before" },
+	  " WHERE topk_row < before" },
+	/* Rows of a pass that has not ended yet are in a run before they are in pass_layer. */
+	{ "a run with rows of no layer in a file whose recordings have all ended",
+	  "SELECT count(*) FROM topk AS t WHERE n_rows <> (SELECT coalesce(sum(n_rows), 0) FROM"
+	  " used_run AS l WHERE l.topk_id = t.topk_id) AND NOT EXISTS (SELECT 1 FROM recording"
+	  " WHERE end_reason IS NULL)" },
 	{ "times that run backwards",
 	  "SELECT count(*) FROM pass AS p JOIN recording AS r USING (recording_id)"
 	  " WHERE p.begin_ns < r.start_ns OR p.end_ns < p.begin_ns" },
