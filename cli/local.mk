@@ -37,7 +37,7 @@ bin_PROGRAMS += %D%/moetrace
 %C%_moetrace_LDADD = \
 	schema/functions/libmt_sql.la \
 	kernels/libmtk.la \
-	libtrace/libmoetrace.la \
+	libtrace/libmt_trace.la \
 	common/libmt_json.la \
 	common/libmt_common.la \
 	$(SQLITE3_LIBS) \

@@ -12,7 +12,7 @@
 const char *mt_reasons_text(uint32_t reasons, char *ret_text)
 {
 	static const char *const names[] = { "lost",    "began_before", "unwritten", "unresolved",
-					     "missing", "invalid",      "unended" };
+					     "missing", "invalid",      "unended",   "repeated" };
 	char *at = ret_text;
 
 	for (uint32_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -256,7 +256,7 @@ static int write_end(struct mt_ledger *ledger, const struct mt_request *request,
 
 	if (n_positions == MOETRACE_POSITIONS_UNKNOWN)
 		n_positions = request->seen_end;
-	if (!is_complete(request, n_positions))
+	if (!is_complete(request, n_positions) || (request->reasons & MT_REASON_REPEATED))
 		reasons = reasons_of(ledger, request, n_positions, message->n_lost_passes);
 	return mt_store_request_end(ledger->store, request->request_id, (int64_t)n_positions,
 				    (int64_t)message->time_ns, end_states[message->state],
@@ -327,6 +327,8 @@ static struct mt_ledger_model *find_model(struct mt_request *request, uint32_t m
 static int add_run(struct mt_request *request, struct mt_ledger_model *model,
 		   const struct mt_ledger_slice *slice, uint64_t begin, uint64_t n)
 {
+	int n_repeated;
+
 	if (begin < request->lowest_seen)
 		request->lowest_seen = begin;
 	if (mt_coverage_add(&model->seen, begin, begin + n) < 0)
@@ -335,7 +337,12 @@ static int add_run(struct mt_request *request, struct mt_ledger_model *model,
 		return 0;
 	if (begin + n > request->seen_end)
 		request->seen_end = begin + n;
-	return slice->pass_reasons ? 0 : mt_coverage_add(&model->computed, begin, begin + n);
+	if (slice->pass_reasons)
+		return 0;
+	n_repeated = mt_coverage_add(&model->computed, begin, begin + n);
+	if (n_repeated > 0)
+		request->reasons |= MT_REASON_REPEATED;
+	return n_repeated;
 }
 
 int mt_ledger_slice(struct mt_request *request, const struct mt_ledger_slice *slice)

@@ -22,9 +22,10 @@ enum mt_reason {
 	MT_REASON_MISSING = 16,
 	MT_REASON_INVALID = 32,
 	MT_REASON_UNENDED = 64, /* of passes only */
+	MT_REASON_REPEATED = 128,
 };
 
-#define MT_REASONS_BYTES 96
+#define MT_REASONS_BYTES 112
 /* The names, comma-separated, into @ret_text; NULL if there are none. */
 const char *mt_reasons_text(uint32_t reasons, char *ret_text);
 

@@ -69,6 +69,8 @@ static int check_info(struct moetrace_session *session, const struct moetrace_pa
 		return mt_misuse(session, MT_MISUSE_MODEL), -1;
 	if (info->phase < MOETRACE_PHASE_PREFILL || info->phase > MOETRACE_PHASE_DUMMY)
 		return mt_misuse(session, MT_MISUSE_PHASE), -1;
+	if ((uint64_t)info->n_rows + info->padding_rows > MOETRACE_MAX_ROWS)
+		return mt_misuse(session, MT_MISUSE_RANGE), -1;
 	if (info->n_slices && !info->slices)
 		return mt_misuse(session, MT_MISUSE_SLICES), -1;
 	if (!info->n_slices && info->n_rows && info->phase == MOETRACE_PHASE_MIXED)

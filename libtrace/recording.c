@@ -180,7 +180,7 @@ static int write_stats(struct mt_writer *writer, const struct mt_store_stats *st
 
 static void publish(struct mt_writer *writer)
 {
-	const struct mt_assembly_counts *counts = &writer->assembly.counts;
+	const struct mt_assembly_counts *counts = &writer->committed;
 	struct moetrace_session *session = writer->session;
 	struct mt_store_stats stats;
 
@@ -231,6 +231,11 @@ int mt_writer_commit(struct mt_writer *writer)
 		status = write_facts(writer);
 	if (!status)
 		status = mt_store_commit(writer->store);
+	if (!status) {
+		writer->committed = writer->assembly.counts;
+		writer->committed_losses = writer->losses.passes;
+		writer->committed_ns = writer->last_commit_ns;
+	}
 	if (!status)
 		status = mt_store_checkpoint(writer->store, 0);
 	writer->n_commits++;
@@ -248,6 +253,9 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 	writer->recording_id = message->recording_id;
 	writer->assembly.recording_id = message->recording_id;
 	memset(&writer->assembly.counts, 0, sizeof(writer->assembly.counts));
+	memset(&writer->committed, 0, sizeof(writer->committed));
+	writer->committed_losses = 0;
+	writer->committed_ns = message->time_ns;
 	memset(&writer->losses, 0, sizeof(writer->losses));
 	writer->losses_at_start = writer->losses_seen;
 	writer->discarded_passes = 0;
@@ -265,8 +273,8 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 	if (!status)
 		status = mt_ledger_start(&writer->ledger, message->recording_id, message->time_ns,
 					 message->n_lost_passes);
-	publish(writer);
-	return status;
+	/* At once, so that a process killed from now on leaves a recording without an end. */
+	return status ? status : mt_writer_commit(writer);
 }
 
 static int write_cut_gap(struct mt_writer *writer, uint64_t end_ns, uint64_t n_lost,
@@ -361,6 +369,32 @@ void mt_writer_end_full(struct mt_writer *writer)
 		writer->status = status;
 }
 
+/* The store failed: what since the last commit was taken, or waits, is not in the file. */
+void mt_writer_count_failure(struct mt_writer *writer)
+{
+	uint64_t n_lost = writer->assembly.counts.passes - writer->committed.passes;
+
+	for (uint32_t i = 0; i < MT_MAX_RINGS; i++)
+		n_lost += writer->assembly.passes[i].is_open != 0;
+	n_lost += discard_rings(writer);
+	writer->losses.passes += n_lost;
+	writer->discarded_passes += n_lost;
+	/* With those whose gaps were in the transaction that failed. */
+	n_lost = writer->losses.passes - writer->committed_losses;
+	writer->has_last_words = 1;
+	writer->last_gap = (struct mt_gap_row){
+		.gap_id = ++writer->last_gap_id,
+		.recording_id = writer->recording_id,
+		.stream = "pass",
+		.start_ns = (int64_t)writer->committed_ns,
+		.end_ns = (int64_t)now_ns(writer),
+		.n_lost = (int64_t)n_lost,
+		.bytes_lost = MT_NULL,
+		.reason = "io_error",
+	};
+	publish(writer);
+}
+
 int mt_writer_close_store(struct mt_writer *writer)
 {
 	int is_folded;
@@ -370,10 +404,12 @@ int mt_writer_close_store(struct mt_writer *writer)
 		status = mt_writer_end_recording(writer, "closed", now_ns(writer));
 	if (!writer->status && !status && mt_store_begin(writer->store) == MOETRACE_OK)
 		status = mt_writer_commit(writer);
-	if (writer->has_last_words && !mt_store_last_words(writer->store, writer->recording_id,
-							   (int64_t)writer->failed_ns, "io_error"))
-		writer->has_last_words = 0;
-	if (mt_store_close(writer->store, CLOSE_PATIENCE_NS, &is_folded) && !status)
+	if (writer->has_last_words)
+		(void)mt_store_last_words(writer->store, &writer->last_gap,
+					  (int64_t)writer->losses.passes);
+	if (mt_store_close(writer->store, (int64_t)now_ns(writer), CLOSE_PATIENCE_NS,
+			   &is_folded) &&
+	    !status)
 		status = MOETRACE_E_IO;
 	return status;
 }

@@ -22,7 +22,7 @@
 	X(MODEL, "pass", "a pass names a model that was not added; pass ignored")             \
 	X(PHASE, "pass", "a pass or slice has no valid phase; pass ignored")                  \
 	X(SLICES, "pass", "the slices' rows do not add up to the pass's rows; pass ignored")  \
-	X(RANGE, "pass", "a slice's positions pass 2^32; pass ignored")                       \
+	X(RANGE, "pass", "more than MOETRACE_MAX_ROWS rows, or positions past 2^32; ignored")  \
 	X(SIZE, "pass", "a struct's size member is not set; use MOETRACE_INIT()")             \
 	X(LAYER, "pass", "a selection names a layer that the model does not have; ignored")   \
 	X(ROWS, "pass", "a selection's rows are not those of its pass; ignored")              \

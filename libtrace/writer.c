@@ -48,16 +48,16 @@ static void give_up(struct mt_writer *writer, int status)
 	mt_session_error(session, writer->status, "%s",
 			 status == MOETRACE_E_NOMEM ? "out of memory while writing" :
 						      mt_store_error(writer->store));
-	writer->has_last_words = writer->recording_id != 0;
-	writer->failed_ns = now_ns(writer);
+	if (writer->recording_id)
+		mt_writer_count_failure(writer);
 }
 
 /* What failed may work again: then the file can say how the recording ended. */
 static void say_last_words(struct mt_writer *writer)
 {
 	if (writer->has_last_words &&
-	    mt_store_last_words(writer->store, writer->recording_id, (int64_t)writer->failed_ns,
-				"io_error") == MOETRACE_OK)
+	    mt_store_last_words(writer->store, &writer->last_gap,
+				(int64_t)writer->losses.passes) == MOETRACE_OK)
 		writer->has_last_words = 0;
 }
 

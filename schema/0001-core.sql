@@ -114,7 +114,7 @@ CREATE TABLE request (
 	end_ns INTEGER,            -- when it ended; NULL: not ended
 	end_state TEXT,            -- 'finished', 'aborted' or 'failed'; NULL: not ended
 	verdict TEXT NOT NULL,     -- 'complete', 'partial' or 'unfinished'; independent of end_state
-	reasons TEXT               -- why partial, comma-separated without spaces: lost (the recorder dropped something), began_before (positions from before the recording), unwritten (nobody wrote a layer), unresolved (verify rows whose acceptance was never reported), missing (positions that no pass carried), invalid (ids that no expert has); NULL: not partial
+	reasons TEXT               -- why partial, comma-separated without spaces: lost (the recorder dropped something), began_before (positions from before the recording), unwritten (nobody wrote a layer), unresolved (verify rows whose acceptance was never reported), missing (positions that no pass carried), invalid (ids that no expert has), repeated (positions computed twice in one attempt); NULL: not partial
 );
 
 -- A property of a request, such as domain, route or user class.
@@ -253,7 +253,7 @@ CREATE TABLE gap (
 	end_ns INTEGER NOT NULL,     -- not before the last loss
 	n_lost INTEGER NOT NULL,     -- records lost
 	bytes_lost INTEGER,          -- their size; NULL: unknown
-	reason TEXT NOT NULL         -- 'no_ring' (more passes at once than rings), 'ring_full' (the writer fell behind), 'stop_timeout' (still running when stop gave up) or 'file_limit' (not stored any more)
+	reason TEXT NOT NULL         -- 'no_ring' (more passes at once than rings), 'ring_full' (the writer fell behind), 'stop_timeout' (still running when stop gave up), 'file_limit' or 'io_error' (not stored any more)
 );
 
 -- Something a person should know: a refused call, a failing disk, a source that is off.

@@ -27,6 +27,8 @@
 
 MOETRACE_BEGIN_DECLS
 
+#define MOETRACE_MAX_ROWS 16777216 /* rows a pass, padding included */
+
 struct moetrace_pass; /* opaque; memory of the session */
 
 enum moetrace_phase {
