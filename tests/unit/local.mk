@@ -26,6 +26,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 
 %C%_programs = \
 	%D%/check_catalogue \
+	%D%/check_honest \
 	%D%/check_pass \
 	%D%/check_recording \
 	%D%/check_request \
@@ -44,6 +45,10 @@ thread_tests += \
 %C%_check_catalogue_SOURCES = %D%/check_catalogue.c
 %C%_check_catalogue_CFLAGS = $(%C%_cflags)
 %C%_check_catalogue_LDADD = $(%C%_libs)
+
+%C%_check_honest_SOURCES = %D%/check_honest.c
+%C%_check_honest_CFLAGS = $(%C%_cflags)
+%C%_check_honest_LDADD = $(%C%_libs)
 
 %C%_check_pass_SOURCES = %D%/check_pass.c
 %C%_check_pass_CFLAGS = $(%C%_cflags)
