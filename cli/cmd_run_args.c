@@ -5,7 +5,6 @@
  */
 #include "cli/cmd_run.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -20,6 +19,8 @@
 #define MAX_CHUNK	(1u << 20)
 #define MAX_CONTEXT	(1u << 24)
 #define MAX_TEMPERATURE 100.0
+
+#define DIGITS "0123456789"
 
 enum {
 	OPT_MODEL = MT_OPT_OWN,
@@ -85,16 +86,37 @@ static error_t stop_byte_parse(struct mt_run_options *options, const char *text)
 	return error;
 }
 
+/* Digits, and behind a point more digits. */
+static bool is_plain_decimal(const char *text)
+{
+	size_t n_digits = strspn(text, DIGITS);
+
+	if (n_digits > 0 && text[n_digits] == '.') {
+		text += n_digits + 1;
+		n_digits = strspn(text, DIGITS);
+	}
+	return n_digits > 0 && text[n_digits] == '\0';
+}
+
 static error_t temperature_parse(struct mt_run_options *options, const char *text)
 {
-	char *end;
-	double value = strtod(text, &end);
+	double value = is_plain_decimal(text) ? strtod(text, NULL) : -1.0;
 
-	if (end == text || *end != '\0' || !(value >= 0.0) || value > MAX_TEMPERATURE)
-		return mt_args_error(&options->args,
-				     "--temperature is '%s', a number from 0 to %g is needed", text,
-				     MAX_TEMPERATURE);
+	if (value < 0.0 || value > MAX_TEMPERATURE)
+		return mt_args_error(
+			&options->args,
+			"--temperature '%s': give a decimal number from 0 to %g, such as 0.7", text,
+			MAX_TEMPERATURE);
 	options->temperature = value;
+	return 0;
+}
+
+static error_t path_parse(struct mt_run_options *options, const char *name, const char *text,
+			  const char **ret_path)
+{
+	if (*text == '\0')
+		return mt_args_error(&options->args, "%s is empty: give the path of a file", name);
+	*ret_path = text;
 	return 0;
 }
 
@@ -147,14 +169,11 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		state->child_inputs[0] = &options->args;
 		return 0;
 	case OPT_MODEL:
-		options->model = text;
-		return 0;
+		return path_parse(options, "--model", text, &options->model);
 	case OPT_WORKLOAD:
-		options->workload = text;
-		return 0;
+		return path_parse(options, "--workload", text, &options->workload);
 	case OPT_TEXT_OUTPUT:
-		options->text_output = text;
-		return 0;
+		return path_parse(options, "--text-output", text, &options->text_output);
 	case OPT_NO_RECORD:
 		options->no_record = true;
 		return 0;
@@ -162,8 +181,7 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		options->records_tokens = true;
 		return 0;
 	case 'o':
-		options->output = text;
-		return 0;
+		return path_parse(options, "-o", text, &options->output);
 	case 'f':
 		options->overwrites = true;
 		return 0;
@@ -179,9 +197,9 @@ static const char doc[] =
 	"A token is a byte. Requests are batched continuously: as soon as one ends, the next "
 	"begins. "
 	"What a request generates depends on the model, its prompt, the seed and its place in the "
-	"workload, not on --batch, --chunk, --threads or recording. A first Ctrl-C ends the run at "
-	"the "
-	"next pass and closes the recording properly, a second one at once.";
+	"workload, not on --batch, --chunk, --threads or recording. A first SIGINT (Ctrl-C), "
+	"SIGTERM or SIGHUP ends the run at the next pass and closes the recording properly, but "
+	"writes no text output; a second one ends it at once.";
 
 static uint32_t threads_default(void)
 {

@@ -7,7 +7,8 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <time.h>
+#include <stdarg.h>
+#include <string.h>
 #include <unistd.h>
 
 #define PROGRESS_INTERVAL_NS 100000000u
@@ -21,6 +22,21 @@ static double seconds(uint64_t ns)
 static double rate(uint64_t n, uint64_t ns)
 {
 	return ns == 0 ? NAN : (double)n / seconds(ns);
+}
+
+void mt_run_fail(struct mt_run_failure *failure, const char *format, ...)
+{
+	size_t used = strlen(failure->text);
+	const size_t max = sizeof(failure->text) - 1;
+	va_list args;
+
+	if (used > 0)
+		used += (size_t)snprintf(failure->text + used, max - used + 1, "; ");
+	if (used >= max)
+		return;
+	va_start(args, format);
+	vsnprintf(failure->text + used, max - used + 1, format, args);
+	va_end(args);
 }
 
 void mt_run_progress_show(struct mt_run_progress *progress, const struct mtk_serve_stats *stats)
@@ -206,6 +222,9 @@ int mt_run_summary_print(const struct mt_run_result *result, enum mt_format form
 		return MT_EXIT_OK;
 	}
 	status = row_print(result, format);
+	/* What standard output could not take is reported where it is closed. */
+	if (status < 0 && ferror(stdout))
+		return MT_EXIT_FAILED;
 	if (status < 0) {
 		mt_error("the summary cannot be printed: %s", moetrace_status_string(status));
 		return MT_EXIT_FAILED;

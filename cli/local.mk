@@ -29,6 +29,8 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_run_args.c \
 	%D%/cmd_run_files.c \
 	%D%/cmd_run_print.c \
+	%D%/cmd_run_signal.c \
+	%D%/cmd_run_text.c \
 	%D%/lift.c %D%/lift.h \
 	%D%/moetrace.c \
 	%D%/output.c \
