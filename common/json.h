@@ -42,7 +42,7 @@ struct mt_json_limits {
 struct mt_json_error {
 	size_t byte;	 /* offset of the fault, from 0 */
 	uint32_t line;	 /* from 1 */
-	uint32_t column; /* in bytes, from 1 */
+	uint32_t column; /* in characters, from 1; of the token at fault, or just behind the text */
 	char text[320];	 /* what was wrong, without the place; one line */
 };
 

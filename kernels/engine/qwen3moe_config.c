@@ -174,7 +174,7 @@ static int value_read(struct reader *reader, const struct mt_json_event *event,
 		return field_read(reader, event, error);
 	if (reader->neutral < N_NEUTRAL && !value_is_neutral(reader->neutral, event))
 		return refuse(error, MOETRACE_E_UNSUPPORTED, neutral[reader->neutral].key,
-			      "has a value that this engine does not compute");
+			      "has a value that this engine does not compute; give another model");
 	return MOETRACE_OK;
 }
 
@@ -194,7 +194,7 @@ static int receive(void *context, const struct mt_json_event *event, struct mt_j
 	/* An empty list is neutral where a list is; what stands in one is not. */
 	if (reader->neutral < N_NEUTRAL)
 		return refuse(error, MOETRACE_E_UNSUPPORTED, neutral[reader->neutral].key,
-			      "has a value that this engine does not compute");
+			      "has a value that this engine does not compute; give another model");
 	return MOETRACE_OK;
 }
 
@@ -205,7 +205,7 @@ static int fields_complete(const char *name, const struct reader *reader, struct
 	for (i = 0; i < N_FIELDS; i++) {
 		if (!(reader->seen >> i & 1) && !fields[i].optional)
 			return mtk_error_set(error, MOETRACE_E_FORMAT,
-					     "%s: __metadata__ config: %s is missing", name,
+					     "%s: __metadata__ config: %s is missing; add it", name,
 					     fields[i].key);
 	}
 	return MOETRACE_OK;
@@ -223,12 +223,13 @@ static int config_finish(const char *name, struct reader *reader, uint32_t n_con
 	if (max_context != 0 && n_context > max_context)
 		return mtk_error_set(error, MOETRACE_E_INVALID,
 				     "%s: a context of %u positions, the model was made for %u "
-				     "(max_position_embeddings)",
+				     "(max_position_embeddings); lower --context",
 				     name, n_context, max_context);
 	reader->config.n_context = n_context;
 	status = mtk_model_config_check(&reader->config, message);
 	if (status < 0)
-		return mtk_error_set(error, status, "%s: %s", name, message);
+		return mtk_error_set(error, status, "%s: __metadata__ config: %s; correct it", name,
+				     message);
 	return MOETRACE_OK;
 }
 
@@ -240,8 +241,11 @@ static int config_parse(const char *name, const char *text, struct reader *reade
 	int status = mt_json_parse(text, strlen(text), &limits, receive, reader, &json_error);
 
 	if (status < 0)
-		return mtk_error_set(error, status, "%s: __metadata__ config: %s", name,
-				     json_error.text);
+		return mtk_error_set(error, status,
+				     status == MOETRACE_E_FORMAT
+					     ? "%s: __metadata__ config: %s; correct it"
+					     : "%s: __metadata__ config: %s",
+				     name, json_error.text);
 	return MOETRACE_OK;
 }
 
@@ -256,16 +260,16 @@ int mtk_qwen3moe_config_read(const struct mtk_safetensors *file, uint32_t n_cont
 
 	if (!architecture)
 		return mtk_error_set(error, MOETRACE_E_UNSUPPORTED,
-				     "%s: not a Qwen3-MoE model: __metadata__ has no architecture",
+				     "%s: not a Qwen3-MoE model: __metadata__ has no architecture; "
+				     "write it and the config there",
 				     name);
 	if (strcmp(architecture, ARCHITECTURE) != 0)
 		return mtk_error_set(error, MOETRACE_E_UNSUPPORTED,
-				     "%s: not a Qwen3-MoE model: the architecture is %.100s, this "
-				     "engine runs " ARCHITECTURE,
+				     "%s: not a Qwen3-MoE model: the architecture is %.100s; give a "
+				     "model of " ARCHITECTURE,
 				     name, architecture);
 	if (!config)
-		return mtk_error_set(error, MOETRACE_E_FORMAT, "%s: __metadata__ has no config",
-				     name);
+		return mtk_error_set(error, MOETRACE_E_FORMAT, "%s: __metadata__ has no config; write the model's there", name);
 	status = config_parse(name, config, &reader, error);
 	if (status < 0)
 		return status;

@@ -116,7 +116,7 @@ static int dtype_read(struct header *header, const struct mt_json_event *event,
 	for (i = 0; i < sizeof(known_refused) / sizeof(known_refused[0]); i++) {
 		if (!mt_json_text_is(event, known_refused[i]))
 			continue;
-		snprintf(what, sizeof(what), "type %s is not supported (F32, F16 and BF16 are)",
+		snprintf(what, sizeof(what), "type %s is not supported; convert it to F32, F16 or BF16",
 			 known_refused[i]);
 		return refuse(error, MOETRACE_E_UNSUPPORTED, header->entry.name, what);
 	}
@@ -321,14 +321,16 @@ int mtk_safetensors_header_read(struct mtk_safetensors *file, const char *text, 
 
 	if (n_bytes == 0 || text[0] != '{')
 		return mtk_error_set(error, MOETRACE_E_FORMAT,
-				     "%s: not a safetensors file: the header does not begin with {",
+				     "%s: not a safetensors file: the header does not begin with {; "
+				     "give the path of one",
 				     file->name);
 	status = mt_json_parse(text, n_bytes, &limits, receive, &header, &json_error);
 	free(header.entry.name);
 	free(header.metadata_key);
-	if (status < 0 && status != MOETRACE_E_UNSUPPORTED)
-		return mtk_error_set(error, status, "%s: header byte %zu: %s", file->name,
-				     json_error.byte, json_error.text);
+	if (status == MOETRACE_E_FORMAT)
+		return mtk_error_set(error, status,
+				     "%s: header byte %zu: %s; fetch or convert the file again",
+				     file->name, json_error.byte, json_error.text);
 	if (status < 0)
 		return mtk_error_set(error, status, "%s: %s", file->name, json_error.text);
 	return MOETRACE_OK;

@@ -33,7 +33,7 @@ static int limits_check(const struct mtk_workload *workload,
 		return mtk_error_set(error, MOETRACE_E_INVALID,
 				     "batch + chunk and context must be below 2^31");
 	if (workload->n_requests > UINT32_MAX)
-		return mtk_error_set(error, MOETRACE_E_INVALID, "%s: more than 2^32 requests",
+		return mtk_error_set(error, MOETRACE_E_INVALID, "%s: more than 2^32 requests; split it",
 				     workload->name);
 	for (i = 0; i < workload->n_requests; i++) {
 		const struct mtk_workload_request *request = &workload->requests[i];
@@ -95,7 +95,8 @@ int mtk_scheduler_create(const struct mtk_workload *workload,
 	    pass_allocate(&scheduler->pass, limits) < 0) {
 		mtk_scheduler_destroy(scheduler);
 		return mtk_error_set(error, MOETRACE_E_NOMEM,
-				     "out of memory for a batch of %u and chunks of %u rows",
+				     "out of memory for a batch of %u and chunks of %u rows; lower "
+				     "--batch or --chunk",
 				     limits->n_batch, limits->n_chunk);
 	}
 	for (i = 0; i < scheduler->n_sequences; i++)

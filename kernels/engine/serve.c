@@ -92,17 +92,18 @@ static int engine_allocate(struct mtk_server *server, struct mtk_error *error)
 	status = mtk_kv_cache_create(config, limits->n_batch, limits->n_context, &server->kv);
 	if (status < 0)
 		return mtk_error_set(
-			error, status, "a cache of %u sequences of %u positions cannot be made: %s",
+			error, status, "a cache of %u sequences of %u positions cannot be made: %s; lower --batch "
+			"or --context",
 			limits->n_batch, limits->n_context, moetrace_status_string(status));
 	status = mtk_workspace_create(server->model, limits->n_batch + limits->n_chunk,
 				      &server->workspace);
 	if (status < 0)
-		return mtk_error_set(error, status, "a pass of %u rows cannot be made: %s",
+		return mtk_error_set(error, status, "a pass of %u rows cannot be made: %s; lower --batch or --chunk",
 				     limits->n_batch + limits->n_chunk,
 				     moetrace_status_string(status));
 	status = mtk_threads_create(server->options.n_threads, &server->threads);
 	if (status < 0)
-		return mtk_error_set(error, status, "%u threads cannot be started: %s",
+		return mtk_error_set(error, status, "%u threads cannot be started: %s; lower --threads",
 				     server->options.n_threads, moetrace_status_string(status));
 	return MOETRACE_OK;
 }
@@ -116,8 +117,8 @@ int mtk_server_create(const struct mtk_model *model, const struct mtk_workload *
 
 	if (mtk_model_borrow_config(model)->n_vocab != N_VOCAB)
 		return mtk_error_set(error, MOETRACE_E_UNSUPPORTED,
-				     "the model has a vocabulary of %u, text is served as bytes: "
-				     "256 is required",
+				     "the model has a vocabulary of %u, text is served as bytes; give "
+				     "a model with a vocabulary of 256",
 				     mtk_model_borrow_config(model)->n_vocab);
 	server = calloc(1, sizeof(*server));
 	if (!server)

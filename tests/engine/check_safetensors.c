@@ -241,10 +241,10 @@ START_TEST(test_open_errors)
 	ck_assert_int_eq(mtk_safetensors_open("m", &read, &error), MOETRACE_E_NOT_FOUND);
 	ck_assert_str_eq(error.text, "m: cannot open: No such file or directory");
 	ck_assert_int_eq(mtk_safetensors_open(".", &read, &error), MOETRACE_E_IO);
-	ck_assert_str_eq(error.text, ".: not a regular file");
+	ck_assert_str_eq(error.text, ".: not a regular file; give the path of one");
 	file_write("m", "", 0);
 	ck_assert_int_eq(mtk_safetensors_open("m", &read, &error), MOETRACE_E_FORMAT);
-	ck_assert_str_eq(error.text, "m: the file is empty");
+	ck_assert_str_eq(error.text, "m: the file is empty; fetch or convert it again");
 	file_write("m", "1234567", 7);
 	ck_assert_int_eq(mtk_safetensors_open("m", &read, &error), MOETRACE_E_FORMAT);
 	ck_assert_str_eq(error.text, "m: not a safetensors file: shorter than 8 bytes");

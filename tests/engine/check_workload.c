@@ -113,6 +113,17 @@ static const struct {
 	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"k\":1,\"k\":2}", "key \"k\" comes twice"},
 	{"{\"prompt\":\"a\",\"max_new_tokens\":1} {}", "w: line 1, column "},
 	{"{\"prompt\":\"\xff\",\"max_new_tokens\":1}", "UTF-8"},
+	{"\xef\xbb\xbf" GOOD, "w: begins with a UTF-8 byte order mark; remove it"},
+	{"\xef\xbb\xbf", "w: begins with a UTF-8 byte order mark; remove it"},
+	{GOOD "\xef\xbb\xbf" GOOD, "w: line 2, column 1: "},
+	/* The place is that of the value or key at fault. */
+	{"{\"prompt\": \"\", \"max_new_tokens\": 1}", "line 1, column 12: prompt is empty"},
+	{"{\"prompt\": \"\xc3\xa9\", \"max_new_tokens\": 0}", "line 1, column 35: max_new_tokens"},
+	{GOOD "  {\"prompt\": 7}", "line 2, column 14: prompt is not a string"},
+	{"{\"prompt\": \"a\", \"\": 1}", "line 1, column 17: a key is empty"},
+	{"{\"k\": [1]}", "line 1, column 7: k is not a string"},
+	{"{\"prompt\": \"a\", \"max_new_tokens\": }", "line 1, column 35: this cannot stand here"},
+	{"{\"prompt\": \"a\"", "line 1, column 15: the JSON ends too early"},
 	{"{\"prompt\":\"\\ud800\",\"max_new_tokens\":1}", "surrogate"},
 	/* The default id of line 2 is taken by line 1. */
 	{"{\"prompt\":\"a\",\"max_new_tokens\":1,\"id\":\"1\"}\n" GOOD,
@@ -132,6 +143,17 @@ START_TEST(test_parse_refuses)
 	ck_assert_msg(strstr(error.text, refused[_i].words) != NULL, "%s: %s", refused[_i].text,
 		      error.text);
 	ck_assert_ptr_null(strchr(error.text, '\n'));
+}
+END_TEST
+
+/* What can be mended says how. */
+START_TEST(test_parse_says_what_to_do)
+{
+	struct mtk_workload *workload = NULL;
+	struct mtk_error error = {.text = ""};
+
+	ck_assert_int_eq(parse(refused[_i].text, &workload, &error), MOETRACE_E_FORMAT);
+	ck_assert_msg(strchr(error.text, ';') != NULL, "%s", error.text);
 }
 END_TEST
 
@@ -177,6 +199,8 @@ int main(void)
 	tcase_add_test(tcase, test_parse_requests);
 	tcase_add_test(tcase, test_parse_default_id);
 	tcase_add_loop_test(tcase, test_parse_refuses, 0, sizeof(refused) / sizeof(refused[0]));
+	tcase_add_loop_test(tcase, test_parse_says_what_to_do, 0,
+			    sizeof(refused) / sizeof(refused[0]));
 	tcase_add_test(tcase, test_read_errors);
 	tcase_add_test(tcase, test_read_example);
 	srunner_run_all(runner, CK_ENV);
