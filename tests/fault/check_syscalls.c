@@ -41,12 +41,18 @@ struct trap {
 /* The trap of the thread that runs; one at a time. */
 static struct trap *current;
 
+/*
+ * The flag keeps it from being a function that never returns: before calling one of those,
+ * AddressSanitizer makes a system call.
+ */
+static atomic_bool is_over;
+
 static void sleep_for_ever(void)
 {
 	sigset_t all;
 
 	sigfillset(&all);
-	for (;;)
+	while (!is_over)
 		syscall(SYS_rt_sigsuspend, &all, _NSIG / 8);
 }
 
@@ -158,6 +164,9 @@ START_TEST(test_trap_catches)
 	run_trapped(&trap, call_getppid, NULL);
 	ck_assert_int_eq(trap.n_syscall, SYS_getppid);
 	ck_assert(!trap.is_done);
+	/* Stopped within the allocator of AddressSanitizer, it would stop everybody. */
+	if (suite_has_sanitizer("address"))
+		return;
 	run_trapped(&trap, call_flush, hot);
 	ck_assert_int_ne(trap.n_syscall, -1);
 	ck_assert(!trap.is_done);
