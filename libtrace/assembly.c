@@ -224,6 +224,11 @@ static int layer_record(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		.rule_id = record->rule,
 	};
 
+	/* Handed over twice: the first counts. */
+	if (layer->row.state == MT_LAYER_STORED) {
+		mt_misuse(assembly->session, MT_MISUSE_DUPLICATE);
+		return MOETRACE_OK;
+	}
 	if (record->n_invalid)
 		take_marks(pass, record, &parts);
 	count_layer(assembly, pass, record, &parts);

@@ -2,7 +2,9 @@
 /*
  * The hot path. Nothing here allocates, locks, logs, makes a system call or waits; what does
  * not fit is counted. A pass lives in the ring that it claimed, so it needs no thread-local
- * memory and any thread may hand over its layers.
+ * memory and any thread may hand over its layers: the first that does has the ring's main
+ * stream to itself, others share the side stream. Handing over a layer executes no locked
+ * instruction on the main stream.
  *
  * Recording is latched: the ring is claimed first, then the recording is read; stop clears
  * the recording first and then looks for claimed rings. So every pass is either seen by stop
@@ -137,11 +139,10 @@ static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_in
 	pass->model = pass->session->models[info->model - 1];
 	pass->n_rows = info->n_rows;
 	pass->padding_rows = info->padding_rows;
+	atomic_store_explicit(&pass->owner, 0, memory_order_relaxed);
 	atomic_store_explicit(&pass->n_dropped, 0, memory_order_relaxed);
-	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++) {
-		atomic_store_explicit(&pass->handed_over[i], 0, memory_order_relaxed);
+	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++)
 		atomic_store_explicit(&pass->dropped[i], 0, memory_order_relaxed);
-	}
 }
 
 static void release(struct moetrace_session *session, struct moetrace_pass *pass)
@@ -181,7 +182,7 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 	atomic_store(&pass->recording_id, atomic_load(&session->recording_id));
 	if (!atomic_load_explicit(&pass->recording_id, memory_order_relaxed))
 		goto err_release;
-	reservation = mt_ring_reserve(ring, MT_RECORD_BEGIN, n_bytes, END_BYTES);
+	reservation = mt_ring_reserve_alone(ring, MT_RECORD_BEGIN, n_bytes, END_BYTES);
 	if (!reservation.record) {
 		count_loss(session, MT_LOSS_PASS_RING_FULL, n_bytes, now_ns);
 		goto err_release;
@@ -396,24 +397,117 @@ static void drop_layer(struct moetrace_pass *pass, uint32_t layer, uint64_t n_by
 	count_loss(pass->session, MT_LOSS_LAYER_RING_FULL, n_bytes, now_ns);
 }
 
-void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_selection *selection)
+/* A number that no other living thread has; not thread-local memory, which may be allocated. */
+static uintptr_t thread_number(void)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+	return (uintptr_t)__builtin_thread_pointer();
+#else
+	return (uintptr_t)pthread_self();
+#endif
+}
+
+/* The stream that the calling thread writes this pass's layers into. */
+static struct mt_ring *stream_of(struct moetrace_pass *pass)
+{
+	uintptr_t self = thread_number();
+	uintptr_t owner = atomic_load_explicit(&pass->owner, memory_order_relaxed);
+
+	if (owner == 0 && atomic_compare_exchange_strong_explicit(&pass->owner, &owner, self,
+								  memory_order_relaxed,
+								  memory_order_relaxed))
+		owner = self;
+	return owner == self ? pass->ring : mt_ring_side(&pass->session->pool, pass->ring);
+}
+
+/*
+ * The form that nearly every runtime uses, int32 ids and fp32 weights of the pass's rows without
+ * gaps, is worth a path of its own: checks, defaults and narrowing of the general one cost as
+ * much again as copying 64 rows does.
+ */
+static int is_plain(const struct moetrace_pass *pass, const struct moetrace_selection *selection)
+{
+	const struct mt_layer *layer;
+	uint64_t row_bytes;
+
+	if (selection->size < sizeof(*selection) || selection->layer_index >= pass->model->n_layers)
+		return 0;
+	layer = &pass->model->layers[selection->layer_index];
+	row_bytes = (uint64_t)layer->top_k * 4;
+	return selection->id_type == MOETRACE_TYPE_I32 &&
+	       selection->weight_type == MOETRACE_TYPE_F32 && layer->id_bytes == 1 &&
+	       pass->session->opts.weight_format == MOETRACE_WEIGHT_FORMAT_FP16 &&
+	       (selection->k == 0 || selection->k == layer->top_k) &&
+	       selection->n_rows == pass->n_rows && selection->n_rows &&
+	       (selection->ids_row_bytes == 0 || selection->ids_row_bytes == row_bytes) &&
+	       (selection->weights_row_bytes == 0 || selection->weights_row_bytes == row_bytes) &&
+	       !selection->row_map && !selection->rule && !selection->base_ids &&
+	       selection->order <= MOETRACE_ORDER_SELECTION && selection->ids &&
+	       selection->weights && !(((uintptr_t)selection->ids | (uintptr_t)selection->weights) & 3);
+}
+
+/* Rows that lack an expert after all: the general way, into the same room. */
+__attribute__((noinline)) static void write_not_plain(struct moetrace_pass *pass,
+						      struct mt_record_layer *to,
+						      const struct moetrace_selection *selection)
+{
+	struct mt_record_layer header = *to;
+	struct checked checked;
+
+	if (!check_selection(pass, selection, &checked))
+		write_layer(pass->session, to, &header, selection, &checked);
+}
+
+static void select_plain(struct moetrace_pass *pass, const struct moetrace_selection *selection)
+{
+	const struct mt_layer *layer = &pass->model->layers[selection->layer_index];
+	struct mt_ring *ring = stream_of(pass);
+	uint64_t n = (uint64_t)pass->n_rows * layer->top_k;
+	uint64_t n_bytes = sizeof(struct mt_record_layer) + 3 * n + pass->n_rows;
+	uint64_t now_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	struct mt_reservation reservation =
+		ring == pass->ring ?
+			mt_ring_reserve_alone(ring, MT_RECORD_LAYER, n_bytes, END_BYTES) :
+			mt_ring_reserve(ring, MT_RECORD_LAYER, n_bytes);
+	struct mt_record_layer *to = (struct mt_record_layer *)reservation.record;
+	uint8_t *weights = (uint8_t *)(to + 1);
+
+	if (!to)
+		return drop_layer(pass, selection->layer_index, n_bytes, now_ns);
+	to->record.time_ns = now_ns;
+	to->layer = selection->layer_index;
+	to->n_rows = pass->n_rows;
+	to->n_padding = 0;
+	to->n_invalid = 0;
+	to->k = (uint16_t)layer->top_k;
+	to->id_bytes = 1;
+	to->weight_format = MOETRACE_WEIGHT_FORMAT_FP16;
+	to->order = (uint8_t)selection->order;
+	to->has_row_map = 0;
+	to->has_valid = 0;
+	to->has_padding_valid = 0;
+	to->untimed = selection->untimed != 0;
+	to->base_k = 0;
+	to->has_base = 0;
+	to->rule = 0;
+	if (pass->session->narrow_plain(selection->ids, selection->weights, n, layer->n_ids,
+					weights + 2 * n, (uint16_t *)(void *)weights))
+		write_not_plain(pass, to, selection);
+	mt_ring_commit(ring, reservation);
+}
+
+/* Apart, so that the plain way does not pay for its frame. */
+__attribute__((noinline)) static void select_any(struct moetrace_pass *pass,
+						 const struct moetrace_selection *selection)
 {
 	struct mt_record_layer header = { .n_invalid = 0 };
 	struct mt_reservation reservation;
 	struct checked checked;
+	struct mt_ring *ring;
 	uint64_t n_bytes;
-	uint64_t bit;
 
-	if (!pass)
-		return;
-	if (!selection)
-		return mt_misuse(pass->session, MT_MISUSE_SIZE);
 	if (check_selection(pass, selection, &checked))
 		return;
-	bit = UINT64_C(1) << (selection->layer_index % 64);
-	if (atomic_fetch_or_explicit(&pass->handed_over[selection->layer_index / 64], bit,
-				     memory_order_relaxed) & bit)
-		return mt_misuse(pass->session, MT_MISUSE_DUPLICATE);
 	header.record.time_ns = mt_session_ns(pass->session, mt_monotonic_ns());
 	header.layer = selection->layer_index;
 	header.n_rows = checked.n_rows;
@@ -427,12 +521,27 @@ void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_s
 	header.rule = checked.rule;
 	header.base_k = checked.base.type ? (uint8_t)checked.base.k : 0;
 	n_bytes = mt_layer_parts(&header).n_bytes;
-	reservation = mt_ring_reserve(pass->ring, MT_RECORD_LAYER, n_bytes, END_BYTES);
+	ring = stream_of(pass);
+	reservation = ring == pass->ring ?
+			      mt_ring_reserve_alone(ring, MT_RECORD_LAYER, n_bytes, END_BYTES) :
+			      mt_ring_reserve(ring, MT_RECORD_LAYER, n_bytes);
 	if (!reservation.record)
 		return drop_layer(pass, selection->layer_index, n_bytes, header.record.time_ns);
 	write_layer(pass->session, (struct mt_record_layer *)reservation.record, &header, selection,
 		    &checked);
-	mt_ring_commit(pass->ring, reservation);
+	mt_ring_commit(ring, reservation);
+}
+
+void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_selection *selection)
+{
+	if (!pass)
+		return;
+	if (!selection)
+		return mt_misuse(pass->session, MT_MISUSE_SIZE);
+	if (is_plain(pass, selection))
+		select_plain(pass, selection);
+	else
+		select_any(pass, selection);
 }
 
 void moetrace_pass_end(struct moetrace_pass *pass)
@@ -443,9 +552,10 @@ void moetrace_pass_end(struct moetrace_pass *pass)
 	if (!pass)
 		return;
 	/* Cannot fail: END_BYTES were kept free and only this call takes them. */
-	reservation = mt_ring_reserve(pass->ring, MT_RECORD_END, sizeof(*end), 0);
+	reservation = mt_ring_reserve_alone(pass->ring, MT_RECORD_END, sizeof(*end), 0);
 	end = (struct mt_record_end *)reservation.record;
 	end->record.time_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	end->side_position = mt_ring_head(mt_ring_side(&pass->session->pool, pass->ring));
 	end->n_dropped = atomic_load_explicit(&pass->n_dropped, memory_order_relaxed);
 	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++)
 		end->dropped_layers[i] = atomic_load_explicit(&pass->dropped[i],

@@ -40,7 +40,7 @@ struct mt_message {
 	char *text2;
 	uint32_t *tokens;
 	uint64_t ticket;                 /* posting order; mt_queue_wait() takes it */
-	uint64_t heads[MT_MAX_RINGS];    /* ring positions when it was posted */
+	uint64_t heads[MT_MAX_STREAMS];  /* ring positions when it was posted */
 };
 
 /* Lock order: none; the lock is the innermost one. */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The records that the hot path writes into a ring and the writer takes out: the only
- * language between the two. Records begin on a cache line. A ring holds whole passes one
- * after the other: BEGIN, any number of LAYER, END; PAD fills the end of the memory.
+ * language between the two. Records begin on a cache line. A main stream holds whole passes
+ * one after the other: BEGIN, any number of LAYER, END; a side stream holds further LAYERs of
+ * the same passes; PAD fills the end of the memory.
  */
 #ifndef MT_RECORD_H
 #define MT_RECORD_H
@@ -80,6 +81,7 @@ struct mt_record_layer {
 struct mt_record_end {
 	struct mt_record record;
 	uint64_t n_dropped;
+	uint64_t side_position; /* records of the pass in the side stream lie before it */
 	uint64_t dropped_layers[MT_LAYER_WORDS]; /* a bit a layer index */
 };
 

@@ -331,7 +331,7 @@ static uint64_t discard_rings(struct mt_writer *writer)
 {
 	uint64_t n_passes = 0;
 
-	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++) {
+	for (uint32_t i = 0; i < writer->session->pool.n_streams; i++) {
 		struct mt_ring *ring = &writer->session->pool.rings[i];
 		uint64_t head = mt_ring_head(ring);
 		struct mt_record *record;

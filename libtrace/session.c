@@ -193,6 +193,7 @@ static struct moetrace_session *new_session(void)
 	pthread_mutex_init(&session->control, NULL);
 	pthread_mutex_init(&session->text, NULL);
 	session->start_monotonic_ns = mt_monotonic_ns();
+	session->narrow_plain = mt_narrow_plain_choose();
 	return session;
 }
 
@@ -434,7 +435,7 @@ static void fill_status(struct moetrace_session *session, const struct mt_publis
 	ret_status->misuse = published->misuse;
 	ret_status->file_bytes = published->file_bytes;
 	ret_status->file_limit_bytes = session->opts.file_limit_bytes;
-	ret_status->ring_bytes = session->pool.ring_bytes * session->pool.n_rings;
+	ret_status->ring_bytes = session->opts.ring_bytes * session->pool.n_rings;
 	ret_status->ring_peak_bytes = published->ring_peak_bytes;
 	ret_status->writer_cpu_ns = published->writer_cpu_ns;
 }

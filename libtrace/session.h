@@ -14,6 +14,7 @@
 
 #include <moetrace/moetrace.h>
 
+#include "libtrace/narrow.h"
 #include "libtrace/queue.h"
 #include "libtrace/ring.h"
 
@@ -84,8 +85,8 @@ struct moetrace_pass {
 	_Atomic uint32_t recording_id; /* stop looks at it from another thread */
 	uint32_t n_rows;
 	uint32_t padding_rows;
+	_Atomic uintptr_t owner; /* thread that has the main stream; 0: nobody handed over yet */
 	_Atomic uint32_t n_dropped;
-	_Atomic uint64_t handed_over[MT_LAYER_WORDS]; /* a bit a layer index */
 	_Atomic uint64_t dropped[MT_LAYER_WORDS];
 };
 
@@ -116,6 +117,7 @@ struct moetrace_session {
 	struct moetrace_session_opts opts; /* resolved; strings are copies */
 	char *path;
 	uint64_t start_monotonic_ns;
+	mt_narrow_plain_fn narrow_plain;
 	struct mt_ring_pool pool;
 	struct moetrace_pass passes[MT_MAX_RINGS]; /* by ring */
 

@@ -95,12 +95,15 @@ static struct mt_record *next_record(struct mt_ring *ring, uint64_t limit, int m
 	return record;
 }
 
-/* The ring whose next record is the oldest, so that passes close in the order they ended in. */
-static int oldest(struct mt_record *const *records, uint32_t n_rings)
+/*
+ * The stream whose next record is the oldest, so that passes close in the order they ended in.
+ * Of equals the main streams come first: a pass's BEGIN before its layers.
+ */
+static int oldest(struct mt_record *const *records, uint32_t n_streams)
 {
 	int found = -1;
 
-	for (uint32_t i = 0; i < n_rings; i++)
+	for (uint32_t i = 0; i < n_streams; i++)
 		if (records[i] &&
 		    (found < 0 || records[i]->time_ns < records[found]->time_ns))
 			found = (int)i;
@@ -109,7 +112,7 @@ static int oldest(struct mt_record *const *records, uint32_t n_rings)
 
 static void note_peaks(struct mt_writer *writer)
 {
-	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++) {
+	for (uint32_t i = 0; i < writer->session->pool.n_streams; i++) {
 		uint64_t waiting_bytes = mt_ring_waiting_bytes(&writer->session->pool.rings[i]);
 
 		if (waiting_bytes > writer->ring_peak_bytes)
@@ -117,37 +120,52 @@ static void note_peaks(struct mt_writer *writer)
 	}
 }
 
-/* Take the records that lie before the given positions, the rings' merged by time. */
+static void take(struct mt_writer *writer, uint32_t stream, struct mt_record *record)
+{
+	struct mt_ring_pool *pool = &writer->session->pool;
+
+	check(writer, mt_assembly_record(&writer->assembly, stream % pool->n_rings, record));
+	mt_ring_take(&pool->rings[stream], record);
+}
+
+/* Before a pass ends: its records in the side stream, which may lie past this look's limit. */
+static void take_side(struct mt_writer *writer, uint32_t ring, const struct mt_record *end)
+{
+	uint32_t side = ring + writer->session->pool.n_rings;
+	uint64_t limit = ((const struct mt_record_end *)end)->side_position;
+	struct mt_record *record;
+
+	while (!writer->status &&
+	       (record = next_record(&writer->session->pool.rings[side], limit, 1)))
+		take(writer, side, record);
+}
+
+/* Take the records that lie before the given positions, the streams' merged by time. */
 static void drain(struct mt_writer *writer, const uint64_t *heads, int must_wait)
 {
 	struct mt_ring_pool *pool = &writer->session->pool;
-	struct mt_record *records[MT_MAX_RINGS];
-	int ring;
+	struct mt_record *records[MT_MAX_STREAMS];
+	int stream;
 
 	note_peaks(writer);
-	for (uint32_t i = 0; i < pool->n_rings; i++)
+	for (uint32_t i = 0; i < pool->n_streams; i++)
 		records[i] = next_record(&pool->rings[i], heads[i], must_wait);
 	while (!writer->status && !writer->is_full &&
-	       (ring = oldest(records, pool->n_rings)) >= 0) {
-		check(writer, mt_assembly_record(&writer->assembly, (uint32_t)ring, records[ring]));
-		mt_ring_take(&pool->rings[ring], records[ring]);
-		records[ring] = next_record(&pool->rings[ring], heads[ring], must_wait);
+	       (stream = oldest(records, pool->n_streams)) >= 0) {
+		uint32_t side = (uint32_t)stream + pool->n_rings;
+
+		if (records[stream]->type == MT_RECORD_END) {
+			take_side(writer, (uint32_t)stream, records[stream]);
+			records[side] = next_record(&pool->rings[side], heads[side], 0);
+		}
+		take(writer, (uint32_t)stream, records[stream]);
+		records[stream] = next_record(&pool->rings[stream], heads[stream], must_wait);
 		writer->is_full = writer->recording_id && is_over_limit(writer);
 	}
 	if (writer->is_full && !writer->status)
 		mt_writer_end_full(writer);
 }
 
-static void note_heads(struct mt_writer *writer, uint64_t *ret_heads)
-{
-	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++)
-		ret_heads[i] = mt_ring_head(&writer->session->pool.rings[i]);
-}
-
-/*
- * A transaction for this cycle. While another program holds the write lock, everything stays
- * where it is; only so long, though, when somebody waits.
- */
 static int begin(struct mt_writer *writer, int must_wait)
 {
 	uint64_t until_ns = mt_monotonic_ns() + LOCK_PATIENCE_NS;
@@ -227,7 +245,7 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 
 static int has_work(struct mt_writer *writer, const uint64_t *heads)
 {
-	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++)
+	for (uint32_t i = 0; i < writer->session->pool.n_streams; i++)
 		if (mt_ring_tail(&writer->session->pool.rings[i]) < heads[i])
 			return 1;
 	return mt_queue_has_messages(&writer->session->queue);
@@ -251,10 +269,10 @@ static void do_messages(struct mt_writer *writer)
 
 static void cycle(struct mt_writer *writer)
 {
-	uint64_t heads[MT_MAX_RINGS];
+	uint64_t heads[MT_MAX_STREAMS];
 	uint64_t now;
 
-	note_heads(writer, heads);
+	mt_ring_heads(&writer->session->pool, heads);
 	if (!writer->status && has_work(writer, heads) && begin(writer, 0) == MOETRACE_E_STATE)
 		return;
 	do_messages(writer);

@@ -27,6 +27,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 %C%_programs = \
 	%D%/check_catalogue \
 	%D%/check_honest \
+	%D%/check_narrow \
 	%D%/check_pass \
 	%D%/check_recording \
 	%D%/check_request \
@@ -49,6 +50,11 @@ thread_tests += \
 %C%_check_honest_SOURCES = %D%/check_honest.c
 %C%_check_honest_CFLAGS = $(%C%_cflags)
 %C%_check_honest_LDADD = $(%C%_libs)
+
+%C%_check_narrow_SOURCES = %D%/check_narrow.c
+%C%_check_narrow_CFLAGS = $(%C%_cflags)
+%C%_check_narrow_LDADD = %D%/libmt_test.la libtrace/libmt_trace.la $(CHECK_LIBS) $(SQLITE3_LIBS) \
+	$(PTHREAD_LIBS) -lm
 
 %C%_check_pass_SOURCES = %D%/check_pass.c
 %C%_check_pass_CFLAGS = $(%C%_cflags)
