@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The proofs of `moetrace check`. What SQL can say is said in SQL (check_sql.c). The rest is one
- * scan of the passes in order with their slices and layers (check_scan.c), which decodes every
- * stored id (check_layer.c) and adds up two sums (check_load.c) and the spans of positions that
- * requests had computed (check_span.c). The file is hostile: a number is trusted only after the
+ * The proofs of `moetrace check`. First the shape of the file and the types of its values
+ * (check_schema.c); what SQL can say is said in SQL (check_sql.c). The rest is one scan of the
+ * passes in order with their slices and layers (check_scan.c), which decodes every stored id
+ * (check_layer.c) and adds up two sums (check_load.c), one of them by windows (check_window.c),
+ * and the spans of positions that requests had computed (check_span.c). The file is hostile: a number is trusted only after the
  * proof that covers it held for its row.
  */
 #ifndef MT_CLI_CHECK_H
@@ -18,6 +19,8 @@
 /* X(identifier, name, what it says). The order is that of the output. */
 #define CHECK_PROOFS(X)                                                                         \
 	X(INTEGRITY, "integrity", "SQLite's own structures are sound")                          \
+	X(SCHEMA, "schema", "tables and views are those of the schema")                         \
+	X(TYPES, "types", "values are of their column's type, none is below 0")                 \
 	X(FOREIGN_KEYS, "foreign_keys", "every reference points to a row")                      \
 	X(VALUES, "values", "words and flags are ones that the schema names")                   \
 	X(TIMES, "times", "nothing ends before it begins")                                      \
@@ -28,8 +31,10 @@
 	X(LAYER_ROWS, "layer_rows", "rows of a layer lie inside their run and their pass")      \
 	X(RUN_OVERLAP, "run_overlap", "no row of a run belongs to two layers")                  \
 	X(IDS, "ids", "ids are in range, distinct in a row, unused ones 0")                     \
+	X(WEIGHTS, "weights", "renormalized weights are numbers from 0, unused ones 0")         \
 	X(ACTIVE_EXPERTS, "active_experts", "active_experts and max_load agree with the ids")   \
-	X(SUM_LOAD, "sum_load", "sum over all slices = expert_load_window")                     \
+	X(WINDOWS, "windows", "windows of expert load are aligned and apart")                   \
+	X(SUM_LOAD, "sum_load", "sum over all slices = expert_load_window, by window")          \
 	X(SUM_REQUESTS, "sum_requests", "sum over computed rows = sum over the requests")       \
 	X(COMPUTED_ONCE, "computed_once", "a position of an attempt is computed once at most")  \
 	X(PASS_VERDICTS, "pass_verdicts", "a pass has the verdict that its layers give")        \
@@ -67,6 +72,7 @@ struct check_layer {
 	uint32_t n_experts;
 	uint32_t n_ids; /* routed, zero and shared */
 	uint32_t top_k;
+	bool is_renormalized; /* its weights are finite and not negative */
 };
 
 struct check_model {
@@ -78,6 +84,8 @@ struct check_model {
 struct check_recording {
 	int64_t recording_id;
 	int64_t last_pass_id;
+	int64_t start_ns;
+	size_t window; /* that the loads in counts are of; CHECK_NO_WINDOW: none holds them */
 	uint64_t n_passes;
 	uint64_t n_rows;
 	uint64_t n_layers;
@@ -87,9 +95,27 @@ struct check_recording {
 
 /* Selections of each id of a layer in a recording. */
 struct check_count {
-	uint64_t (*load)[CHECK_N_COLUMNS]; /* [n_ids]: all rows of passes up to last_pass_id */
+	uint64_t (*load)[CHECK_N_COLUMNS]; /* [n_ids]: rows of the window that is being counted */
 	uint64_t *computed;		   /* [n_ids]: computed rows of requests */
 	uint64_t *in_view;		   /* [n_ids]: the same as moe_topk gives them */
+};
+
+#define CHECK_NO_WINDOW SIZE_MAX
+
+/* A window of expert load, with what the passes that begin in it say of padding. */
+struct check_window {
+	int64_t recording_id;
+	int64_t start_ns;
+	int64_t length_ns;
+	uint64_t padding_rows;
+};
+
+/* What the slices give for a row of expert_load_window. */
+struct check_load {
+	size_t window;
+	uint32_t layer; /* index in check.layers */
+	uint32_t id;
+	uint64_t tokens[CHECK_N_COLUMNS];
 };
 
 /* Consecutive positions of a request that one slice computed. */
@@ -100,7 +126,10 @@ struct check_span {
 	int64_t first;
 	int64_t n;
 	int64_t pass_id;
-	bool is_whole; /* its pass is complete */
+	int64_t first_row;   /* of its slice in the pass */
+	int64_t n_rows;	     /* of its slice */
+	bool is_whole;	     /* its rows are stored in every layer */
+	bool may_be_whole;   /* they are, or ids that no expert has were taken out of them */
 };
 
 /* Rows [first, first + n) of a run, taken by a layer of a pass. */
@@ -117,8 +146,12 @@ struct check_run {
 	int64_t n_rows;
 	int64_t k;
 	int64_t id_bytes;
+	int64_t base_k; /* 0: no base_ids */
+	bool is_bf16;
 	bool has_rule;	  /* a rule chose them, and may have given more than the layer's top_k */
 	uint8_t *ids;
+	uint8_t *weights; /* NULL: none */
+	uint8_t *base_ids; /* NULL: none */
 	uint8_t *row_map; /* NULL: none */
 	uint8_t *n_valid; /* NULL: none */
 	bool is_sound;	  /* the sizes of its blobs are right */
@@ -132,10 +165,14 @@ struct check_pass {
 	int64_t model_id;
 	int64_t n_rows;
 	int64_t n_dropped;
+	int64_t padding_rows;
+	size_t window; /* of expert load that it begins in */
 	struct check_recording *recording; /* NULL: the reference is broken */
 	const struct check_model *model;   /* NULL: the reference is broken */
 	const char *verdict;		   /* valid until the next step of the pass statement */
 	const char *reasons;
+	const char *phase;
+	uint8_t *is_short; /* [n_rows] has fewer entries than its run in some layer */
 	uint8_t *columns;     /* [n_rows] enum check_column */
 	uint8_t *is_computed; /* [n_rows] of a request */
 	uint32_t *seen;	      /* [n_rows] serial number of the layer that saw it */
@@ -156,6 +193,15 @@ struct check {
 	size_t n_models;
 	struct check_recording *recordings;
 	size_t n_recordings;
+	bool lacks_tables; /* or columns of them: only the first proofs can be made */
+	bool lacks_views;
+	bool is_cut; /* reading ended at an error, so proofs are missing */
+	struct check_window *windows; /* by ascending recording and start */
+	size_t n_windows;
+	size_t max_windows;
+	struct check_load *loads;
+	size_t n_loads;
+	size_t max_loads;
 	struct check_pass pass;
 	struct check_run runs[CHECK_N_RUNS];
 	size_t next_run;
@@ -181,15 +227,27 @@ void check_violation(struct check *check, enum check_proof proof, const char *fo
  * The steps, in this order. Each returns MT_EXIT_OK, or MT_EXIT_FAILED after an error line: the
  * file could not be read or memory ran out. Violations are no failure.
  */
+int check_integrity_run(struct check *check);
+int check_schema_run(struct check *check);
+/* These need all tables of the schema. */
 int check_definitions_load(struct check *check);
 int check_sql_run(struct check *check);
+int check_windows_load(struct check *check);
 int check_scan_run(struct check *check);
+int check_windows_compare(struct check *check);
 int check_load_compare(struct check *check);
 int check_spans_compare(struct check *check);
 int check_ranges_compare(struct check *check);
 int check_stats_compare(struct check *check);
 
 void check_free(struct check *check);
+
+/* A line for each object of the file that is not of the schema. */
+int check_foreign_print(const struct check *check, struct mt_output *output);
+
+/* Count with @count (NULL: do not) and take each row (table, key, what is wrong) of @violations. */
+int check_sql_proof_run(struct check *check, enum check_proof proof, const char *count,
+			const char *violations);
 
 /* Parts of the scan. */
 struct check_recording *check_recording_find(struct check *check, int64_t recording_id);
@@ -199,6 +257,16 @@ int check_layer_rows(struct check *check, const struct check_layer *layer, sqlit
 /* The counts of @layer in the current recording; NULL after an error line: no memory. */
 struct check_count *check_count_get(struct check *check, const struct check_layer *layer);
 int check_span_add(struct check *check, const struct check_span *span);
+/* The window that a pass of @recording begins in. */
+size_t check_window_find(const struct check *check, const struct check_recording *recording,
+			 int64_t begin_ns);
+/* Count for @window from now on: what was counted for another one is put aside. */
+int check_window_enter(struct check *check, struct check_recording *recording, size_t window);
+
+/* Whether @reasons, words with commas between them, has @reason; NULL has none. */
+bool check_has_reason(const char *reasons, const char *reason);
+/* Whether every word of @reasons is one of @names (NULL-terminated). */
+bool check_reasons_are_known(const char *reasons, const char *const *names);
 
 /* Grow @array for one more element. Returns the array, or NULL after an error line. */
 void *check_array_grow(const struct check *check, void *array, size_t n, size_t *max,

@@ -25,6 +25,38 @@ void check_violation(struct check *check, enum check_proof proof, const char *fo
 	result->n_violations++;
 }
 
+bool check_has_reason(const char *reasons, const char *reason)
+{
+	size_t length = strlen(reason);
+	const char *at = reasons;
+
+	while (at && *at) {
+		if (strncmp(at, reason, length) == 0 && (at[length] == ',' || at[length] == '\0'))
+			return true;
+		at = strchr(at, ',');
+		at += at != NULL;
+	}
+	return false;
+}
+
+bool check_reasons_are_known(const char *reasons, const char *const *names)
+{
+	const char *const *name;
+	size_t length;
+
+	while (true) {
+		length = strcspn(reasons, ",");
+		for (name = names; *name; name++)
+			if (strlen(*name) == length && memcmp(*name, reasons, length) == 0)
+				break;
+		if (!*name)
+			return false;
+		if (reasons[length] == '\0')
+			return true;
+		reasons += length + 1;
+	}
+}
+
 void *check_array_grow(const struct check *check, void *array, size_t n, size_t *max,
 		       size_t element_bytes)
 {
@@ -120,6 +152,7 @@ static int layer_take(struct check *check, sqlite3_stmt *stmt)
 		.n_experts = (uint32_t)numbers[0],
 		.n_ids = (uint32_t)(numbers[0] + numbers[1] + numbers[2]),
 		.top_k = (uint32_t)numbers[3],
+		.is_renormalized = sqlite3_column_int(stmt, 6) != 0,
 	};
 	return MT_EXIT_OK;
 }
@@ -155,6 +188,8 @@ static int recording_take(struct check *check, sqlite3_stmt *stmt)
 	recordings[check->n_recordings++] = (struct check_recording){
 		.recording_id = sqlite3_column_int64(stmt, 0),
 		.last_pass_id = sqlite3_column_int64(stmt, 1),
+		.start_ns = sqlite3_column_int64(stmt, 2),
+		.window = CHECK_NO_WINDOW,
 	};
 	return MT_EXIT_OK;
 }
@@ -171,7 +206,8 @@ int check_definitions_load(struct check *check)
 	}
 	status = rows_each(check,
 			   "SELECT layer_id, model_id, n_experts, n_zero_experts, "
-			   "n_shared_slots, top_k FROM layer ORDER BY layer_id",
+			   "n_shared_slots, top_k, weight_kind IN ('renormalized', "
+			   "'renormalized,scaled') FROM layer ORDER BY layer_id",
 			   layer_take);
 	if (status == MT_EXIT_OK)
 		status = rows_each(check,
@@ -181,7 +217,7 @@ int check_definitions_load(struct check *check)
 				   model_take);
 	if (status == MT_EXIT_OK)
 		status = rows_each(check,
-				   "SELECT r.recording_id, s.value FROM recording AS r "
+				   "SELECT r.recording_id, s.value, r.start_ns FROM recording AS r "
 				   "LEFT JOIN stats AS s ON s.recording_id = r.recording_id "
 				   "AND s.name = 'last_pass_id' ORDER BY r.recording_id",
 				   recording_take);
@@ -230,13 +266,12 @@ static int stat_take(struct check *check, sqlite3_stmt *stmt)
 int check_stats_compare(struct check *check)
 {
 	return rows_each(check,
-			 "SELECT r.recording_id, n.name, s.value, r.end_ns IS NULL "
+			 "SELECT r.recording_id, n.name, s.value, "
+			 "coalesce(r.end_reason, 'io_error') = 'io_error' "
 			 "FROM recording AS r JOIN (SELECT 'recorded_passes' AS name UNION ALL "
 			 "SELECT 'recorded_rows' "
 			 "UNION ALL SELECT 'recorded_layers' UNION ALL "
 			 "SELECT 'recorded_assignments') AS n LEFT JOIN stats AS s "
-			 "ON s.recording_id = r.recording_id AND s.name = n.name "
-			 "WHERE EXISTS (SELECT 1 FROM pass AS p WHERE p.recording_id = "
-			 "r.recording_id)",
+			 "ON s.recording_id = r.recording_id AND s.name = n.name",
 			 stat_take);
 }

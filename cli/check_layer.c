@@ -14,6 +14,8 @@
 static void run_free(struct check_run *run)
 {
 	free(run->ids);
+	free(run->weights);
+	free(run->base_ids);
 	free(run->row_map);
 	free(run->n_valid);
 	memset(run, 0, sizeof(*run));
@@ -40,13 +42,18 @@ static void run_read(struct check_run *run, sqlite3_stmt *stmt)
 	run->k = sqlite3_column_int64(stmt, 1);
 	run->id_bytes = sqlite3_column_int64(stmt, 2);
 	run->has_rule = sqlite3_column_int(stmt, 6) != 0;
+	run->base_k = sqlite3_column_int64(stmt, 7);
+	run->is_bf16 = sqlite3_column_int(stmt, 8) != 0;
 	if (run->n_rows < 0 || run->n_rows > INT32_MAX || run->k < 1 || run->k > 255 ||
-	    (run->id_bytes != 1 && run->id_bytes != 2))
+	    (run->id_bytes != 1 && run->id_bytes != 2) || run->base_k < 0 || run->base_k > 255)
 		return;
 	run->is_sound =
 		blob_copy(stmt, 3, run->n_rows * run->k * run->id_bytes, false, &run->ids) &&
 		blob_copy(stmt, 4, run->n_rows * 4, true, &run->row_map) &&
-		blob_copy(stmt, 5, run->n_rows, true, &run->n_valid);
+		blob_copy(stmt, 5, run->n_rows, true, &run->n_valid) &&
+		blob_copy(stmt, 9, run->n_rows * run->k * 2, true, &run->weights) &&
+		blob_copy(stmt, 10, run->n_rows * run->base_k * run->id_bytes, true,
+			  &run->base_ids);
 }
 
 /* The run @topk_id; one without a row in the file is kept as unsound. NULL after an error line. */
@@ -63,7 +70,9 @@ static const struct check_run *run_get(struct check *check, int64_t topk_id)
 		check->run_stmt =
 			mt_trace_prepare(check->trace, "SELECT n_rows, k, id_bytes, "
 						       "topk_ids, row_map, n_valid, "
-						       "rule_id IS NOT NULL FROM topk "
+						       "rule_id IS NOT NULL, coalesce(base_k, 0), "
+						       "weight_format = 'bf16', topk_weights, "
+						       "base_ids FROM topk "
 						       "WHERE topk_id = ?1");
 	if (!check->run_stmt)
 		return NULL;
@@ -93,13 +102,20 @@ struct layer_sum {
 	uint64_t n_assignments;
 	const char *fault; /* the first one of the ids; NULL: none */
 	int64_t fault_row;
+	const char *weight_fault; /* the first one of the weights; NULL: none */
+	int64_t weight_fault_row;
 };
+
+static uint32_t id_of(const struct check_run *run, const uint8_t *ids, int64_t at)
+{
+	if (run->id_bytes == 1)
+		return ids[at];
+	return (uint32_t)ids[2 * at] | (uint32_t)ids[2 * at + 1] << 8;
+}
 
 static uint32_t id_at(const struct check_run *run, int64_t at)
 {
-	if (run->id_bytes == 1)
-		return run->ids[at];
-	return (uint32_t)run->ids[2 * at] | (uint32_t)run->ids[2 * at + 1] << 8;
+	return id_of(run, run->ids, at);
 }
 
 static void fault_note(struct layer_sum *sum, const char *fault, int64_t row)
@@ -142,6 +158,57 @@ static void row_serial_next(struct check *check)
 	check->row_serial = 1;
 }
 
+/* The bits of a weight: NaN and infinity have all bits of the exponent, -0 is no fault. */
+static bool is_weight_number(const struct check_run *run, uint32_t bits)
+{
+	uint32_t exponent = run->is_bf16 ? 0x7f80 : 0x7c00;
+
+	return (bits & exponent) != exponent && (!(bits & 0x8000) || bits == 0x8000);
+}
+
+static void weights_take(struct check *check, const struct check_layer *layer,
+			 const struct check_run *run, struct layer_sum *sum, int64_t stored,
+			 int64_t n_valid, int64_t row)
+{
+	const uint8_t *p = run->weights + 2 * stored * run->k;
+	const char *fault = NULL;
+	int64_t i;
+
+	check->results[CHECK_WEIGHTS].n_checked += (uint64_t)run->k;
+	for (i = 0; i < run->k && !fault; i++) {
+		uint32_t bits = (uint32_t)p[2 * i] | (uint32_t)p[2 * i + 1] << 8;
+
+		if (i >= n_valid && bits != 0)
+			fault = "an unused weight that is not 0";
+		else if (layer->is_renormalized && !is_weight_number(run, bits))
+			fault = "a renormalized weight that is negative or no finite number";
+	}
+	if (!fault || sum->weight_fault)
+		return;
+	sum->weight_fault = fault;
+	sum->weight_fault_row = row;
+}
+
+/* The router's own choice: whole, in range and distinct. */
+static void base_take(struct check *check, const struct check_layer *layer,
+		      const struct check_run *run, struct layer_sum *sum, int64_t stored,
+		      int64_t row)
+{
+	uint32_t id;
+	int64_t i;
+
+	row_serial_next(check);
+	for (i = 0; i < run->base_k; i++) {
+		id = id_of(run, run->base_ids, stored * run->base_k + i);
+		if (id >= layer->n_ids)
+			fault_note(sum, "a base id that the layer does not have", row);
+		else if (check->row_of_id[id] == check->row_serial)
+			fault_note(sum, "a base id twice in a row", row);
+		else
+			check->row_of_id[id] = check->row_serial;
+	}
+}
+
 static void row_take(struct check *check, const struct check_layer *layer,
 		     const struct check_run *run, struct layer_sum *sum, int64_t stored,
 		     int64_t row)
@@ -153,6 +220,11 @@ static void row_take(struct check *check, const struct check_layer *layer,
 		fault_note(sum, "n_valid above k", row);
 		n_valid = run->k;
 	}
+	check->pass.is_short[row] |= n_valid < run->k;
+	if (run->weights)
+		weights_take(check, layer, run, sum, stored, n_valid, row);
+	if (run->base_ids)
+		base_take(check, layer, run, sum, stored, row);
 	row_serial_next(check);
 	for (i = 0; i < n_valid; i++)
 		id_take(check, layer, sum, id_at(run, stored * run->k + i), row);
@@ -228,6 +300,8 @@ static const char *rows_fault(const struct check_pass *pass, const struct check_
 		return "its rows are not in its run";
 	if (run->k > (run->has_rule ? layer->n_ids : layer->top_k))
 		return "its run has more entries a row than the layer selects";
+	if (run->base_k > layer->top_k)
+		return "its run has more base_ids a row than the layer selects";
 	if ((run->id_bytes == 1) != (layer->n_ids <= 256))
 		return "its run has ids of a size that is not the layer's";
 	if (run->row_map ? n > pass->n_rows : n != pass->n_rows && n != 0)
@@ -257,6 +331,24 @@ static int range_add(struct check *check, const struct check_layer *layer, int64
 	return MT_EXIT_OK;
 }
 
+/* Padding rows are not stored: what they touched is only bounded. */
+static void padding_compare(struct check *check, const struct check_layer *layer,
+			    const struct layer_sum *sum, sqlite3_stmt *stmt)
+{
+	int64_t n = sqlite3_column_int64(stmt, 9);
+	int64_t n_left = (int64_t)layer->n_experts - (int64_t)sum->n_active;
+
+	if (sqlite3_column_type(stmt, 9) == SQLITE_NULL)
+		return;
+	if (n < 0 || n > n_left || (n > 0 && check->pass.padding_rows == 0))
+		check_violation(check, CHECK_ACTIVE_EXPERTS,
+				"pass_layer %lld,%lld: says %lld padding_active_experts, but %lld "
+				"experts are left for %lld padding rows",
+				(long long)check->pass.pass_id, (long long)layer->layer_id,
+				(long long)n, (long long)n_left,
+				(long long)check->pass.padding_rows);
+}
+
 static void columns_compare(struct check *check, const struct check_layer *layer,
 			    const struct layer_sum *sum, sqlite3_stmt *stmt)
 {
@@ -268,6 +360,10 @@ static void columns_compare(struct check *check, const struct check_layer *layer
 	if (sum->fault)
 		check_violation(check, CHECK_IDS, "pass_layer %lld,%lld: row %lld has %s", pass_id,
 				(long long)layer->layer_id, (long long)sum->fault_row, sum->fault);
+	if (sum->weight_fault)
+		check_violation(check, CHECK_WEIGHTS, "pass_layer %lld,%lld: row %lld has %s",
+				pass_id, (long long)layer->layer_id,
+				(long long)sum->weight_fault_row, sum->weight_fault);
 	if (active != (int64_t)sum->n_active || max_load != (int64_t)sum->max_load)
 		check_violation(check, CHECK_ACTIVE_EXPERTS,
 				"pass_layer %lld,%lld: says %lld active "
@@ -275,6 +371,7 @@ static void columns_compare(struct check *check, const struct check_layer *layer
 				pass_id, (long long)layer->layer_id, (long long)active,
 				(long long)max_load, (unsigned long long)sum->n_active,
 				(unsigned long long)sum->max_load);
+	padding_compare(check, layer, sum, stmt);
 }
 
 int check_layer_rows(struct check *check, const struct check_layer *layer, sqlite3_stmt *stmt)

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The two sums. Over all slices: what the scan counted by recording, layer, expert and column,
- * against expert_load_window; a row of the file takes its count away, so that whatever is left
- * over is missing from the file. Over computed rows: what the scan counted of them, against the
- * rows of requests as the extension gives them.
+ * What the scan counts by recording, layer and expert, and the sum over computed rows: against the
+ * rows of requests as the extension gives them. The sum over all slices is check_window.c's.
  */
 #include "cli/check.h"
 
@@ -70,34 +68,6 @@ static struct check_count *count_of_row(struct check *check, sqlite3_stmt *stmt,
 	return recording->counts[layer - check->layers];
 }
 
-static void load_row_compare(struct check *check, sqlite3_stmt *stmt)
-{
-	static const uint64_t nothing[CHECK_N_COLUMNS];
-	size_t id = 0;
-	struct check_count *count = count_of_row(check, stmt, &id);
-	const uint64_t *load = count ? count->load[id] : nothing;
-	int64_t in_file[CHECK_N_COLUMNS];
-	bool is_equal = true;
-	int i;
-
-	for (i = 0; i < CHECK_N_COLUMNS; i++) {
-		in_file[i] = sqlite3_column_int64(stmt, 3 + i);
-		is_equal = is_equal && in_file[i] == (int64_t)load[i];
-	}
-	check->results[CHECK_SUM_LOAD].n_checked++;
-	if (!is_equal)
-		check_violation(check, CHECK_SUM_LOAD,
-				"expert_load_window %s,%s,%s: prefill, decode, "
-				"verify, other are %" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-				", the slices give %" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64,
-				(const char *)sqlite3_column_text(stmt, 0),
-				(const char *)sqlite3_column_text(stmt, 1),
-				(const char *)sqlite3_column_text(stmt, 2), in_file[0], in_file[1],
-				in_file[2], in_file[3], load[0], load[1], load[2], load[3]);
-	if (count)
-		memset(count->load[id], 0, sizeof(count->load[id]));
-}
-
 /* Rows of ids that the scan did not find at all have no counts to add to. */
 static void view_row_take(struct check *check, sqlite3_stmt *stmt)
 {
@@ -114,27 +84,6 @@ static void view_row_take(struct check *check, sqlite3_stmt *stmt)
 				(const char *)sqlite3_column_text(stmt, 0),
 				(const char *)sqlite3_column_text(stmt, 1),
 				(const char *)sqlite3_column_text(stmt, 2));
-}
-
-#define SQL_LOAD                                                                           \
-	"SELECT recording_id, layer_id, expert, sum(prefill_tokens), sum(decode_tokens), " \
-	"sum(verify_tokens), sum(other_tokens) FROM expert_load_window "                   \
-	"GROUP BY recording_id, layer_id, expert"
-
-static int load_compare(struct check *check)
-{
-	sqlite3_stmt *stmt = mt_trace_prepare(check->trace, SQL_LOAD);
-	int status = MT_EXIT_OK;
-	int rc;
-
-	if (!stmt)
-		return MT_EXIT_FAILED;
-	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
-		load_row_compare(check, stmt);
-	if (rc != SQLITE_DONE)
-		status = mt_trace_error(check->trace);
-	sqlite3_finalize(stmt);
-	return status;
 }
 
 #define SQL_COMPUTED                                           \
@@ -163,21 +112,13 @@ static int view_count(struct check *check)
 	return status;
 }
 
-/* What no row of the windows took away, and where the two ways to the computed rows differ. */
+/* Where the two ways to the computed rows differ. */
 static void count_compare(struct check *check, const struct check_recording *recording,
 			  const struct check_layer *layer, const struct check_count *count)
 {
 	uint32_t id;
-	uint64_t n;
 
 	for (id = 0; id < layer->n_ids; id++) {
-		n = count->load[id][0] + count->load[id][1] + count->load[id][2] +
-		    count->load[id][3];
-		if (n > 0)
-			check_violation(check, CHECK_SUM_LOAD,
-					"expert_load_window %" PRId64 ",%" PRId64
-					",%u: no row, but the slices give %" PRIu64 " tokens",
-					recording->recording_id, layer->layer_id, id, n);
 		if (count->computed[id] != count->in_view[id])
 			check_violation(check, CHECK_SUM_REQUESTS,
 					"recording, layer, expert %" PRId64 ",%" PRId64
@@ -190,13 +131,10 @@ static void count_compare(struct check *check, const struct check_recording *rec
 
 int check_load_compare(struct check *check)
 {
-	int status;
+	int status = view_count(check);
 	size_t i;
 	size_t j;
 
-	status = load_compare(check);
-	if (status == MT_EXIT_OK)
-		status = view_count(check);
 	for (i = 0; i < check->n_recordings && status == MT_EXIT_OK; i++)
 		for (j = 0; check->recordings[i].counts && j < check->n_layers; j++)
 			if (check->recordings[i].counts[j])
@@ -223,6 +161,8 @@ void check_free(struct check *check)
 		recording_free(check, &check->recordings[i]);
 	for (i = 0; i < CHECK_N_RUNS; i++) {
 		free(check->runs[i].ids);
+		free(check->runs[i].weights);
+		free(check->runs[i].base_ids);
 		free(check->runs[i].row_map);
 		free(check->runs[i].n_valid);
 	}
@@ -233,6 +173,9 @@ void check_free(struct check *check)
 	free(check->layers);
 	free(check->models);
 	free(check->recordings);
+	free(check->windows);
+	free(check->loads);
+	free(check->pass.is_short);
 	free(check->pass.columns);
 	free(check->pass.is_computed);
 	free(check->pass.seen);

@@ -6,11 +6,13 @@
  */
 #include "cli/check.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define SQL_PASS                                                                       \
-	"SELECT pass_id, recording_id, model_id, n_rows, n_dropped, verdict, reasons " \
+	"SELECT pass_id, recording_id, model_id, n_rows, n_dropped, verdict, reasons, " \
+	"phase, padding_rows, begin_ns " \
 	"FROM pass ORDER BY pass_id"
 #define SQL_SLICE                                                                             \
 	"SELECT pass_id, slice, request_id, attempt, first_position, positions, row_offset, " \
@@ -18,7 +20,7 @@
 	"phase, accepted FROM pass_request ORDER BY pass_id, slice"
 #define SQL_LAYER                                                                                \
 	"SELECT pass_id, layer_id, active_experts, max_load, state, n_rows, topk_id, topk_row, " \
-	"selection_order FROM pass_layer ORDER BY pass_id, layer_id"
+	"selection_order, padding_active_experts FROM pass_layer ORDER BY pass_id, layer_id"
 
 /* A statement that is one row ahead. */
 struct cursor {
@@ -152,6 +154,8 @@ static int slice_take(struct check *check, sqlite3_stmt *stmt, int64_t offset, i
 		.attempt = sqlite3_column_int64(stmt, 3),
 		.first = sqlite3_column_int64(stmt, 4),
 		.pass_id = pass->pass_id,
+		.first_row = offset,
+		.n_rows = n_rows,
 	};
 	int64_t i;
 
@@ -163,9 +167,46 @@ static int slice_take(struct check *check, sqlite3_stmt *stmt, int64_t offset, i
 	return spans_add(check, &span, &rows);
 }
 
+/* What the phases of a pass's slices say of its own. */
+struct slice_phases {
+	char first[16];
+	bool differ;
+	bool are_foreign; /* a slice of a request is in a phase that the pass does not have */
+};
+
+static void phase_note(const struct check_pass *pass, struct slice_phases *phases,
+		       sqlite3_stmt *stmt)
+{
+	const char *phase = (const char *)sqlite3_column_text(stmt, 8);
+	bool has_request = sqlite3_column_type(stmt, 2) != SQLITE_NULL;
+
+	if (!phase || !pass->phase)
+		return; /* named by types */
+	if (!phases->first[0])
+		snprintf(phases->first, sizeof(phases->first), "%s", phase);
+	phases->differ = phases->differ || strcmp(phases->first, phase) != 0;
+	/* The token sampled last goes through the model in front of the proposed ones. */
+	if (has_request && strcmp(phase, pass->phase) != 0 &&
+	    !(strcmp(pass->phase, "verify") == 0 && strcmp(phase, "decode") == 0))
+		phases->are_foreign = true;
+}
+
+static void phases_check(struct check *check, const struct slice_phases *phases)
+{
+	const struct check_pass *pass = &check->pass;
+	bool is_mixed = pass->phase && strcmp(pass->phase, "mixed") == 0;
+
+	if (is_mixed ? !phases->differ : phases->are_foreign)
+		check_violation(check, CHECK_SLICES, "pass %lld: its phase is %s, %s",
+				(long long)pass->pass_id, pass->phase,
+				is_mixed ? "but its slices have one phase"
+					 : "a slice of a request has another");
+}
+
 static int slices_scan(struct check *check, struct cursor *slices)
 {
 	struct check_pass *pass = &check->pass;
+	struct slice_phases phases = {.first = ""};
 	int64_t next_row = 0;
 	int64_t next_slice = 0;
 	int status;
@@ -190,10 +231,13 @@ static int slices_scan(struct check *check, struct cursor *slices)
 		}
 		next_row = offset + n_rows;
 		next_slice = slice + 1;
+		phase_note(pass, &phases, slices->stmt);
 		status = slice_take(check, slices->stmt, offset, n_rows);
 		if (status == MT_EXIT_OK)
 			status = cursor_step(check, slices);
 	}
+	if (status == MT_EXIT_OK)
+		phases_check(check, &phases);
 	if (status == MT_EXIT_OK && next_row != pass->n_rows)
 		check_violation(check, CHECK_SLICES,
 				"pass %lld: its slices have %lld rows, the pass "
@@ -214,7 +258,7 @@ static bool layer_is_consistent(sqlite3_stmt *stmt, int64_t state)
 	for (i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
 		if ((sqlite3_column_type(stmt, columns[i]) == SQLITE_INTEGER) != (state == 0))
 			return false;
-	return true;
+	return state == 0 || sqlite3_column_type(stmt, 9) == SQLITE_NULL;
 }
 
 static int layer_take(struct check *check, sqlite3_stmt *stmt)
@@ -261,19 +305,7 @@ static int layers_scan(struct check *check, struct cursor *layers)
 
 /* ---- passes ---- */
 
-static bool has_reason(const char *reasons, const char *reason)
-{
-	size_t length = strlen(reason);
-	const char *at = reasons;
-
-	while (at && *at) {
-		if (strncmp(at, reason, length) == 0 && (at[length] == ',' || at[length] == '\0'))
-			return true;
-		at = strchr(at, ',');
-		at += at != NULL;
-	}
-	return false;
-}
+static const char *const pass_reasons[] = {"lost", "unwritten", "invalid", "unended", NULL};
 
 /* What is wrong with the pass's verdict; NULL: nothing. */
 static const char *verdict_fault(const struct check_pass *pass)
@@ -286,19 +318,38 @@ static const char *verdict_fault(const struct check_pass *pass)
 		return "has no verdict";
 	if (is_complete != (pass->reasons == NULL))
 		return is_complete ? "is complete, yet has reasons" : "is partial without a reason";
+	if (pass->reasons && !check_reasons_are_known(pass->reasons, pass_reasons))
+		return "has a reason that the schema does not name";
 	if (is_complete && pass->n_rows > 0 && pass->n_stored != n_layers)
 		return "is complete, but layers are not stored";
-	if (lost != has_reason(pass->reasons, "lost"))
+	if (lost != check_has_reason(pass->reasons, "lost"))
 		return lost ? "lost layers, but its reasons do not say lost"
 			    : "says lost, but nothing of it is";
-	if (pass->n_unwritten == 0 && has_reason(pass->reasons, "unwritten"))
+	if (pass->n_unwritten == 0 && check_has_reason(pass->reasons, "unwritten"))
 		return "says unwritten, but no layer is";
-	if (pass->n_rows > 0 && pass->n_unwritten > 0 && !has_reason(pass->reasons, "unwritten") &&
-	    !has_reason(pass->reasons, "unended"))
+	if (pass->n_rows > 0 && pass->n_unwritten > 0 && !check_has_reason(pass->reasons, "unwritten") &&
+	    !check_has_reason(pass->reasons, "unended"))
 		return "has unwritten layers, but its reasons do not say unwritten";
 	if ((uint64_t)pass->n_dropped != pass->n_lost)
 		return "n_dropped is not the number of its dropped layers";
 	return NULL;
+}
+
+/*
+ * Rows with ids that no expert has make their own slice partial, not those beside it. Which rows
+ * they were is not stored, but they have fewer entries than their run.
+ */
+static void span_judge(const struct check_pass *pass, struct check_span *span)
+{
+	size_t n_layers = pass->model ? pass->model->n_layers : 0;
+	bool is_stored = pass->n_stored == n_layers;
+
+	span->is_whole = is_stored && !pass->reasons;
+	span->may_be_whole = span->is_whole;
+	if (!is_stored || !pass->reasons || strcmp(pass->reasons, "invalid") != 0)
+		return;
+	span->may_be_whole = true;
+	span->is_whole = !memchr(pass->is_short + span->first_row, 1, (size_t)span->n_rows);
 }
 
 static void pass_judge(struct check *check)
@@ -306,7 +357,6 @@ static void pass_judge(struct check *check)
 	struct check_pass *pass = &check->pass;
 	const char *fault = verdict_fault(pass);
 	size_t n_layers = pass->model ? pass->model->n_layers : 0;
-	bool is_whole = pass->n_stored == n_layers && !pass->reasons;
 	size_t i;
 
 	check->results[CHECK_PASS_VERDICTS].n_checked++;
@@ -319,7 +369,7 @@ static void pass_judge(struct check *check)
 				(long long)pass->pass_id,
 				pass->n_stored + pass->n_unwritten + pass->n_lost, n_layers);
 	for (i = pass->first_span; i < check->n_spans; i++)
-		check->spans[i].is_whole = is_whole;
+		span_judge(pass, &check->spans[i]);
 }
 
 /* Room for the rows of the pass; rows that no slice names count as of no request. */
@@ -331,19 +381,22 @@ static int rows_reset(struct check *check)
 	if (n > pass->max_rows || !pass->columns) {
 		size_t max = n < 1024 ? 1024 : n;
 
+		free(pass->is_short);
 		free(pass->columns);
 		free(pass->is_computed);
 		free(pass->seen);
+		pass->is_short = malloc(max);
 		pass->columns = malloc(max);
 		pass->is_computed = malloc(max);
 		pass->seen = calloc(max, sizeof(*pass->seen));
 		pass->max_rows = max;
 		check->layer_serial = 0;
-		if (!pass->columns || !pass->is_computed || !pass->seen) {
+		if (!pass->is_short || !pass->columns || !pass->is_computed || !pass->seen) {
 			mt_error("%s: out of memory for a pass of %zu rows", check->trace->path, n);
 			return MT_EXIT_FAILED;
 		}
 	}
+	memset(pass->is_short, 0, n);
 	memset(pass->columns, CHECK_OTHER, n);
 	memset(pass->is_computed, 0, n);
 	return MT_EXIT_OK;
@@ -371,7 +424,23 @@ static void pass_read(struct check *check, sqlite3_stmt *stmt)
 	pass->n_dropped = sqlite3_column_int64(stmt, 4);
 	pass->verdict = (const char *)sqlite3_column_text(stmt, 5);
 	pass->reasons = (const char *)sqlite3_column_text(stmt, 6);
+	pass->phase = (const char *)sqlite3_column_text(stmt, 7);
+	pass->padding_rows = sqlite3_column_int64(stmt, 8);
+	pass->window = CHECK_NO_WINDOW;
 	pass->first_span = check->n_spans;
+}
+
+/* A pass counts in the window that it begins in, once expert load has come to it. */
+static int window_enter(struct check *check, int64_t begin_ns)
+{
+	struct check_pass *pass = &check->pass;
+
+	if (pass->pass_id > pass->recording->last_pass_id)
+		return MT_EXIT_OK;
+	pass->window = check_window_find(check, pass->recording, begin_ns);
+	if (pass->window != CHECK_NO_WINDOW && pass->padding_rows > 0)
+		check->windows[pass->window].padding_rows += (uint64_t)pass->padding_rows;
+	return check_window_enter(check, pass->recording, pass->window);
 }
 
 static int pass_scan(struct check *check, sqlite3_stmt *stmt, struct cursor *slices,
@@ -385,7 +454,9 @@ static int pass_scan(struct check *check, sqlite3_stmt *stmt, struct cursor *sli
 		return MT_EXIT_OK; /* named by foreign_keys or values */
 	pass->recording->n_passes++;
 	pass->recording->n_rows += (uint64_t)pass->n_rows;
-	status = rows_reset(check);
+	status = window_enter(check, sqlite3_column_int64(stmt, 9));
+	if (status == MT_EXIT_OK)
+		status = rows_reset(check);
 	if (status == MT_EXIT_OK)
 		status = slices_scan(check, slices);
 	if (status == MT_EXIT_OK)

@@ -45,28 +45,6 @@ static bool is_same_sequence(const struct check_span *a, const struct check_span
 	       a->attempt == b->attempt;
 }
 
-static void once_check(struct check *check)
-{
-	const struct check_span *last = NULL; /* of its sequence, the one that reaches furthest */
-	const struct check_span *span;
-	size_t i;
-
-	for (i = 0; i < check->n_spans; i++) {
-		span = &check->spans[i];
-		check->results[CHECK_COMPUTED_ONCE].n_checked += (uint64_t)span->n;
-		if (last && is_same_sequence(last, span) && span->first < last->first + last->n)
-			check_violation(check, CHECK_COMPUTED_ONCE,
-					"request %lld: position %lld of "
-					"attempt %lld is computed by pass %lld and by pass %lld",
-					(long long)span->request_id, (long long)span->first,
-					(long long)span->attempt, (long long)last->pass_id,
-					(long long)span->pass_id);
-		if (!last || !is_same_sequence(last, span) ||
-		    span->first + span->n > last->first + last->n)
-			last = span;
-	}
-}
-
 /* ---- verdicts of requests ---- */
 
 struct request {
@@ -89,7 +67,7 @@ static bool model_is_target(const struct check *check, int64_t model_id)
 }
 
 /* The spans [*at, end) of one sequence: moves *at to the end, returns the length of the prefix. */
-static int64_t prefix_take(const struct check *check, size_t *at)
+static int64_t prefix_take(const struct check *check, size_t *at, bool is_sure)
 {
 	const struct check_span *first = &check->spans[*at];
 	int64_t next = 0;
@@ -97,23 +75,23 @@ static int64_t prefix_take(const struct check *check, size_t *at)
 	for (; *at < check->n_spans && is_same_sequence(first, &check->spans[*at]); (*at)++) {
 		const struct check_span *span = &check->spans[*at];
 
-		if (span->is_whole && span->first <= next && span->first + span->n > next)
+		if ((is_sure ? span->is_whole : span->may_be_whole) && span->first <= next && span->first + span->n > next)
 			next = span->first + span->n;
 	}
 	return next;
 }
 
-/* Whether each target model that computed the request has all of it; moves *at past it. */
-static bool is_covered(const struct check *check, const struct request *request, size_t *at)
+/* Whether each target model that computed the request has all of it; its spans begin at @i. */
+static bool is_covered(const struct check *check, const struct request *request, size_t i,
+		       bool is_sure)
 {
+	size_t *at = &i;
 	bool is_seen = false;
 	bool is_full = true;
 
-	while (*at < check->n_spans && check->spans[*at].request_id < request->request_id)
-		(*at)++;
 	while (*at < check->n_spans && check->spans[*at].request_id == request->request_id) {
 		const struct check_span *span = &check->spans[*at];
-		int64_t prefix = prefix_take(check, at);
+		int64_t prefix = prefix_take(check, at, is_sure);
 
 		if (!model_is_target(check, span->model_id))
 			continue;
@@ -128,29 +106,85 @@ static bool is_covered(const struct check *check, const struct request *request,
 	return is_seen ? is_full : request->n_positions == 0;
 }
 
-static bool reasons_are_known(const char *reasons)
+static const char *const request_reasons[] = {"lost",	 "began_before", "unwritten", "unresolved",
+					      "missing", "invalid",	 "repeated",  NULL};
+
+/* What the spans of one request say. */
+struct coverage {
+	bool is_covered;   /* every position is surely computed in every layer */
+	bool may_be;	   /* the same, if no row with fewer entries lost ids that no expert has */
+	bool is_repeated;  /* a target model surely computed a position twice in an attempt */
+	bool overlaps;	   /* rows in passes of any verdict did */
+	const struct check_span *again; /* the later one of the two; of is_repeated, if it is set */
+	const struct check_span *before;
+};
+
+/* Find positions that were computed twice in one attempt; the request's spans are [from, to). */
+static void repetition_find(const struct check *check, size_t from, size_t to,
+			    struct coverage *coverage)
 {
-	static const char *const names[] = {"lost",	  "began_before", "unwritten",
-					    "unresolved", "missing",	  "invalid"};
-	size_t length;
+	const struct check_span *all = NULL; /* of its sequence, the one that reaches furthest */
+	const struct check_span *whole = NULL; /* the same of those that are surely whole */
 	size_t i;
 
-	while (true) {
-		length = strcspn(reasons, ",");
-		for (i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-			if (strlen(names[i]) == length && memcmp(names[i], reasons, length) == 0)
-				break;
-		if (i == sizeof(names) / sizeof(names[0]))
-			return false;
-		if (reasons[length] == '\0')
-			return true;
-		reasons += length + 1;
+	for (i = from; i < to; i++) {
+		const struct check_span *span = &check->spans[i];
+		bool is_sure = span->is_whole && model_is_target(check, span->model_id);
+
+		if (all && !is_same_sequence(all, span))
+			all = whole = NULL;
+		if (all && span->first < all->first + all->n)
+			coverage->overlaps = true;
+		if (is_sure && !coverage->is_repeated && whole &&
+		    span->first < whole->first + whole->n) {
+			coverage->is_repeated = true;
+			coverage->before = whole;
+			coverage->again = span;
+		}
+		if (!all || span->first + span->n > all->first + all->n)
+			all = span;
+		if (is_sure && (!whole || span->first + span->n > whole->first + whole->n))
+			whole = span;
 	}
 }
 
-/* What is wrong with the request's verdict; NULL: nothing. */
-static const char *verdict_fault(const struct request *request, bool covered)
+static void coverage_read(struct check *check, const struct request *request, size_t *at,
+			  struct coverage *ret_coverage)
 {
+	struct coverage coverage = {0};
+	size_t to;
+
+	while (*at < check->n_spans && check->spans[*at].request_id < request->request_id)
+		(*at)++;
+	for (to = *at; to < check->n_spans && check->spans[to].request_id == request->request_id;
+	     to++)
+		check->results[CHECK_COMPUTED_ONCE].n_checked += (uint64_t)check->spans[to].n;
+	coverage.is_covered = is_covered(check, request, *at, true);
+	coverage.may_be = is_covered(check, request, *at, false);
+	repetition_find(check, *at, to, &coverage);
+	*at = to;
+	*ret_coverage = coverage;
+}
+
+/* An ended request says itself that positions were computed twice; an open one cannot yet. */
+static void once_check(struct check *check, const struct request *request,
+		       const struct coverage *coverage)
+{
+	if (!coverage->is_repeated || !request->is_ended ||
+	    check_has_reason(request->reasons, "repeated"))
+		return;
+	check_violation(check, CHECK_COMPUTED_ONCE,
+			"request %lld: position %lld of attempt %lld is computed by pass %lld and "
+			"by pass %lld",
+			(long long)request->request_id, (long long)coverage->again->first,
+			(long long)coverage->again->attempt, (long long)coverage->before->pass_id,
+			(long long)coverage->again->pass_id);
+}
+
+/* What is wrong with the request's verdict; NULL: nothing. */
+static const char *verdict_fault(const struct request *request, const struct coverage *coverage)
+{
+	bool is_repeated = check_has_reason(request->reasons, "repeated");
 	bool is_complete;
 
 	if (!request->verdict)
@@ -162,11 +196,13 @@ static const char *verdict_fault(const struct request *request, bool covered)
 	if ((strcmp(request->verdict, "partial") == 0) != (request->reasons != NULL))
 		return request->reasons ? "has reasons, yet is not partial"
 					: "is partial without a reason";
-	if (request->reasons && !reasons_are_known(request->reasons))
+	if (request->reasons && !check_reasons_are_known(request->reasons, request_reasons))
 		return "has a reason that the schema does not name";
-	if (request->is_ended && is_complete && !covered)
+	if (is_repeated && !coverage->overlaps)
+		return "says repeated, but no position is computed twice";
+	if (request->is_ended && is_complete && !coverage->may_be)
 		return "is complete, but positions are not computed in every layer";
-	if (request->is_ended && !is_complete && covered)
+	if (request->is_ended && !is_complete && coverage->is_covered && !is_repeated)
 		return "is partial, but every position is computed in every layer";
 	return NULL;
 }
@@ -186,12 +222,15 @@ static void request_read(sqlite3_stmt *stmt, struct request *ret_request)
 static void request_check(struct check *check, sqlite3_stmt *stmt, size_t *at)
 {
 	struct request request;
+	struct coverage coverage;
 	const char *fault;
 	bool ended_whole;
 
 	request_read(stmt, &request);
 	check->results[CHECK_REQUEST_VERDICTS].n_checked++;
-	fault = verdict_fault(&request, is_covered(check, &request, at));
+	coverage_read(check, &request, at, &coverage);
+	once_check(check, &request, &coverage);
+	fault = verdict_fault(&request, &coverage);
 	ended_whole = (sqlite3_column_type(stmt, 1) == SQLITE_NULL) == !request.is_ended &&
 		      (sqlite3_column_type(stmt, 6) == SQLITE_NULL) == !request.is_ended;
 	if (!fault && !ended_whole)
@@ -210,7 +249,6 @@ int check_spans_compare(struct check *check)
 
 	if (check->n_spans > 0)
 		qsort(check->spans, check->n_spans, sizeof(*check->spans), span_compare);
-	once_check(check);
 	stmt = mt_trace_prepare(check->trace,
 				"SELECT request_id, n_positions, n_attempts, end_ns, "
 				"verdict, reasons, end_state FROM request ORDER BY request_id");

@@ -15,6 +15,22 @@ struct sql_proof {
 };
 
 static const struct sql_proof sql_proofs[] = {
+	{CHECK_VALUES, "SELECT count(*) FROM meta",
+	 "SELECT 'meta', column1, 'is missing, or names another format' FROM (VALUES ('format'), "
+	 "('moetrace_version'), ('session_name'), ('session_uuid'), ('engine_name'), "
+	 "('engine_version')) WHERE EXISTS (SELECT 1 FROM recording) AND NOT EXISTS (SELECT 1 "
+	 "FROM meta WHERE key = column1 AND (key <> 'format' OR value = 'moetrace'))"},
+	{CHECK_VALUES, "SELECT count(*) FROM device",
+	 "SELECT 'device', device_id, 'kind' FROM device WHERE kind NOT IN ('host', 'cuda')"},
+	{CHECK_VALUES, "SELECT count(*) FROM diagnostic",
+	 "SELECT 'diagnostic', diagnostic_id, 'severity or source' FROM diagnostic "
+	 "WHERE severity NOT IN ('info', 'warning', 'error') "
+	 "OR source NOT IN ('session', 'pass', 'request', 'writer', 'store')"},
+	{CHECK_VALUES, "SELECT count(*) FROM rule",
+	 "SELECT 'rule', rule_id, 'has no name' FROM rule WHERE name = ''"},
+	{CHECK_VALUES, "SELECT count(*) FROM pass_layer",
+	 "SELECT 'pass_layer', pass_id || ',' || layer_id, 'state or selection_order' "
+	 "FROM pass_layer WHERE state NOT IN (0, 1, 2) OR selection_order NOT IN (0, 1, 2)"},
 	{CHECK_VALUES, "SELECT count(*) FROM model",
 	 "SELECT 'model', model_id, 'kind' FROM model "
 	 "WHERE kind NOT IN ('target', 'draft', 'mtp')"},
@@ -26,6 +42,17 @@ static const struct sql_proof sql_proofs[] = {
 	 "OR n_shared_slots < 0 OR n_experts > 65536 OR n_zero_experts > 65536 "
 	 "OR n_shared_slots > 65536 OR n_experts + n_zero_experts + n_shared_slots > 65536 "
 	 "OR top_k < 1 OR top_k > 255 OR top_k > n_experts + n_zero_experts + n_shared_slots"},
+	{CHECK_VALUES, NULL,
+	 "SELECT 'layer', layer_id, 'scoring, weight_kind, scaling_owner or a flag' FROM layer "
+	 "WHERE scoring NOT IN ('softmax', 'sigmoid', 'sqrtsoftplus', 'softmax_selected', "
+	 "'sparsemixer') OR weight_kind NOT IN ('raw', 'renormalized', 'scaled', "
+	 "'renormalized,scaled') OR scaling_owner NOT IN ('router', 'output') "
+	 "OR renormalize NOT IN (0, 1) OR has_correction_bias NOT IN (0, 1)"},
+	{CHECK_VALUES, NULL,
+	 "SELECT 'layer', max(layer_id), 'another layer of its model has the same number' "
+	 "FROM layer GROUP BY model_id, layer HAVING count(*) > 1 UNION ALL "
+	 "SELECT 'layer', max(layer_id), 'another layer of its model has the same moe_ordinal' "
+	 "FROM layer GROUP BY model_id, moe_ordinal HAVING count(*) > 1"},
 	{CHECK_VALUES, "SELECT count(*) FROM recording",
 	 "SELECT 'recording', recording_id, 'mode' FROM recording WHERE mode <> 'per_token'"},
 	{CHECK_VALUES, "SELECT count(*) FROM request",
@@ -34,6 +61,13 @@ static const struct sql_proof sql_proofs[] = {
 	 "OR end_state NOT IN ('finished', 'aborted', 'failed') "
 	 "OR typeof(n_attempts) <> 'integer' OR n_attempts < 1 "
 	 "OR typeof(n_positions) NOT IN ('integer', 'null') OR n_positions < 0"},
+	{CHECK_VALUES, NULL,
+	 "SELECT 'request', max(request_id), 'another request of its recording has the same "
+	 "handle' FROM request GROUP BY recording_id, handle HAVING count(*) > 1"},
+	{CHECK_VALUES, NULL,
+	 "SELECT 'request', request_id, 'is complete and finished, yet shorter than its prompt' "
+	 "FROM request WHERE prompt_positions > n_positions AND verdict = 'complete' "
+	 "AND end_state = 'finished'"},
 	{CHECK_VALUES, "SELECT count(*) FROM pass",
 	 "SELECT 'pass', pass_id, 'phase, verdict or counts' FROM pass "
 	 "WHERE phase NOT IN ('prefill', 'decode', 'mixed', 'verify', 'draft', 'idle', 'dummy') "
@@ -61,7 +95,8 @@ static const struct sql_proof sql_proofs[] = {
 	{CHECK_VALUES, "SELECT count(*) FROM gap",
 	 "SELECT 'gap', gap_id, 'stream, reason or n_lost' FROM gap "
 	 "WHERE stream NOT IN ('pass', 'layer') OR n_lost < 1 "
-	 "OR reason NOT IN ('no_ring', 'ring_full', 'stop_timeout', 'file_limit')"},
+	 "OR reason NOT IN ('no_ring', 'ring_full', 'stop_timeout', 'file_limit', "
+	 "'io_error')"},
 	{CHECK_VALUES, "SELECT count(*) FROM byte",
 	 "SELECT 'byte', n, 'is missing or wrong' FROM (WITH RECURSIVE c(n) AS "
 	 "(SELECT 0 UNION ALL SELECT n + 1 FROM c WHERE n < 255) SELECT n FROM c) "
@@ -80,6 +115,11 @@ static const struct sql_proof sql_proofs[] = {
 	 "SELECT 'pass_layer', pl.pass_id || ',' || pl.layer_id, 'selected_ns outside its pass' "
 	 "FROM pass_layer AS pl JOIN pass AS p USING (pass_id) "
 	 "WHERE pl.selected_ns < p.begin_ns OR pl.selected_ns > p.end_ns"},
+	{CHECK_TIMES, NULL,
+	 "SELECT 'pass_request', pr.pass_id || ',' || pr.slice, 'its request begins after the pass, "
+	 "or ended before it' FROM pass_request AS pr JOIN pass AS p USING (pass_id) "
+	 "JOIN request AS r USING (request_id) "
+	 "WHERE r.begin_ns > p.begin_ns OR r.end_ns < p.begin_ns"},
 	{CHECK_TIMES, "SELECT count(*) FROM gap",
 	 "SELECT 'gap', gap_id, 'end_ns before start_ns' FROM gap WHERE end_ns < start_ns"},
 
@@ -120,10 +160,43 @@ static const struct sql_proof sql_proofs[] = {
 	 "AS l WHERE l.process_id = r.process_id AND l.recording_id > r.recording_id)"},
 	{CHECK_RECORDINGS, NULL,
 	 "SELECT 'recording', r.recording_id, 'is closed, but expert_load_window ends before its "
-	 "last pass' FROM recording AS r WHERE r.end_ns IS NOT NULL AND (SELECT max(pass_id) "
+	 "last pass' FROM recording AS r WHERE r.end_reason <> 'io_error' AND (SELECT max(pass_id) "
 	 "FROM pass AS p WHERE p.recording_id = r.recording_id) > coalesce((SELECT value FROM "
 	 "stats "
 	 "AS s WHERE s.recording_id = r.recording_id AND s.name = 'last_pass_id'), 0)"},
+
+	{CHECK_STATS, "SELECT count(*) FROM stats",
+	 "SELECT 'stats', r.recording_id || ',' || column1, 'is missing' FROM recording AS r, "
+	 "(VALUES ('recorded_passes'), ('recorded_rows'), ('recorded_layers'), "
+	 "('recorded_assignments'), ('dropped_passes'), ('dropped_layers'), ('dropped_bytes'), "
+	 "('invalid_ids'), ('misuse'), ('duplicate_layers'), ('last_pass_id'), "
+	 "('writer_cpu_ns'), ('commits'), ('longest_commit_ns'), ('ring_peak_bytes')) "
+	 "WHERE NOT EXISTS (SELECT 1 FROM stats AS s WHERE s.recording_id = r.recording_id "
+	 "AND s.name = column1)"},
+	/* What stop gave up waiting for is stored as far as it came, so it is not dropped. */
+	{CHECK_STATS, NULL,
+	 "SELECT 'stats', recording_id || ',' || name, 'is ' || value || ', the gaps give ' || n "
+	 "FROM (SELECT s.recording_id, s.name, s.value, (SELECT coalesce(sum(CASE s.name "
+	 "WHEN 'dropped_bytes' THEN g.bytes_lost ELSE g.n_lost END), 0) FROM gap AS g "
+	 "WHERE g.recording_id = s.recording_id AND g.reason <> 'stop_timeout' "
+	 "AND (s.name = 'dropped_bytes' OR g.stream = substr(s.name, 9, length(g.stream)))) AS n "
+	 "FROM stats AS s WHERE s.name IN ('dropped_passes', 'dropped_layers', 'dropped_bytes')) "
+	 "WHERE value <> n"},
+	/* A layer can be dropped from a pass that is not in the file, or not whole. */
+	{CHECK_STATS, NULL,
+	 "SELECT 'stats', recording_id || ',dropped_layers', 'is ' || value || ', its passes say ' "
+	 "|| n FROM (SELECT s.recording_id, s.value, (SELECT sum(p.n_dropped) FROM pass AS p "
+	 "WHERE p.recording_id = s.recording_id) AS n FROM stats AS s "
+	 "WHERE s.name = 'dropped_layers') WHERE value < n"},
+	{CHECK_STATS, NULL,
+	 "SELECT 'stats', s.recording_id || ',invalid_ids', 'is ' || s.value || ', which is not "
+	 "what the reasons of the passes say' FROM stats AS s WHERE s.name = 'invalid_ids' "
+	 "AND (s.value > 0) <> EXISTS (SELECT 1 FROM pass AS p WHERE p.recording_id = "
+	 "s.recording_id AND (',' || p.reasons || ',') LIKE '%,invalid,%')"},
+	{CHECK_STATS, NULL,
+	 "SELECT 'stats', s.recording_id || ',last_pass_id', 'is above the last pass' "
+	 "FROM stats AS s WHERE s.name = 'last_pass_id' AND s.value > coalesce((SELECT "
+	 "max(pass_id) FROM pass AS p WHERE p.recording_id <= s.recording_id), 0)"},
 };
 
 static void violations_take(struct check *check, enum check_proof proof, sqlite3_stmt *stmt)
@@ -136,23 +209,24 @@ static void violations_take(struct check *check, enum check_proof proof, sqlite3
 			what ? what : "a value is NULL");
 }
 
-static int sql_proof_run(struct check *check, const struct sql_proof *proof)
+int check_sql_proof_run(struct check *check, enum check_proof proof, const char *count,
+			const char *violations)
 {
 	sqlite3_stmt *stmt;
 	int64_t n = 0;
 	int status = MT_EXIT_OK;
 	int rc;
 
-	if (proof->count)
-		status = mt_trace_int(check->trace, proof->count, &n);
-	check->results[proof->proof].n_checked += (uint64_t)n;
+	if (count)
+		status = mt_trace_int(check->trace, count, &n);
+	check->results[proof].n_checked += (uint64_t)n;
 	if (status != MT_EXIT_OK)
 		return status;
-	stmt = mt_trace_prepare(check->trace, proof->violations);
+	stmt = mt_trace_prepare(check->trace, violations);
 	if (!stmt)
 		return MT_EXIT_FAILED;
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
-		violations_take(check, proof->proof, stmt);
+		violations_take(check, proof, stmt);
 	if (rc != SQLITE_DONE)
 		status = mt_trace_error(check->trace);
 	sqlite3_finalize(stmt);
@@ -160,7 +234,7 @@ static int sql_proof_run(struct check *check, const struct sql_proof *proof)
 }
 
 /* PRAGMA integrity_check answers one row 'ok', or a row for each fault. */
-static int integrity_run(struct check *check)
+int check_integrity_run(struct check *check)
 {
 	sqlite3_stmt *stmt = mt_trace_prepare(check->trace, "PRAGMA integrity_check(100)");
 	int rc;
@@ -213,13 +287,11 @@ static int foreign_keys_run(struct check *check)
 
 int check_sql_run(struct check *check)
 {
-	int status;
+	int status = foreign_keys_run(check);
 	size_t i;
 
-	status = integrity_run(check);
-	if (status == MT_EXIT_OK)
-		status = foreign_keys_run(check);
 	for (i = 0; i < sizeof(sql_proofs) / sizeof(sql_proofs[0]) && status == MT_EXIT_OK; i++)
-		status = sql_proof_run(check, &sql_proofs[i]);
+		status = check_sql_proof_run(check, sql_proofs[i].proof, sql_proofs[i].count,
+					     sql_proofs[i].violations);
 	return status;
 }

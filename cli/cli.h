@@ -86,7 +86,7 @@ enum {
 struct mt_args {
 	const char *file; /* never NULL after a successful parse */
 	enum mt_format format;
-	bool markdown;	       /* --format markdown is allowed; set by the verb */
+	bool markdown;	       /* --format markdown is allowed, csv is not; set by the verb */
 	bool no_file;	       /* the verb takes no FILE; set by the verb */
 	bool no_csv;	       /* the verb prints several tables; set by the verb */
 	uint64_t recording_id; /* --recording; 0: all of them */
@@ -95,6 +95,8 @@ struct mt_args {
 
 extern const struct argp mt_args_argp;		 /* with --format; input: struct mt_args */
 extern const struct argp mt_args_recording_argp; /* with --recording, too */
+extern const struct argp mt_args_sections_argp;	 /* mt_args_argp without csv */
+extern const struct argp mt_args_report_argp;	 /* with --recording, markdown in place of csv */
 extern const struct argp mt_args_plain_argp;	 /* with neither */
 
 /**
@@ -122,6 +124,7 @@ struct mt_trace {
 	const char *path;  /* as given; not owned */
 	bool is_held;	   /* another process had the file open when it was opened here */
 	bool is_query;	   /* errors are those of the user's SQL; set by the verb */
+	bool is_check;	   /* errors end the proofs; set by the verb */
 	bool is_wal;	   /* its header asks for a journal beside it */
 	bool is_immutable; /* the journal could not be read, see mt_trace_open() */
 	int64_t file_bytes;
@@ -176,9 +179,12 @@ int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *out
 /* MT_EXIT_OK if there is such a recording or @recording_id is 0; else an error line. */
 int mt_trace_recording_check(const struct mt_trace *trace, uint64_t recording_id);
 
+/* Whether the trace has a recording; if not, a line on standard error says so. */
+bool mt_trace_has_recording(const struct mt_trace *trace);
+
 /* State of a recording that has no end. */
 enum mt_writer {
-	MT_WRITER_GONE, /* nothing writes the file any more: the writer was killed */
+	MT_WRITER_GONE, /* nothing writes the file any more: the writer was killed or failed */
 	MT_WRITER_LIVE,
 };
 

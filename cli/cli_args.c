@@ -40,19 +40,26 @@ error_t mt_args_uint(struct mt_args *args, const char *name, const char *text, u
 			     name, text, min, max);
 }
 
+/* The formats beside table and json that the verb has. */
+static const char *formats_more(const struct mt_args *args)
+{
+	if (args->markdown)
+		return ", jsonl or markdown";
+	return args->no_csv ? " or jsonl" : ", jsonl or csv";
+}
+
 static error_t format_parse(struct mt_args *args, const char *name)
 {
 	enum mt_format format;
 
 	if (!mt_format_parse(name, &format) || (format == MT_FORMAT_MARKDOWN && !args->markdown))
-		return mt_args_error(
-			args, "--format '%s' is not known: give table, json, jsonl%s%s", name,
-			args->no_csv ? "" : ", csv", args->markdown ? ", markdown" : "");
+		return mt_args_error(args, "--format '%s' is not known: give table, json%s", name,
+				     formats_more(args));
 	if (format == MT_FORMAT_CSV && args->no_csv)
 		return mt_args_error(args,
 				     "--format csv holds one table, this verb prints several: "
-				     "give table, json or jsonl%s",
-				     args->markdown ? ", markdown" : "");
+				     "give table, json%s",
+				     formats_more(args));
 	args->format = format;
 	return 0;
 }
@@ -178,17 +185,35 @@ static error_t common_parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
+#define OPTION_RECORDING {"recording", MT_OPT_RECORDING, "N", 0, "Only recording N of the file", 0}
+#define OPTION_FORMAT(formats) {"format", MT_OPT_FORMAT, "FORMAT", 0, formats, 0}
+#define OPTION_HELP	       {"help", MT_OPT_HELP, NULL, 0, "Print this text and exit", -1}
+#define OPTION_VERSION	       {"version", MT_OPT_VERSION, NULL, 0, "Print the version and exit", -1}
+
 static const struct argp_option common_options[] = {
-	{"recording", MT_OPT_RECORDING, "N", 0, "Only recording N of the file", 0},
-	{"format", MT_OPT_FORMAT, "FORMAT", 0, "table (the default), json, jsonl or csv", 0},
-	{"help", MT_OPT_HELP, NULL, 0, "Print this text and exit", -1},
-	{"version", MT_OPT_VERSION, NULL, 0, "Print the version and exit", -1},
+	OPTION_RECORDING, OPTION_FORMAT("table (the default), json, jsonl or csv"),
+	OPTION_HELP,	  OPTION_VERSION,
+	{0},
+};
+
+static const struct argp_option report_options[] = {
+	OPTION_RECORDING, OPTION_FORMAT("table (the default), json, jsonl or markdown"),
+	OPTION_HELP,	  OPTION_VERSION,
+	{0},
+};
+
+static const struct argp_option sections_options[] = {
+	OPTION_FORMAT("table (the default), json or jsonl"),
+	OPTION_HELP,
+	OPTION_VERSION,
 	{0},
 };
 
 const struct argp mt_args_recording_argp = {.options = common_options, .parser = common_parse};
 const struct argp mt_args_argp = {.options = common_options + 1, .parser = common_parse};
 const struct argp mt_args_plain_argp = {.options = common_options + 2, .parser = common_parse};
+const struct argp mt_args_sections_argp = {.options = sections_options, .parser = common_parse};
+const struct argp mt_args_report_argp = {.options = report_options, .parser = common_parse};
 
 int mt_args_parse(const struct argp *argp, int argc, char **argv, struct mt_args *args, void *input)
 {

@@ -87,7 +87,11 @@ static int header_check(const char *path, struct mt_trace *trace)
 	return MT_EXIT_OK;
 }
 
-/* "file:PATH?PARAMETERS" with everything escaped that a URI could misread; NULL: no memory. */
+/*
+ * "file:PATH?PARAMETERS" with everything escaped that a URI could misread; NULL: no memory. A
+ * relative path begins with "./", so that ":memory:" and the like are names of files, and in front
+ * of an absolute one stands an empty host, so that "//x" names none.
+ */
 static char *uri_make(const char *path, const char *parameters)
 {
 	size_t max = strlen(path) * 3 + strlen(parameters) + 16;
@@ -96,7 +100,7 @@ static char *uri_make(const char *path, const char *parameters)
 
 	if (!uri)
 		return NULL;
-	to += sprintf(to, "file:");
+	to += sprintf(to, "file:%s", path[0] == '/' ? "//" : "./");
 	for (; *path; path++) {
 		if (strchr("%?#", *path) || (unsigned char)*path < 0x20)
 			to += sprintf(to, "%%%02x", (unsigned char)*path);

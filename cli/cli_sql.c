@@ -15,6 +15,8 @@ int mt_trace_error(const struct mt_trace *trace)
 
 	if (rc == SQLITE_BUSY || rc == SQLITE_NOMEM || rc == SQLITE_IOERR)
 		advice = "try again";
+	else if (trace->is_check)
+		advice = "the proofs end here";
 	else if (trace->is_query && rc != SQLITE_CORRUPT && rc != SQLITE_NOTADB)
 		advice = "correct the SQL";
 	mt_error("%s: %s; %s", trace->path, sqlite3_errmsg(trace->db), advice);
@@ -154,6 +156,17 @@ int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *out
 	status = mt_trace_print(trace, output, stmt);
 	sqlite3_finalize(stmt);
 	return status;
+}
+
+bool mt_trace_has_recording(const struct mt_trace *trace)
+{
+	int64_t has_one;
+
+	if (mt_trace_int(trace, "SELECT EXISTS (SELECT 1 FROM recording)", &has_one) != MT_EXIT_OK)
+		return false;
+	if (!has_one)
+		mt_warn("%s: has no recording: none was committed", trace->path);
+	return has_one != 0;
 }
 
 int mt_trace_recording_check(const struct mt_trace *trace, uint64_t recording_id)

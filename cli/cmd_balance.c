@@ -55,7 +55,8 @@ int mt_cmd_balance(int argc, char **argv)
 	if (status != MT_EXIT_OK)
 		return status;
 	status = mt_trace_recording_check(&trace, args.recording_id);
-	if (status == MT_EXIT_OK) {
+	if (status == MT_EXIT_OK &&
+	    (mt_trace_has_recording(&trace) || mt_format_is_data(args.format))) {
 		mt_output_begin(&output, stdout, args.format);
 		status = mt_trace_print_recording(&trace, &output, SQL_BALANCE, args.recording_id,
 						  NULL);

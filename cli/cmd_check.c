@@ -66,7 +66,7 @@ static char *help_filter(int key, const char *text, void *input)
 	out = open_memstream(&list, &n_bytes);
 	if (!out)
 		return NULL;
-	fputs("Proofs:\n", out);
+	fputs("Proofs, in order:\n", out);
 	for (i = 0; i < CHECK_N_PROOFS; i++)
 		fprintf(out, "  %-17s %s\n", proofs[i].name, proofs[i].says);
 	fputs("\n", out);
@@ -86,6 +86,10 @@ static const struct argp argp = {
 	.args_doc = "FILE",
 	.doc = "Prove that a trace is sound."
 	       "\v"
+	       "What no file can prove is left to its writer: which weights, if they are not\n"
+	       "renormalized, the order of a row's experts where no score is stored, token ids,\n"
+	       "names and attributes, what the padding rows selected, and the clock.\n"
+	       "\n"
 	       "Exit status:\n"
 	       "  0  sound; a missing end of a killed or live recording is told, and is no fault\n"
 	       "  1  a proof is violated, or the file could not be read\n"
@@ -96,30 +100,29 @@ static const struct argp argp = {
 
 /* ---- the run ---- */
 
-static int proofs_run(struct check *check)
+static void proofs_run(struct check *check)
 {
 	static int (*const steps[])(struct check * check) = {
-		check_definitions_load, check_sql_run,	     check_scan_run,
-		check_load_compare,	check_spans_compare, check_ranges_compare,
-		check_stats_compare,
+		check_integrity_run,	check_schema_run,    check_definitions_load,
+		check_sql_run,		check_windows_load,  check_scan_run,
+		check_windows_compare,	check_load_compare,  check_spans_compare,
+		check_ranges_compare,	check_stats_compare,
 	};
 	int status;
 	size_t i;
 
 	/* One read transaction: a live writer does not move the ground under the proofs. */
-	if (sqlite3_exec(check->trace->db, "BEGIN", NULL, NULL, NULL) != SQLITE_OK)
-		return mt_trace_error(check->trace);
-	status = MT_EXIT_OK;
+	status = sqlite3_exec(check->trace->db, "BEGIN", NULL, NULL, NULL) == SQLITE_OK
+			 ? MT_EXIT_OK
+			 : mt_trace_error(check->trace);
 	for (i = 0; i < sizeof(steps) / sizeof(steps[0]) && status == MT_EXIT_OK; i++)
-		status = steps[i](check);
-	/* Damage that ends the reading is a finding, too: what was proved until then is printed. */
-	if (status != MT_EXIT_OK && (sqlite3_errcode(check->trace->db) & 0xff) == SQLITE_CORRUPT) {
+		if (!check->lacks_tables)
+			status = steps[i](check);
+	check->is_cut = status != MT_EXIT_OK;
+	/* Damage that ends the reading is a finding, too. */
+	if (check->is_cut && (sqlite3_errcode(check->trace->db) & 0xff) == SQLITE_CORRUPT)
 		check_violation(check, CHECK_INTEGRITY,
-				"file: reading ended at damage; the proofs "
-				"are not complete");
-		status = MT_EXIT_OK;
-	}
-	return status;
+				"file: reading ended at damage; the proofs are not complete");
 }
 
 static size_t n_violated(const struct check *check)
@@ -183,7 +186,13 @@ static int violations_print(const struct check *check, struct mt_output *output)
 /* Every recording with its end and its losses, from the view. */
 static int ends_print(const struct check *check, struct mt_output *output)
 {
-	return mt_trace_print_sql(check->trace, output, SQL_ENDS);
+	int status;
+
+	mt_output_section(output, "recordings", "Recordings and their losses");
+	output->is_vertical = true;
+	status = mt_trace_print_sql(check->trace, output, SQL_ENDS);
+	output->is_vertical = false;
+	return status;
 }
 
 /* One line for each recording without an end. */
@@ -202,23 +211,37 @@ static int missing_ends_print(const struct check *check, struct mt_output *outpu
 		int64_t id = sqlite3_column_int64(stmt, 0);
 		bool is_live = mt_trace_writer(check->trace, id) == MT_WRITER_LIVE;
 
-		mt_output_line(output,
-			       "recording %lld: %s; proved up to its last committed "
-			       "pass (%lld)",
-			       (long long)id,
+		mt_output_line(output, "recording %lld: %s", (long long)id,
 			       is_live ? "is still being recorded, so it has no end yet"
-				       : "the end is missing: the writer was killed",
-			       (long long)sqlite3_column_int64(stmt, 1));
+				       : "the end is missing: the writer was killed or could not "
+					 "write");
+		mt_output_line(output, "recording %lld: proved up to its last committed pass, %lld",
+			       (long long)id, (long long)sqlite3_column_int64(stmt, 1));
 	}
 	sqlite3_finalize(stmt);
 	return rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(check->trace);
+}
+
+/* What is no violation, but should be known. */
+static int notes_print(const struct check *check, struct mt_output *output)
+{
+	int status = missing_ends_print(check, output);
+
+	if (check->n_recordings == 0)
+		mt_output_line(output, "no recording was committed");
+	return status == MT_EXIT_OK ? check_foreign_print(check, output) : status;
 }
 
 static void verdict_print(const struct check *check, struct mt_output *output)
 {
 	size_t n = n_violated(check);
 
-	if (n == 0)
+	if (check->lacks_tables)
+		mt_output_line(output, "the other proofs were not made: they need what is missing");
+	if (n == 0 && check->is_cut)
+		mt_output_line(output, "%s: not proved: the proofs ended at an error",
+			       check->trace->path);
+	else if (n == 0)
 		mt_output_line(output, "%s: sound", check->trace->path);
 	else
 		mt_output_line(output, "%s: not sound: %zu of %d proofs are violated",
@@ -226,7 +249,7 @@ static void verdict_print(const struct check *check, struct mt_output *output)
 }
 
 /* The proofs alone in the formats that hold one table; else also ends and violations. */
-static int results_print(const struct check *check, enum mt_format format)
+static int results_print(struct check *check, enum mt_format format)
 {
 	struct mt_output output;
 	int status;
@@ -240,8 +263,8 @@ static int results_print(const struct check *check, enum mt_format format)
 	mt_output_sections(&output);
 	mt_output_section(&output, "proofs", "Proofs");
 	status = proofs_print(check, &output);
-	mt_output_section(&output, "recordings", "Recordings and their losses");
-	if (status == MOETRACE_OK)
+	if (status == MOETRACE_OK && check->n_recordings > 0 && !check->lacks_views &&
+	    !check->is_cut)
 		status = ends_print(check, &output);
 	if (format == MT_FORMAT_JSON || n_violated(check) > 0) {
 		mt_output_section(&output, "violations", "The first violations");
@@ -249,8 +272,9 @@ static int results_print(const struct check *check, enum mt_format format)
 			status = violations_print(check, &output);
 	}
 	mt_output_line(&output, "%s", "");
-	if (status == MOETRACE_OK)
-		status = missing_ends_print(check, &output);
+	if (status == MOETRACE_OK && !check->lacks_tables && !check->is_cut)
+		status = notes_print(check, &output);
+	check->is_cut = check->is_cut || status != MOETRACE_OK;
 	verdict_print(check, &output);
 	return status == MOETRACE_OK && mt_output_end(&output) == MOETRACE_OK ? MT_EXIT_OK
 									      : MT_EXIT_FAILED;
@@ -271,8 +295,15 @@ static int has_losses(const struct check *check, int64_t *ret_n)
 static int strict_status(const struct check *check)
 {
 	int64_t n;
-	int status = has_losses(check, &n);
+	int status;
 
+	if (check->n_recordings == 0 && check->trace->is_wal) {
+		mt_error("%s: no recording was committed, and the file was never closed "
+			 "(--strict); record again",
+			 check->trace->path);
+		return MT_EXIT_LOSSES;
+	}
+	status = has_losses(check, &n);
 	if (status != MT_EXIT_OK || n == 0)
 		return status;
 	mt_error("%s: %" PRId64 " recordings have losses or no proper end (--strict); 'moetrace "
@@ -293,11 +324,11 @@ int mt_cmd_check(int argc, char **argv)
 		status = mt_trace_open(args.common.file, &trace);
 	if (status != MT_EXIT_OK)
 		return status;
+	trace.is_check = true;
 	check.trace = &trace;
-	status = proofs_run(&check);
-	if (status == MT_EXIT_OK)
-		status = results_print(&check, args.common.format);
-	if (status == MT_EXIT_OK && n_violated(&check) > 0)
+	proofs_run(&check);
+	status = results_print(&check, args.common.format);
+	if (check.is_cut || n_violated(&check) > 0)
 		status = MT_EXIT_FAILED;
 	if (status == MT_EXIT_OK && args.strict)
 		status = strict_status(&check);

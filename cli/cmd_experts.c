@@ -189,7 +189,7 @@ static int thing_check(const struct mt_trace *trace, const char *sql, const char
 
 static int args_check(const struct mt_trace *trace, const struct experts_args *args)
 {
-	int status = mt_trace_recording_check(trace, args->common.recording_id);
+	int status = MT_EXIT_OK;
 
 	if (status == MT_EXIT_OK && args->has_layer)
 		status = thing_check(trace, "SELECT 1 FROM layer WHERE layer = ?1", NULL,
@@ -235,9 +235,14 @@ int mt_cmd_experts(int argc, char **argv)
 		status = mt_trace_open(args.common.file, &trace);
 	if (status != MT_EXIT_OK)
 		return status;
-	status = args_check(&trace, &args);
+	status = mt_trace_recording_check(&trace, args.common.recording_id);
+	if (status == MT_EXIT_OK && mt_trace_has_recording(&trace))
+		status = args_check(&trace, &args);
+	else if (!mt_format_is_data(args.common.format))
+		goto out;
 	if (status == MT_EXIT_OK)
 		status = experts_print(&trace, &args);
+out:
 	mt_trace_close(&trace);
 	return status;
 }

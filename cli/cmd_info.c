@@ -16,7 +16,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-static const struct argp_child children[] = {{&mt_args_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&mt_args_sections_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
 	.parser = parse,

@@ -21,7 +21,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	return 0;
 }
 
-static const struct argp_child children[] = {{&mt_args_recording_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&mt_args_report_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
 	.parser = parse,
@@ -152,8 +152,7 @@ static int ends_print(const struct mt_trace *trace, struct mt_output *output, ui
 			output, "recording %" PRId64 ": %s", id,
 			mt_trace_writer(trace, id) == MT_WRITER_LIVE
 				? "still being recorded; this is its state at the last commit"
-				: "the end is missing: the writer was killed; this is what it had "
-				  "committed");
+				: "the end is missing: the writer was killed or could not write");
 	}
 	sqlite3_finalize(stmt);
 	return rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(trace);
@@ -216,7 +215,8 @@ int mt_cmd_report(int argc, char **argv)
 	if (status != MT_EXIT_OK)
 		return status;
 	status = mt_trace_recording_check(&trace, args.recording_id);
-	if (status == MT_EXIT_OK)
+	if (status == MT_EXIT_OK &&
+	    (mt_trace_has_recording(&trace) || mt_format_is_data(args.format)))
 		status = report_print(&trace, &args);
 	mt_trace_close(&trace);
 	return status;

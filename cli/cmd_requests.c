@@ -331,7 +331,8 @@ int mt_cmd_requests(int argc, char **argv)
 		status = find(&trace, &args, &request_id);
 		if (status == MT_EXIT_OK)
 			status = mt_requests_one_print(&trace, &args, request_id);
-	} else if (status == MT_EXIT_OK) {
+	} else if (status == MT_EXIT_OK &&
+		   (mt_trace_has_recording(&trace) || mt_format_is_data(args.common.format))) {
 		status = list_print(&trace, &args);
 	}
 	mt_trace_close(&trace);

@@ -423,6 +423,70 @@ static int facts_read(struct one *one)
 	return MT_EXIT_NOT_FOUND;
 }
 
+/* Read two numbers; NULL: there are none, and *ret_first is above *ret_last. */
+static int range_read(const struct one *one, const char *sql, int64_t *ret_first, int64_t *ret_last,
+		      bool *ret_has)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(one->trace, sql);
+	int rc;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	sqlite3_bind_int64(stmt, 1, one->request_id);
+	sqlite3_bind_int64(stmt, 2, one->attempt);
+	sqlite3_bind_int64(stmt, 3, (int64_t)one->args->layer);
+	rc = sqlite3_step(stmt);
+	if (rc != SQLITE_ROW) {
+		sqlite3_finalize(stmt);
+		return mt_trace_error(one->trace);
+	}
+	*ret_first = sqlite3_column_int64(stmt, 0);
+	*ret_last = sqlite3_column_type(stmt, 1) == SQLITE_NULL ? -1
+								: sqlite3_column_int64(stmt, 1);
+	*ret_has = sqlite3_column_int(stmt, 2) != 0;
+	sqlite3_finalize(stmt);
+	return MT_EXIT_OK;
+}
+
+/* ?1 request, ?2 attempt, ?3 layer. Layers of the models that computed the request. */
+#define SQL_LAYER_RANGE                                                              \
+	"SELECT min(l.layer), max(l.layer), max(l.layer = ?3) FROM layer AS l WHERE EXISTS " \
+	"(SELECT 1 FROM pass_request AS pr JOIN pass AS p USING (pass_id) "                  \
+	"WHERE pr.request_id = ?1 AND pr.attempt = ?2 AND p.model_id = l.model_id)"
+
+#define SQL_POSITION_RANGE                                                             \
+	"SELECT min(position), max(position), 0 FROM token_topk WHERE request_id = ?1 " \
+	"AND attempt = ?2"
+
+/* A layer or positions outside of what the request has are not found. */
+static int ranges_check(const struct one *one)
+{
+	const struct requests_args *args = one->args;
+	int64_t first;
+	int64_t last;
+	bool has_it;
+	int status = MT_EXIT_OK;
+
+	if (args->has_layer)
+		status = range_read(one, SQL_LAYER_RANGE, &first, &last, &has_it);
+	if (args->has_layer && status == MT_EXIT_OK && first <= last && !has_it) {
+		mt_error("%s: request @%" PRId64 " has no layer %" PRIu64
+			 " with experts; they are within %" PRId64 " to %" PRId64,
+			 one->trace->path, one->request_id, args->layer, first, last);
+		return MT_EXIT_NOT_FOUND;
+	}
+	if (args->has_positions && status == MT_EXIT_OK)
+		status = range_read(one, SQL_POSITION_RANGE, &first, &last, &has_it);
+	if (args->has_positions && status == MT_EXIT_OK && first <= last &&
+	    ((int64_t)args->first_position > last || (int64_t)args->last_position < first)) {
+		mt_error("%s: request @%" PRId64 " has stored positions %" PRId64 " to %" PRId64
+			 ", not %" PRIu64,
+			 one->trace->path, one->request_id, first, last, args->first_position);
+		return MT_EXIT_NOT_FOUND;
+	}
+	return status;
+}
+
 static int table_open(struct one *one)
 {
 	static const char *const table_columns[] = {"position", "token",   "pass_id", "state",
@@ -476,6 +540,8 @@ int mt_requests_one_print(const struct mt_trace *trace, const struct requests_ar
 
 	mt_output_begin(&one.output, stdout, args->common.format);
 	status = facts_read(&one);
+	if (status == MT_EXIT_OK)
+		status = ranges_check(&one);
 	if (status != MT_EXIT_OK)
 		return status;
 	mt_output_sections(&one.output);

@@ -10,8 +10,10 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/check_layer.c \
 	%D%/check_load.c \
 	%D%/check_scan.c \
+	%D%/check_schema.c \
 	%D%/check_span.c \
 	%D%/check_sql.c \
+	%D%/check_window.c \
 	%D%/cli.c %D%/cli.h \
 	%D%/cli_args.c \
 	%D%/cli_open.c \
@@ -38,6 +40,7 @@ bin_PROGRAMS += %D%/moetrace
 %C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
 %C%_moetrace_LDADD = \
 	schema/functions/libmt_sql.la \
+	schema/libmt_reference.la \
 	kernels/libmtk.la \
 	libtrace/libmt_trace.la \
 	common/libmt_json.la \

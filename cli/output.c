@@ -30,6 +30,11 @@ bool mt_format_parse(const char *name, enum mt_format *ret_format)
 	return false;
 }
 
+bool mt_format_is_data(enum mt_format format)
+{
+	return format != MT_FORMAT_TABLE && format != MT_FORMAT_MARKDOWN;
+}
+
 static bool wants_color(FILE *out)
 {
 	const char *no_color = getenv("NO_COLOR");

@@ -551,9 +551,12 @@ int mt_table_end(struct mt_table *table)
 {
 	int status = table->has_failed ? MOETRACE_E_NOMEM : MOETRACE_OK;
 
+	/* No value is printed as nothing: a header alone would look like one. */
+	bool is_nothing = table->output->is_bare && table->n_columns == 1 && table->n_rows == 0;
+
 	if (table->bare && table->n_rows == 1 && !table->has_failed)
 		bare_write(table);
-	else if (is_aligned(table) && !table->has_failed)
+	else if (is_aligned(table) && !table->has_failed && !is_nothing)
 		aligned_flush(table);
 	else if (table->output->format == MT_FORMAT_JSON)
 		mt_jsonw_array_end(&table->output->json);

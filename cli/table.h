@@ -28,6 +28,9 @@ enum mt_format {
 /* The format called @name. Returns whether there is one. */
 bool mt_format_parse(const char *name, enum mt_format *ret_format);
 
+/* Whether programs read it: then no rows are an empty document, else nothing at all. */
+bool mt_format_is_data(enum mt_format format);
+
 /* Rows that a table looks at to find its widths, and their largest total size. */
 #define MT_TABLE_LOOK_AHEAD_ROWS  2000
 #define MT_TABLE_LOOK_AHEAD_BYTES (1u << 20)

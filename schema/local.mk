@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 #
 # The SQL files, in the order in which they are applied: a view comes after the
-# views that it reads. libtrace/local.mk embeds them.
+# views that it reads. libtrace/local.mk embeds them for the recorder, which makes
+# traces; libmt_reference.la holds them for the command, which compares traces with them.
 
 schema_sql_files = \
 	schema/0001-core.sql \
@@ -13,6 +14,16 @@ schema_sql_files = \
 	schema/views/routed_expert.sql \
 	schema/views/layer_time.sql \
 	schema/views/loss.sql
+
+noinst_LTLIBRARIES += %D%/libmt_reference.la
+%C%_libmt_reference_la_SOURCES = %D%/reference.h
+nodist_%C%_libmt_reference_la_SOURCES = %D%/schema_sql.c
+
+%D%/schema_sql.c: $(schema_sql_files) build-aux/embed.sh
+	$(AM_V_GEN)$(MKDIR_P) %D% && \
+	$(SHELL) $(srcdir)/build-aux/embed.sh -n reference -i schema/reference.h \
+		$@ $(srcdir) $(schema_sql_files)
+CLEANFILES += %D%/schema_sql.c
 
 EXTRA_DIST += \
 	$(schema_sql_files) \

@@ -30,7 +30,7 @@ function complain(reason)
 
 # The layers that a layer may name in quotes, beside itself.
 BEGIN {
-	allowed["cli"] = " functions kernels common viewer "
+	allowed["cli"] = " functions schema kernels common viewer "
 	allowed["kernels"] = " common "
 	allowed["collectors"] = " common "
 	allowed["libtrace"] = " common "

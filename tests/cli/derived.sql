@@ -4,13 +4,14 @@
 -- the counters. Applied again after a test changed ids in a way that stays sound.
 
 CREATE TEMP TABLE assignment AS
-SELECT t.recording_id, t.pass_id, t.layer_id, t.row, t.phase, t.request_id,
+SELECT t.recording_id, t.pass_id, t.layer_id, t.row, t.phase, t.request_id, p.begin_ns,
 	CASE t.id_bytes
 	WHEN 1 THEN (SELECT value FROM main.byte WHERE byte = substr(t.topk_ids, r.value + 1, 1))
 	ELSE (SELECT lo.value + 256 * hi.value FROM main.byte AS lo, main.byte AS hi
 		WHERE lo.byte = substr(t.topk_ids, 2 * r.value + 1, 1)
 		AND hi.byte = substr(t.topk_ids, 2 * r.value + 2, 1)) END AS expert
-FROM main.token_topk AS t JOIN main.byte AS r ON r.value < t.n_valid;
+FROM main.token_topk AS t JOIN main.pass AS p USING (pass_id)
+	JOIN main.byte AS r ON r.value < t.n_valid;
 
 UPDATE pass_layer SET
 	active_experts = (SELECT count(DISTINCT a.expert) FROM assignment AS a
@@ -24,12 +25,14 @@ WHERE state = 0;
 
 DELETE FROM expert_load_window;
 INSERT INTO expert_load_window
-SELECT recording_id, 0, layer_id, expert, 10000000000,
+SELECT recording_id, start_ns + (begin_ns - start_ns) / 4000 * 4000 AS window_ns, layer_id,
+	expert, 4000,
 	sum(request_id IS NOT NULL AND phase = 'prefill'),
 	sum(request_id IS NOT NULL AND phase = 'decode'),
 	sum(request_id IS NOT NULL AND phase = 'verify'),
 	sum(request_id IS NULL OR phase = 'draft'), 0
-FROM assignment GROUP BY recording_id, layer_id, expert;
+FROM assignment JOIN recording USING (recording_id)
+GROUP BY recording_id, window_ns, layer_id, expert;
 
 DELETE FROM stats WHERE name IN ('recorded_passes', 'recorded_rows', 'recorded_layers',
 	'recorded_assignments', 'last_pass_id');
@@ -42,5 +45,6 @@ INSERT INTO stats SELECT recording_id, 'recorded_assignments', count(*) FROM ass
 	GROUP BY recording_id;
 INSERT OR IGNORE INTO stats SELECT r.recording_id, n.column1, 0 FROM recording AS r
 	JOIN (VALUES ('dropped_passes'), ('dropped_layers'), ('dropped_bytes'), ('invalid_ids'),
-		('misuse')) AS n;
+		('misuse'), ('duplicate_layers'), ('writer_cpu_ns'), ('commits'),
+		('longest_commit_ns'), ('ring_peak_bytes')) AS n;
 DROP TABLE assignment;

@@ -33,6 +33,14 @@ for verb in report balance info dump check experts; do
 done
 expect_error 2 "^moetrace requests: unexpected argument 'more'" "$moetrace" requests sound.db a more
 expect_error 2 "^moetrace query: which SQL\?" "$moetrace" query sound.db
+expect_error 2 "--format 'xml' is not known: give table, json, jsonl or markdown; --help lists" \
+	"$moetrace" report sound.db --format xml
+expect_error 2 "--format 'xml' is not known: give table, json or jsonl; --help lists" \
+	"$moetrace" info sound.db --format xml
+expect_error 2 "--format 'xml' is not known: give table, json, jsonl or csv; --help lists" \
+	"$moetrace" check sound.db --format xml
+expect_error 2 "give table, json, jsonl or markdown; --help lists" \
+	"$moetrace" report sound.db --format csv
 expect_error 2 "^moetrace report: --format csv holds one table" \
 	"$moetrace" report sound.db --format csv
 expect_error 2 "^moetrace balance: --format 'markdown' is not known" \
@@ -89,6 +97,12 @@ expect_error 3 "no request '@99'" "$moetrace" requests sound.db @99
 expect_error 3 "no request 'alpha' in this recording" \
 	"$moetrace" requests sound.db alpha --recording 2
 expect_error 3 "request @1 has attempts 0 to 0, not 1" "$moetrace" requests sound.db @1 --attempt 1
+expect_error 3 "request @1 has no layer 9 with experts; they are within 0 to 1\$" \
+	"$moetrace" requests sound.db alpha --layer=9
+expect_error 3 "request @1 has stored positions 0 to 6, not 7\$" \
+	"$moetrace" requests sound.db alpha --position 7
+expect_error 3 "request @1 has stored positions 0 to 6, not 40\$" \
+	"$moetrace" requests sound.db alpha --position 40-50 --format json
 expect_error 3 "has no recording 7; 'moetrace info' lists them" \
 	"$moetrace" report sound.db --recording 7
 expect_error 3 "has no layer 9 with experts" "$moetrace" experts sound.db --layer 9

@@ -71,7 +71,8 @@ bare "select 1.0 / 3" 0.3333333333333333
 bare "select null" -
 bare "select 'a' || char(9) || 'b|c'" "$(printf 'a\tb|c')"
 bare "select x'00ff'" 00ff
-bare "select 1 where 0" 1
+bare "select 1 where 0" ""
+bare "select 1 as one, 2 as two where 0" "one  two"
 bare "select 1 as one union all select 22" "one
   1
  22"
@@ -79,6 +80,22 @@ bare "select 1 as one, 2 as two" "one  two
   1    2"
 expect_ok "$moetrace" query sound.db "select 1" --format json
 expect_out '[{"1":1}]'
+
+# JSON has no word for what is no finite number.
+for format in json jsonl; do
+	expect_ok "$moetrace" query sound.db "select 9e999 as a, -9e999 as b, 9e999 - 9e999 as c" --format $format
+	expect_match "$tmp/out" '^\[?\{"a":null,"b":null,"c":null\}\]?$'
+done
+cp sound.db infinite.db
+change infinite.db "UPDATE topk SET topk_weights = CAST(x'007c00fc' || substr(topk_weights, 5) AS BLOB)
+	WHERE topk_id = 1;" "UPDATE layer SET soft_cap = 9e999;"
+for verb in "requests infinite.db alpha" "info infinite.db" "report infinite.db" "dump infinite.db --table layer" \
+	"dump infinite.db --table routed_expert" "experts infinite.db" "balance infinite.db"; do
+	# shellcheck disable=SC2086 # a verb with its arguments
+	expect_ok "$moetrace" $verb --format json
+	expect_json "$tmp/out"
+	expect_no_match "$tmp/out" '[:,[]-?(inf|nan|Inf|NaN)'
+done
 echo "select count(*) from layer" >statement.sql
 status=0
 "$moetrace" query sound.db - <statement.sql >"$tmp/out" || status=$?

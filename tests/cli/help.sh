@@ -27,6 +27,17 @@ for verb in run report requests experts balance info dump query check; do
 	expect_match "$tmp/out" '^moetrace [0-9]'
 done
 
+# The formats that a verb has, and no other.
+formats() {
+	expect_ok "$moetrace" "$1" --help
+	expect_match "$tmp/out" "^      --format=FORMAT +table \(the default\), json$2\$"
+}
+formats report ', jsonl or markdown'
+formats info ' or jsonl'
+for verb in requests experts balance dump query check; do
+	formats $verb ', jsonl or csv'
+done
+
 # The exit codes that scripts rely on, and the schema that the command knows.
 for code in 0 1 2 3 4 5; do
 	expect_match "$tmp/help" "^  $code  "

@@ -18,12 +18,12 @@ cp killed.db-wal copy.db-wal
 expect_ok "$moetrace" query killed.db "select external_id from request where request_id = 2"
 expect_out "from the journal"
 expect_ok "$moetrace" check killed.db
-expect_match out '^recording 2: the end is missing: the writer was killed'
+expect_match out '^recording 2: the end is missing: the writer was killed or could not write$'
 expect_match out '^killed.db: sound$'
 expect_status 4 "$moetrace" check --strict killed.db
 expect_match err '^moetrace check: killed.db: 1 recordings have losses or no proper end'
 expect_ok "$moetrace" report killed.db
-expect_match out '^recording 2: the end is missing: the writer was killed'
+expect_match out '^recording 2: the end is missing: the writer was killed or could not write$'
 expect_ok "$moetrace" report killed.db --format markdown
 expect_match out '^recording 2: the end is missing'
 expect_same killed.db copy.db
@@ -41,6 +41,19 @@ cp copy.db 'a?b%41#c d.db'
 cp copy.db-wal 'a?b%41#c d.db-wal'
 expect_ok "$moetrace" query 'a?b%41#c d.db' "select external_id from request where request_id = 2"
 expect_out "from the journal"
+
+# What SQLite would take for addresses or for no file at all.
+for name in 'file:x.db' ':memory:' 'file:a?mode=memory' 'file::memory:?cache=shared' '-x.db' ' '; do
+	cp copy.db "./$name"
+	cp copy.db-wal "./$name-wal"
+	for path in "$name" "./$name" "$PWD/$name" "//$PWD/$name"; do
+		expect_ok "$moetrace" query -- "$path" "select external_id from request where request_id = 2"
+		expect_out "from the journal"
+	done
+	expect_ok "$moetrace" check -- "$name"
+	rm -f "./$name" "./$name-wal" "./$name-shm"
+	expect_error 3 "no such file" "$moetrace" check -- "$name"
+done
 
 # In a folder that may not be written the file alone is read, with a warning. Permissions do not
 # bind root, who becomes somebody else for it.
@@ -88,4 +101,4 @@ expect_status 4 "$moetrace" check --strict live.db
 exec 3>&-
 wait "$writer"
 expect_ok "$moetrace" report live.db
-expect_match out '^recording 2: the end is missing: the writer was killed'
+expect_match out '^recording 2: the end is missing: the writer was killed or could not write$'

@@ -3,6 +3,8 @@
 # Tests of the command. The traces they read are made by a stock sqlite3.
 
 cli_tests = \
+	%D%/check-ends.sh \
+	%D%/check-shape.sh \
 	%D%/check.sh \
 	%D%/errors.sh \
 	%D%/golden.sh \

@@ -7,16 +7,17 @@
 -- from the views.
 
 INSERT INTO meta VALUES ('format', 'moetrace'), ('moetrace_version', '0.1.0'),
-	('session_name', 'sound'), ('opt.weight_format', 'fp16');
+	('session_name', 'sound'), ('session_uuid', '1'), ('engine_name', 'by hand'),
+	('engine_version', '1'), ('opt.weight_format', 'fp16');
 INSERT INTO process (process_id, pid, boot_id) VALUES (1, 1, 'no-boot');
 INSERT INTO device (device_id, process_id, kind, n_processors) VALUES (1, 1, 'host', 2);
 INSERT INTO model (model_id, name, kind, n_layers) VALUES (1, 'tiny', 'target', 2),
 	(2, 'tiny-draft', 'draft', 1);
 INSERT INTO layer (layer_id, model_id, layer, moe_ordinal, kind, n_experts, n_zero_experts,
-	n_shared_slots, top_k, router_impl) VALUES
-	(1, 1, 0, 0, 'routed', 4, 0, 0, 2, 'by hand'),
-	(2, 1, 1, 1, 'routed', 300, 2, 1, 3, 'by hand'),
-	(3, 2, 0, 0, 'routed', 4, 0, 0, 1, 'by hand');
+	n_shared_slots, top_k, weight_kind, router_impl) VALUES
+	(1, 1, 0, 0, 'routed', 4, 0, 0, 2, 'renormalized,scaled', 'by hand'),
+	(2, 1, 1, 1, 'routed', 300, 2, 1, 3, NULL, 'by hand'),
+	(3, 2, 0, 0, 'routed', 4, 0, 0, 1, 'raw', 'by hand');
 INSERT INTO recording VALUES (1, 1, 0, 9000, 'stopped', 'per_token', 'model'),
 	(2, 1, 10000, 20000, 'closed', 'per_token', 'model');
 INSERT INTO clock_snapshot (clock_snapshot_id, process_id, session_ns, monotonic_ns, realtime_ns,
@@ -78,7 +79,7 @@ UPDATE topk SET topk_ids = CAST(topk_ids AS BLOB), topk_weights = CAST(topk_weig
 	row_map = CAST(row_map AS BLOB), n_valid = CAST(n_valid AS BLOB);
 
 INSERT INTO pass_layer VALUES
-	(1, 1, 0, 1, 0, 1010, 0, NULL, 0, 3, 1, 0), (1, 2, 0, NULL, 0, 1050, 0, NULL, 0, 2, 2, 0),
+	(1, 1, 0, 0, 0, 1010, 0, NULL, 0, 3, 1, 0), (1, 2, 0, 2, 0, 1050, 0, NULL, 0, 2, 2, 0),
 	(2, 1, 0, 0, 0, 2010, 0, NULL, 0, 3, 1, 3), (2, 2, 0, 0, 0, 2050, 0, NULL, 0, 3, 2, 2),
 	(3, 1, 0, 0, 0, 3010, 0, NULL, 0, 3, 1, 6), (3, 2, 0, 0, 0, 3050, 0, NULL, 0, 3, 2, 5),
 	(4, 1, 0, 0, 0, 4010, 0, NULL, 0, 2, 1, 9), (4, 2, 0, 0, 0, 4050, 0, NULL, 0, 2, 2, 8),

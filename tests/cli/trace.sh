@@ -13,6 +13,36 @@ make_sound() {
 		sqlite3 -batch -bail "$1" || fail "cannot make $1"
 }
 
+# make_empty FILE: a trace without a recording, as the recorder makes it when it is opened.
+make_empty() {
+	rm -f "$1"
+	cat "$MOETRACE_SRCDIR"/schema/[0-9]*.sql "$MOETRACE_SRCDIR"/schema/views/*.sql |
+		sqlite3 -batch -bail "$1" || fail "cannot make $1"
+	change "$1" "INSERT INTO meta VALUES ('format', 'moetrace'), ('moetrace_version', '0.1.0');
+		INSERT INTO process (process_id, pid) VALUES (1, 1);"
+}
+
+# violates PROOF SQL...: $tmp/sound.db broken so exits 1, and PROOF is among what is violated.
+violates() {
+	proof=$1
+	shift
+	cp "$tmp/sound.db" "$tmp/broken.db"
+	change "$tmp/broken.db" "$@"
+	expect_status 1 "$moetrace" check --format jsonl "$tmp/broken.db"
+	grep "\"proof\":\"$proof\"" "$tmp/out" | grep -vq '"n_violations":0,' ||
+		fail "$proof is not violated by: $*"
+	grep "\"proof\":\"$proof\"" "$tmp/out" | grep -q '"first_violation":"' ||
+		fail "$proof does not say what is violated by: $*"
+	echo "$proof" >>"$tmp/violated"
+}
+
+# holds SQL...: $tmp/sound.db changed so is still sound.
+holds() {
+	cp "$tmp/sound.db" "$tmp/other.db"
+	change "$tmp/other.db" "$@"
+	expect_ok "$moetrace" check "$tmp/other.db"
+}
+
 # change FILE SQL...: changes a trace behind the recorder's back.
 change() {
 	file=$1
