@@ -132,6 +132,20 @@ static int server_make(struct run *run)
 	return MT_EXIT_FAILED;
 }
 
+/* Another run may have come first; its journal must not be moved away. */
+static int session_refuse(const char *path, int status)
+{
+	struct stat info;
+
+	if (mt_run_is_in_use(path))
+		mt_error("%s is in use by another process; give another name", path);
+	else if (status == MOETRACE_E_EXISTS && lstat(path, &info) == 0)
+		mt_error("%s was made by another process just now; give another name", path);
+	else
+		mt_error("%s", moetrace_open_errmsg());
+	return MT_EXIT_FAILED;
+}
+
 /* Begin to record at a path where nothing is; a failure leaves nothing there. */
 static int session_begin(struct run *run)
 {
@@ -139,19 +153,15 @@ static int session_begin(struct run *run)
 	struct moetrace_session_opts session_opts;
 	struct moetrace_recording_opts recording_opts;
 	char text[512];
+	int status;
 
 	MOETRACE_INIT(&session_opts);
 	session_opts.engine_name = "moetrace";
 	session_opts.engine_version = moetrace_version();
 	session_opts.n_rings = N_RINGS;
-	if (moetrace_session_open(path, &session_opts, &run->session) < 0) {
-		/* Another run may have come first; its journal must not be moved away. */
-		if (mt_run_is_in_use(path))
-			mt_error("%s is in use by another process; give another name", path);
-		else
-			mt_error("%s", moetrace_open_errmsg());
-		return MT_EXIT_FAILED;
-	}
+	status = moetrace_session_open(path, &session_opts, &run->session);
+	if (status < 0)
+		return session_refuse(path, status);
 	MOETRACE_INIT(&recording_opts);
 	recording_opts.routing_source = "model";
 	if (moetrace_start(run->session, &recording_opts) < 0) {
@@ -206,6 +216,21 @@ static void journal_mention(struct run *run, int exit_code)
 	free(journal);
 }
 
+/* What was stored, and what was not: also the passes after a recording that ended by itself. */
+static void recorded_read(struct run *run)
+{
+	const struct mtk_serve_stats *served = &run->result.served;
+	struct moetrace_session_status *recorded = &run->result.recorded;
+	uint64_t n_passes =
+		served->n_prefill_passes + served->n_decode_passes + served->n_mixed_passes;
+
+	MOETRACE_INIT(recorded);
+	if (moetrace_status(run->session, recorded) < 0)
+		memset(recorded, 0, sizeof(*recorded));
+	if (n_passes > recorded->recorded_passes + recorded->dropped_passes)
+		recorded->dropped_passes = n_passes - recorded->recorded_passes;
+}
+
 /* Stop and close the recording, whatever the run came to. */
 static int recording_finish(struct run *run, const char *reason)
 {
@@ -221,9 +246,7 @@ static int recording_finish(struct run *run, const char *reason)
 		mt_run_fail(&run->failure, "the recording is not complete: %s", text);
 		exit_code = MT_EXIT_FAILED;
 	}
-	MOETRACE_INIT(&result->recorded);
-	if (moetrace_status(run->session, &result->recorded) < 0)
-		memset(&result->recorded, 0, sizeof(result->recorded));
+	recorded_read(run);
 	if (moetrace_session_close(run->session) < 0 && exit_code == MT_EXIT_OK) {
 		mt_run_fail(&run->failure,
 			    "%s could not be closed properly; what was committed is in it", path);

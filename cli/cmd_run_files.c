@@ -229,6 +229,9 @@ int mt_run_aside_begin(const struct mt_run_options *options, struct mt_run_aside
 	*aside = (struct mt_run_aside){.original = options->output};
 	if (!options->overwrites)
 		return MT_EXIT_OK;
+	/* Time has passed since the paths were checked. */
+	if (mt_run_is_in_use(options->output))
+		return in_use_report(options->output);
 	snprintf(suffix, sizeof(suffix), ".%ld.old", (long)getpid());
 	aside->path = mt_run_text_join(options->output, suffix);
 	if (!aside->path) {

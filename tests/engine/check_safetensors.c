@@ -247,7 +247,7 @@ START_TEST(test_open_errors)
 	ck_assert_str_eq(error.text, "m: the file is empty; fetch or convert it again");
 	file_write("m", "1234567", 7);
 	ck_assert_int_eq(mtk_safetensors_open("m", &read, &error), MOETRACE_E_FORMAT);
-	ck_assert_str_eq(error.text, "m: not a safetensors file: shorter than 8 bytes");
+	ck_assert_str_eq(error.text, "m: not a safetensors file: shorter than 8 bytes; give the path of one");
 	file_write("m", "not a model at all\n", 19);
 	ck_assert_int_eq(mtk_safetensors_open("m", &read, &error), MOETRACE_E_FORMAT);
 	ck_assert_ptr_nonnull(strstr(error.text, "m: not a safetensors file"));

@@ -65,11 +65,13 @@ TESTS += $(%C%_programs)
 endif
 
 TESTS += \
+	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
 	%D%/run-interrupt.sh
 
 EXTRA_DIST += \
+	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
 	%D%/run-interrupt.sh

@@ -86,3 +86,39 @@ expect_match "$tmp/out" '"path":"'
 serve csv --no-record --format csv
 expect_match "$tmp/out" '^n_requests,n_done,'
 expect_match "$tmp/out" '^3,3,'
+
+# Names that mean something to SQLite, and nothing to us.
+(
+	cd "$tmp" || exit 1
+	for name in file:a.db :memory: 'file:b.db?mode=memory' 'c.db?vfs=none' ' d.db'; do
+		expect_ok "$moetrace" run --model "$model" --workload workload.jsonl -o "$name" \
+			--text-output "$name.jsonl"
+		expect_file "./$name" "./$name.jsonl"
+		expect_ok "$moetrace" check "./$name"
+	done
+) || exit 1
+
+# Standard output that is full is one line, in each format.
+for format in table json; do
+	status=0
+	"$moetrace" run --model "$model" --workload "$tmp/workload.jsonl" --no-record \
+		--format $format >/dev/full 2>"$tmp/err" || status=$?
+	expect_eq 'exit status on a full stdout' "$status" 1
+	expect_eq 'lines on stderr' "$(wc -l <"$tmp/err")" 1
+	expect_match "$tmp/err" 'standard output: No space left'
+done
+
+# On a terminal there is a line of progress, which is erased before the summary.
+if command -v script >/dev/null 2>&1; then
+	export moetrace model tinymoe
+	# shellcheck disable=SC2016 # expanded by the inner shell
+	expect_ok script -qec '"$moetrace" run --model "$model" --no-record --threads 1 \
+		--workload "$tinymoe/workload.jsonl"' /dev/null
+	escape=$(printf '\033')
+	tr '\r' '\n' <"$tmp/out" >"$tmp/lines"
+	expect_match "$tmp/lines" "^[0-9]+ of 64 requests done, [0-9]+ running, [0-9]+ tokens generated, [0-9]+ rows/s$escape\\[K"
+	expect_match "$tmp/lines" "^$escape\\[Kserved +64 of 64 requests"
+	expect_eq 'lines of a terminal' "$(grep -c 'requests done' "$tmp/out")" 1
+else
+	echo "not tested: the line of progress (script is not installed)"
+fi

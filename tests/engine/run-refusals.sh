@@ -41,9 +41,15 @@ done
 refused 2 'stop-byte' --model "$model" --workload "$workload" --stop-byte 256
 refused 2 'stop-byte' --model "$model" --workload "$workload" --stop-byte=-1
 refused 2 'seed' --model "$model" --workload "$workload" --seed 18446744073709551616
-for value in -1 x nan inf 1e9 ''; do
-	refused 2 'temperature' --model "$model" --workload "$workload" "--temperature=$value"
+for value in -1 -0 x nan inf infinity 1e9 1e-1 101 '' ' 1' '1 ' +1 0x1 .5 1. 1.2.3 1,5; do
+	refused 2 "--temperature '.*': give a decimal number from 0 to 100" \
+		--model "$model" --workload "$workload" "--temperature=$value"
 done
+refused 2 '--model is empty' --model '' --workload "$workload"
+refused 2 '--workload is empty' --model "$model" --workload ''
+expect_error 2 '-o is empty' "$moetrace" run --model "$model" --workload "$workload" -o ''
+expect_error 2 '--text-output is empty' "$moetrace" run --model "$model" \
+	--workload "$workload" --no-record --text-output ''
 refused 2 'frobnicate' --model "$model" --workload "$workload" --frobnicate
 refused 2 'surplus' --model "$model" --workload "$workload" surplus
 
@@ -89,8 +95,18 @@ patch '1s/hidden_size\\": 128/hidden_size\\": 64 /'
 bad_model 1 ''
 patch '1s/num_hidden_layers\\": 6/num_hidden_layers\\": 7/'
 bad_model 1 ''
+patch '1s/num_hidden_layers\\": 6/num_hidden_layers\\": 5/'
+bad_model 1 'model.layers.5.input_layernorm.weight: not used, num_hidden_layers is 5'
 patch '1s/mlp.gate.weight/mlp.gate.wEight/'
-bad_model 1 ''
+bad_model 1 'mlp.gate.weight: the tensor is missing; convert'
+# The last tensor ends in an fp16 NaN, then in an infinity.
+for bytes in '\377\377' '\000\174'; do
+	cp "$model" "$bad/model"
+	# shellcheck disable=SC2059 # the format is the bytes
+	printf "$bytes" | dd of="$bad/model" bs=1 seek=$(($(wc -c <"$model") - 2)) \
+		conv=notrunc 2>/dev/null
+	bad_model 1 'model[.][a-z0-9_.]+: element [0-9]+ is (NaN|infinite); fetch or convert'
+done
 patch '1s/vocab_size\\": 256/vocab_size\\": 128/'
 bad_model 1 ''
 
@@ -108,11 +124,12 @@ good='{"prompt": "ab", "max_new_tokens": 2}'
 refused 3 "$bad/absent: cannot open: No such file" --model "$model" --workload "$bad/absent"
 refused 1 'Is a directory' --model "$model" --workload "$tmp/folder"
 bad_workload 'the workload has no requests' ''
-bad_workload 'line 2, column [0-9]+: ' "$good" 'not JSON'
+bad_workload 'line 2, column 1: this is not a JSON value' "$good" 'not JSON'
+bad_workload 'begins with a UTF-8 byte order mark; remove it' "$(printf '\357\273\277')$good"
 bad_workload 'line 3: prompt is missing' "$good" '' '{"max_new_tokens": 2}'
 bad_workload 'line 2: max_new_tokens is missing' "$good" '{"prompt": "ab"}'
-bad_workload 'line 1, column [0-9]+: prompt is empty' '{"prompt": "", "max_new_tokens": 2}'
-bad_workload 'line 1, column [0-9]+: max_new_tokens is not' '{"prompt": "a", "max_new_tokens": 0}'
+bad_workload 'line 1, column 12: prompt is empty' '{"prompt": "", "max_new_tokens": 2}'
+bad_workload 'line 1, column 35: max_new_tokens is not' '{"prompt": "a", "max_new_tokens": 0}'
 bad_workload 'line 2: id 1 is that of line 1 too' \
 	'{"prompt": "a", "max_new_tokens": 2, "id": 1}' "$good"
 
@@ -142,11 +159,14 @@ bad_output "workload is an input of this run" "$bad/workload" -f
 bad_output 'absent' "$tmp/absent/a.db"
 bad_output 'absent' "$tmp/new.db" --text-output "$tmp/absent/a.jsonl"
 bad_output 'precious exists already' "$tmp/new.db" --text-output "$tmp/precious"
-bad_output 'name the same file' "$tmp/new.db" --text-output "$tmp/new.db"
+for text in new.db ./new.db folder/../new.db new.db-wal ./new.db-shm new.db-journal; do
+	bad_output 'name the same file' "$tmp/new.db" --text-output "$tmp/$text"
+	bad_output 'name the same file' "$tmp/new.db" --text-output "$tmp/$text" -f
+done
 bad_output 'not a regular file' /dev/null -f
 expect_same "$tmp/precious" "$tmp/kept"
 : >"$tmp/stale.db-wal"
-bad_output 'stale.db-wal is left of an earlier file' "$tmp/stale.db"
+bad_output 'stale.db-wal belongs to another recording; move it away' "$tmp/stale.db"
 expect_absent "$tmp/new.db" "$tmp/stale.db" "$tmp/absent"
 
 # A full and a read-only file system, where a name space of our own can be had.
