@@ -434,7 +434,9 @@ static void *record_main(void *argument)
 {
 	struct recorder *recorder = argument;
 
-	while (!recorder->stop) {
+	uint32_t i;
+
+	for (i = 0; i < 2000 && !recorder->stop; i++) {
 		uint64_t request;
 
 		if (moetrace_request_begin(recorder->toy->session, NULL, &request) != MOETRACE_OK)
