@@ -4,8 +4,8 @@
  * (check_schema.c); what SQL can say is said in SQL (check_sql.c). The rest is one scan of the
  * passes in order with their slices and layers (check_scan.c), which decodes every stored id
  * (check_layer.c) and adds up two sums (check_load.c), one of them by windows (check_window.c),
- * and the spans of positions that requests had computed (check_span.c). The file is hostile: a number is trusted only after the
- * proof that covers it held for its row.
+ * and the spans of positions that requests had computed (check_span.c). The file is hostile: a
+ * number is trusted only after the proof that covers it held for its row.
  */
 #ifndef MT_CLI_CHECK_H
 #define MT_CLI_CHECK_H
@@ -126,10 +126,10 @@ struct check_span {
 	int64_t first;
 	int64_t n;
 	int64_t pass_id;
-	int64_t first_row;   /* of its slice in the pass */
-	int64_t n_rows;	     /* of its slice */
-	bool is_whole;	     /* its rows are stored in every layer */
-	bool may_be_whole;   /* they are, or ids that no expert has were taken out of them */
+	int64_t first_row; /* of its slice in the pass */
+	int64_t n_rows;	   /* of its slice */
+	bool is_whole;	   /* its rows are stored in every layer */
+	bool may_be_whole; /* they are, or ids that no expert has were taken out of them */
 };
 
 /* Rows [first, first + n) of a run, taken by a layer of a pass. */
@@ -148,13 +148,13 @@ struct check_run {
 	int64_t id_bytes;
 	int64_t base_k; /* 0: no base_ids */
 	bool is_bf16;
-	bool has_rule;	  /* a rule chose them, and may have given more than the layer's top_k */
+	bool has_rule; /* a rule chose them, and may have given more than the layer's top_k */
 	uint8_t *ids;
-	uint8_t *weights; /* NULL: none */
+	uint8_t *weights;  /* NULL: none */
 	uint8_t *base_ids; /* NULL: none */
-	uint8_t *row_map; /* NULL: none */
-	uint8_t *n_valid; /* NULL: none */
-	bool is_sound;	  /* the sizes of its blobs are right */
+	uint8_t *row_map;  /* NULL: none */
+	uint8_t *n_valid;  /* NULL: none */
+	bool is_sound;	   /* the sizes of its blobs are right */
 };
 
 #define CHECK_N_RUNS 16
@@ -166,13 +166,13 @@ struct check_pass {
 	int64_t n_rows;
 	int64_t n_dropped;
 	int64_t padding_rows;
-	size_t window; /* of expert load that it begins in */
+	size_t window;			   /* of expert load that it begins in */
 	struct check_recording *recording; /* NULL: the reference is broken */
 	const struct check_model *model;   /* NULL: the reference is broken */
 	const char *verdict;		   /* valid until the next step of the pass statement */
 	const char *reasons;
 	const char *phase;
-	uint8_t *is_short; /* [n_rows] has fewer entries than its run in some layer */
+	uint8_t *is_short;    /* [n_rows] has fewer entries than its run in some layer */
 	uint8_t *columns;     /* [n_rows] enum check_column */
 	uint8_t *is_computed; /* [n_rows] of a request */
 	uint32_t *seen;	      /* [n_rows] serial number of the layer that saw it */
@@ -195,7 +195,7 @@ struct check {
 	size_t n_recordings;
 	bool lacks_tables; /* or columns of them: only the first proofs can be made */
 	bool lacks_views;
-	bool is_cut; /* reading ended at an error, so proofs are missing */
+	bool is_cut;		      /* reading ended at an error, so proofs are missing */
 	struct check_window *windows; /* by ascending recording and start */
 	size_t n_windows;
 	size_t max_windows;

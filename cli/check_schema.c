@@ -161,7 +161,7 @@ static int object_compare(struct check *check, sqlite3 *reference, sqlite3_stmt 
 	return MT_EXIT_OK;
 }
 
-#define SQL_OBJECTS                                                       \
+#define SQL_OBJECTS                                                                               \
 	"SELECT type, name, sql FROM sqlite_schema WHERE type IN ('table', 'view') AND name NOT " \
 	"LIKE 'sqlite\\_%' ESCAPE '\\' ORDER BY rowid"
 

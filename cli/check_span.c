@@ -75,7 +75,8 @@ static int64_t prefix_take(const struct check *check, size_t *at, bool is_sure)
 	for (; *at < check->n_spans && is_same_sequence(first, &check->spans[*at]); (*at)++) {
 		const struct check_span *span = &check->spans[*at];
 
-		if ((is_sure ? span->is_whole : span->may_be_whole) && span->first <= next && span->first + span->n > next)
+		if ((is_sure ? span->is_whole : span->may_be_whole) && span->first <= next &&
+		    span->first + span->n > next)
 			next = span->first + span->n;
 	}
 	return next;
@@ -111,10 +112,10 @@ static const char *const request_reasons[] = {"lost",	 "began_before", "unwritte
 
 /* What the spans of one request say. */
 struct coverage {
-	bool is_covered;   /* every position is surely computed in every layer */
-	bool may_be;	   /* the same, if no row with fewer entries lost ids that no expert has */
-	bool is_repeated;  /* a target model surely computed a position twice in an attempt */
-	bool overlaps;	   /* rows in passes of any verdict did */
+	bool is_covered;  /* every position is surely computed in every layer */
+	bool may_be;	  /* the same, if no row with fewer entries lost ids that no expert has */
+	bool is_repeated; /* a target model surely computed a position twice in an attempt */
+	bool overlaps;	  /* rows in passes of any verdict did */
 	const struct check_span *again; /* the later one of the two; of is_repeated, if it is set */
 	const struct check_span *before;
 };
@@ -123,7 +124,7 @@ struct coverage {
 static void repetition_find(const struct check *check, size_t from, size_t to,
 			    struct coverage *coverage)
 {
-	const struct check_span *all = NULL; /* of its sequence, the one that reaches furthest */
+	const struct check_span *all = NULL;   /* of its sequence, the one that reaches furthest */
 	const struct check_span *whole = NULL; /* the same of those that are surely whole */
 	size_t i;
 

@@ -116,7 +116,8 @@ static const struct sql_proof sql_proofs[] = {
 	 "FROM pass_layer AS pl JOIN pass AS p USING (pass_id) "
 	 "WHERE pl.selected_ns < p.begin_ns OR pl.selected_ns > p.end_ns"},
 	{CHECK_TIMES, NULL,
-	 "SELECT 'pass_request', pr.pass_id || ',' || pr.slice, 'its request begins after the pass, "
+	 "SELECT 'pass_request', pr.pass_id || ',' || pr.slice, 'its request begins after the "
+	 "pass, "
 	 "or ended before it' FROM pass_request AS pr JOIN pass AS p USING (pass_id) "
 	 "JOIN request AS r USING (request_id) "
 	 "WHERE r.begin_ns > p.begin_ns OR r.end_ns < p.begin_ns"},

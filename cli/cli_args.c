@@ -185,20 +185,36 @@ static error_t common_parse(int key, char *arg, struct argp_state *state)
 	}
 }
 
-#define OPTION_RECORDING {"recording", MT_OPT_RECORDING, "N", 0, "Only recording N of the file", 0}
-#define OPTION_FORMAT(formats) {"format", MT_OPT_FORMAT, "FORMAT", 0, formats, 0}
-#define OPTION_HELP	       {"help", MT_OPT_HELP, NULL, 0, "Print this text and exit", -1}
-#define OPTION_VERSION	       {"version", MT_OPT_VERSION, NULL, 0, "Print the version and exit", -1}
+#define OPTION_RECORDING                                                                 \
+	{                                                                                \
+		"recording", MT_OPT_RECORDING, "N", 0, "Only recording N of the file", 0 \
+	}
+#define OPTION_FORMAT(formats)                                   \
+	{                                                        \
+		"format", MT_OPT_FORMAT, "FORMAT", 0, formats, 0 \
+	}
+#define OPTION_HELP                                                          \
+	{                                                                    \
+		"help", MT_OPT_HELP, NULL, 0, "Print this text and exit", -1 \
+	}
+#define OPTION_VERSION                                                               \
+	{                                                                            \
+		"version", MT_OPT_VERSION, NULL, 0, "Print the version and exit", -1 \
+	}
 
 static const struct argp_option common_options[] = {
-	OPTION_RECORDING, OPTION_FORMAT("table (the default), json, jsonl or csv"),
-	OPTION_HELP,	  OPTION_VERSION,
+	OPTION_RECORDING,
+	OPTION_FORMAT("table (the default), json, jsonl or csv"),
+	OPTION_HELP,
+	OPTION_VERSION,
 	{0},
 };
 
 static const struct argp_option report_options[] = {
-	OPTION_RECORDING, OPTION_FORMAT("table (the default), json, jsonl or markdown"),
-	OPTION_HELP,	  OPTION_VERSION,
+	OPTION_RECORDING,
+	OPTION_FORMAT("table (the default), json, jsonl or markdown"),
+	OPTION_HELP,
+	OPTION_VERSION,
 	{0},
 };
 

@@ -127,16 +127,16 @@ static const struct argp argp = {
 	"ORDER BY recording_id, model_id, layer, place"
 
 /* ?1 layer, ?2 rows of each layer, ?3 tokens that an expert must have. */
-#define SQL_BY_ATTRIBUTE                                                                          \
-	MT_SQL_LIFT                                                                               \
-		", ranked AS (SELECT *, row_number() OVER (PARTITION BY recording_id, layer_id "  \
-		"ORDER BY lift DESC, expert, value) AS place FROM scored WHERE expert_tokens >= " \
-		"?3 "                                                                             \
-		"AND (?1 IS NULL OR layer = ?1)) "                                                \
-		"SELECT recording_id, model_id, layer, expert, value, tokens, expert_tokens, "    \
-		"share, lift "                                                                    \
-		"FROM ranked WHERE ?2 IS NULL OR place <= ?2 "                                    \
-		"ORDER BY recording_id, model_id, layer, place"
+#define SQL_BY_ATTRIBUTE                                                                  \
+	MT_SQL_LIFT                                                                       \
+	", ranked AS (SELECT *, row_number() OVER (PARTITION BY recording_id, layer_id "  \
+	"ORDER BY lift DESC, expert, value) AS place FROM scored WHERE expert_tokens >= " \
+	"?3 "                                                                             \
+	"AND (?1 IS NULL OR layer = ?1)) "                                                \
+	"SELECT recording_id, model_id, layer, expert, value, tokens, expert_tokens, "    \
+	"share, lift "                                                                    \
+	"FROM ranked WHERE ?2 IS NULL OR place <= ?2 "                                    \
+	"ORDER BY recording_id, model_id, layer, place"
 
 static void bind_uint(sqlite3_stmt *stmt, int index, uint64_t value, bool is_given)
 {

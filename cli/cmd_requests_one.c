@@ -441,20 +441,20 @@ static int range_read(const struct one *one, const char *sql, int64_t *ret_first
 		return mt_trace_error(one->trace);
 	}
 	*ret_first = sqlite3_column_int64(stmt, 0);
-	*ret_last = sqlite3_column_type(stmt, 1) == SQLITE_NULL ? -1
-								: sqlite3_column_int64(stmt, 1);
+	*ret_last =
+		sqlite3_column_type(stmt, 1) == SQLITE_NULL ? -1 : sqlite3_column_int64(stmt, 1);
 	*ret_has = sqlite3_column_int(stmt, 2) != 0;
 	sqlite3_finalize(stmt);
 	return MT_EXIT_OK;
 }
 
 /* ?1 request, ?2 attempt, ?3 layer. Layers of the models that computed the request. */
-#define SQL_LAYER_RANGE                                                              \
+#define SQL_LAYER_RANGE                                                                      \
 	"SELECT min(l.layer), max(l.layer), max(l.layer = ?3) FROM layer AS l WHERE EXISTS " \
 	"(SELECT 1 FROM pass_request AS pr JOIN pass AS p USING (pass_id) "                  \
 	"WHERE pr.request_id = ?1 AND pr.attempt = ?2 AND p.model_id = l.model_id)"
 
-#define SQL_POSITION_RANGE                                                             \
+#define SQL_POSITION_RANGE                                                              \
 	"SELECT min(position), max(position), 0 FROM token_topk WHERE request_id = ?1 " \
 	"AND attempt = ?2"
 

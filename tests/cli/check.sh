@@ -108,9 +108,9 @@ violates slices "UPDATE pass_request SET row_offset = 1 WHERE pass_id = 1 AND sl
 violates slices "UPDATE pass_request SET n_rows = 3 WHERE pass_id = 1 AND slice = 1;"
 violates slices "UPDATE pass_request SET slice = 2 WHERE pass_id = 1 AND slice = 1;"
 violates slices "DELETE FROM pass_request WHERE pass_id = 7;"
-violates slices "UPDATE pass SET phase = 'mixed' WHERE pass_id = 1;"
 violates slices "UPDATE pass SET phase = 'decode' WHERE pass_id = 2;"
 violates slices "UPDATE pass_request SET phase = 'prefill' WHERE pass_id = 5;"
+holds "UPDATE pass SET phase = 'mixed';"
 
 violates layers "DELETE FROM pass_layer WHERE pass_id = 7 AND layer_id = 2;"
 violates layers "UPDATE pass_layer SET state = 3 WHERE pass_id = 7 AND layer_id = 2;"
@@ -173,7 +173,7 @@ violates sum_load "DELETE FROM expert_load_window WHERE recording_id = 1 AND lay
 # The same sums in other windows, a row of nothing, and padding where there was none.
 violates sum_load "UPDATE OR IGNORE expert_load_window SET start_ns = 0 WHERE recording_id = 1 AND start_ns = 4000;"
 violates sum_load "INSERT INTO expert_load_window VALUES (1, 0, 2, 77, 4000, 0, 0, 0, 0, 0);"
-violates sum_load "INSERT INTO expert_load_window VALUES (1, 0, 2, 77, 4000, 0, 0, 0, 0, 2);"
+violates sum_load "INSERT INTO expert_load_window VALUES (1, 0, 2, 77, 4000, 0, 0, 0, 0, 256);"
 violates sum_load "UPDATE expert_load_window SET padding_tokens = 1 WHERE recording_id = 1 AND start_ns = 4000;"
 holds "INSERT INTO expert_load_window VALUES (1, 0, 2, 77, 4000, 0, 0, 0, 0, 1);"
 violates windows "UPDATE expert_load_window SET length_ns = 4001;"

@@ -157,6 +157,9 @@ while [ "$at" -lt "$size" ]; do
 		[ "$status" -le 1 ] || fail "exit status $status: $verb with a fault at byte $at"
 	done
 	expect_status 1 "$moetrace" check flipped.db
+	expect_no_match "$tmp/out" ': sound$'
+	expect_no_match "$tmp/err" "'moetrace check'"
+	[ "$(wc -l <"$tmp/err")" -le 1 ] || fail "several lines for a fault at byte $at"
 	at=$((at + 16384))
 done
 
