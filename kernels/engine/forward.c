@@ -244,11 +244,6 @@ static void route_task(void *arg, uint32_t begin, uint32_t end)
 					workspace->weights + row * config->top_k);
 }
 
-static void experts_task(void *arg, uint32_t begin, uint32_t end)
-{
-	mtk_experts_run(arg, begin, end);
-}
-
 static void combine_task(void *arg, uint32_t begin, uint32_t end)
 {
 	const struct pass *pass = arg;
@@ -294,7 +289,6 @@ static void run_moe(struct pass *pass)
 	const struct mtk_forward_hooks *hooks = pass->hooks;
 	struct mtk_workspace *workspace = pass->workspace;
 	const uint32_t n_rows = pass->batch->n_rows;
-	const uint64_t slot_cost = 3 * (uint64_t)config->n_hidden * config->n_intermediate;
 	struct mtk_experts experts = {
 		.gate_up = pass->layer->gate_up,
 		.down = pass->layer->down,
@@ -311,8 +305,7 @@ static void run_moe(struct pass *pass)
 	run_router(pass);
 	mtk_experts_group(config->n_experts, n_rows, config->top_k, workspace->ids,
 			  &workspace->groups);
-	run_loop(pass, config->n_experts,
-		 slot_cost * n_rows * config->top_k / config->n_experts, experts_task, &experts);
+	mtk_experts_run_all(&experts, config->n_experts, pass->threads, workspace->active_experts);
 	run_loop(pass, n_rows, (uint64_t)config->n_hidden * config->top_k, combine_task, pass);
 	if (hooks && hooks->moe_output)
 		hooks->moe_output(hooks->ctx, pass->layer_number, n_rows, config->n_hidden,
