@@ -2,3 +2,9 @@
 #
 # Benchmarks: each is named in EXTRA_PROGRAMS and in bench_programs, is built
 # and run by `make bench` only, and needs no arguments.
+
+EXTRA_PROGRAMS += %D%/bench_experts
+bench_programs += %D%/bench_experts
+
+%C%_bench_experts_SOURCES = %D%/bench_experts.c
+%C%_bench_experts_LDADD = kernels/libmtk.la -lm
