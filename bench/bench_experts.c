@@ -33,7 +33,7 @@
 #define N_DRAWS	       4u
 #define N_REPEATS      12u
 /* Rows a block of the linear operation takes at most; the arithmetic is fastest there. */
-#define BLOCK_ROWS     6u
+#define BLOCK_ROWS 6u
 
 /* Huge pages, where the system has them, start at multiples of this. */
 #define ALIGNMENT (2u << 20)
@@ -62,7 +62,7 @@ struct bench {
 	float gate_up_out[MAX_ROWS * TOP_K * 2 * N_INTERMEDIATE];
 	float out[MAX_ROWS * TOP_K * N_HIDDEN];
 	float logits[MAX_ROWS][N_EXPERTS];
-	int32_t ranking[MAX_ROWS][N_EXPERTS];	/* experts by logit, descending */
+	int32_t ranking[MAX_ROWS][N_EXPERTS]; /* experts by logit, descending */
 	int32_t ids[MAX_ROWS * TOP_K];
 	uint32_t first[N_EXPERTS + 1];
 	uint32_t slots[MAX_ROWS * TOP_K];
@@ -73,8 +73,8 @@ struct bench {
 struct points {
 	double active[N_DRAWS * TOP_K];
 	double seconds[N_DRAWS * TOP_K];
-	double read_seconds;		/* of the whole layer */
-	double pair_seconds;		/* of one row of one expert, from cache */
+	double read_seconds; /* of the whole layer */
+	double pair_seconds; /* of one row of one expert, from cache */
 };
 
 struct fit {
@@ -118,8 +118,8 @@ static int make_layer(struct bench *bench)
 
 	layer->expert_bytes = gate_up + down;
 	layer->n_bytes = N_EXPERTS * layer->expert_bytes;
-	layer->memory = aligned_alloc(ALIGNMENT, (layer->n_bytes + ALIGNMENT - 1) / ALIGNMENT *
-							 ALIGNMENT);
+	layer->memory =
+		aligned_alloc(ALIGNMENT, (layer->n_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
 	if (!layer->memory)
 		return -1;
 	/* Only advice: without huge pages the run measures small ones. */
@@ -127,10 +127,10 @@ static int make_layer(struct bench *bench)
 	fill_weights(bench);
 	at = layer->memory;
 	for (uint32_t e = 0; e < N_EXPERTS; e++, at += layer->expert_bytes) {
-		layer->gate_up[e] = (struct mtk_matrix){MTK_DTYPE_BF16, 2 * N_INTERMEDIATE,
-							N_HIDDEN, at};
-		layer->down[e] = (struct mtk_matrix){MTK_DTYPE_BF16, N_HIDDEN, N_INTERMEDIATE,
-						     at + gate_up};
+		layer->gate_up[e] =
+			(struct mtk_matrix){MTK_DTYPE_BF16, 2 * N_INTERMEDIATE, N_HIDDEN, at};
+		layer->down[e] =
+			(struct mtk_matrix){MTK_DTYPE_BF16, N_HIDDEN, N_INTERMEDIATE, at + gate_up};
 	}
 	return 0;
 }
@@ -180,9 +180,8 @@ static void draw_logits(struct bench *bench, uint32_t n_rows)
 			uint32_t place = e;
 
 			bench->logits[row][e] = common[e] + 2.0f * (float)mtk_rng_next(&bench->rng);
-			while (place > 0 &&
-			       bench->logits[row][bench->ranking[row][place - 1]] <
-				       bench->logits[row][e]) {
+			while (place > 0 && bench->logits[row][bench->ranking[row][place - 1]] <
+						    bench->logits[row][e]) {
 				bench->ranking[row][place] = bench->ranking[row][place - 1];
 				place--;
 			}
@@ -327,7 +326,8 @@ static void report(const struct bench *bench, enum rule rule, uint32_t n_rows,
 	       N_DRAWS * TOP_K, fit.intercept * 1e6, fit.slope * 1e6, fit.r2,
 	       fit.r2 >= 0.98 ? "at least" : "BELOW");
 	printf("    an expert's bytes / streaming read at %.1f GB/s: %.1f us; the slope is %.2f "
-	       "times that\n", bandwidth * 1e-9, expert * 1e6, fit.slope / expert);
+	       "times that\n",
+	       bandwidth * 1e-9, expert * 1e6, fit.slope / expert);
 	if (rule == RULE_OEA)
 		printf("    arithmetic of %u pairs: %.0f us, the reads of %.0f experts\n",
 		       n_rows * TOP_K, n_rows * TOP_K * points->pair_seconds * 1e6,
@@ -371,8 +371,9 @@ int main(void)
 		return EXIT_FAILURE;
 	}
 	printf("expert MLP, %s: hidden %u, intermediate %u, %u experts top-%u, bf16: "
-	       "%.2f MB an expert\n", bench->ops->name, N_HIDDEN, N_INTERMEDIATE, N_EXPERTS,
-	       TOP_K, 1e-6 * (double)bench->layer.expert_bytes);
+	       "%.2f MB an expert\n",
+	       bench->ops->name, N_HIDDEN, N_INTERMEDIATE, N_EXPERTS, TOP_K,
+	       1e-6 * (double)bench->layer.expert_bytes);
 	failed = run_threads(bench, 1);
 	if (!failed && n_cpus >= 2)
 		failed = run_threads(bench, 2);

@@ -60,8 +60,8 @@ int mtk_align_sizes(const struct mtk_align_settings *settings, uint64_t n_rows,
 err_rows:
 	return mtk_error_set(error, MOETRACE_E_INVALID,
 			     "align: n_rows: %llu rows with top_k %u and block_rows %u need more "
-			     "slots than 64 bits can address", (unsigned long long)n_rows,
-			     settings->top_k, settings->block_rows);
+			     "slots than 64 bits can address",
+			     (unsigned long long)n_rows, settings->top_k, settings->block_rows);
 }
 
 /* Append the pairs of one expert and pad them. Returns the number of pairs. */
@@ -86,9 +86,8 @@ static int64_t append_run(const struct mtk_align_settings *settings, int64_t n_p
 	return end - first;
 }
 
-void mtk_align_plain(const struct mtk_align_settings *settings,
-		     const struct mtk_align_sizes *sizes, const int32_t *ids,
-		     struct mtk_align_result *result)
+void mtk_align_plain(const struct mtk_align_settings *settings, const struct mtk_align_sizes *sizes,
+		     const int32_t *ids, struct mtk_align_result *result)
 {
 	int64_t n_placed = 0;
 

@@ -17,7 +17,7 @@ struct sort {
 	const struct mtk_align_settings *settings;
 	const struct mtk_align_sizes *sizes;
 	const int32_t *ids;
-	int64_t *places;	/* [n_chunks][n_buckets]: counts, then the next slots */
+	int64_t *places; /* [n_chunks][n_buckets]: counts, then the next slots */
 	size_t n_buckets;
 	uint32_t n_chunks;
 	struct mtk_align_result *result;

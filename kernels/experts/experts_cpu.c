@@ -187,7 +187,8 @@ static void run_group(const struct mtk_experts *experts, linear_fn linear,
 	const uint32_t end = experts->groups->first[expert + 1];
 	const uint32_t panel = group * GROUP_PANELS;
 	const uint32_t n_panels = mtk_panel_count(weights->n_out);
-	const uint32_t panel_end = panel + GROUP_PANELS < n_panels ? panel + GROUP_PANELS : n_panels;
+	const uint32_t panel_end =
+		panel + GROUP_PANELS < n_panels ? panel + GROUP_PANELS : n_panels;
 
 	for (uint32_t place = experts->groups->first[expert]; place < end;) {
 		uint32_t left = end - place;
@@ -274,10 +275,10 @@ static void run_linears(struct loop *loop, struct mtk_threads *threads, linear_f
 	loop->linear = linear;
 	loop->weights = weights;
 	loop->n_groups = group_count(any);
-	mtk_threads_run(threads, n_active * loop->n_groups,
-			grain_of((uint64_t)any->n_in * GROUP_PANELS * MTK_PANEL *
-				 (n_places / n_active)),
-			linear_task, loop);
+	mtk_threads_run(
+		threads, n_active * loop->n_groups,
+		grain_of((uint64_t)any->n_in * GROUP_PANELS * MTK_PANEL * (n_places / n_active)),
+		linear_task, loop);
 }
 
 void mtk_experts_run_all(const struct mtk_experts *experts, uint32_t n_experts,

@@ -28,7 +28,8 @@ static int check_counts(const struct mtk_experts_settings *s, struct mtk_error *
 	if (__builtin_mul_overflow(s->n_rows_max, s->top_k, &n_slots))
 		return mtk_error_set(error, MOETRACE_E_INVALID,
 				     "experts: n_rows_max: %u rows with top_k %u are more slots "
-				     "than 32 bits can number", s->n_rows_max, s->top_k);
+				     "than 32 bits can number",
+				     s->n_rows_max, s->top_k);
 	return MOETRACE_OK;
 }
 
@@ -57,12 +58,12 @@ int mtk_experts_check(const struct mtk_experts_settings *s, struct mtk_error *er
 		return status;
 	if ((unsigned int)s->dtype > MTK_DTYPE_BF16)
 		return mtk_error_set(error, MOETRACE_E_INVALID,
-				     "experts: dtype: %d is not fp32, fp16 or bf16",
-				     (int)s->dtype);
+				     "experts: dtype: %d is not fp32, fp16 or bf16", (int)s->dtype);
 	if ((unsigned int)s->weighting > MTK_WEIGHT_ON_INPUT)
 		return mtk_error_set(error, MOETRACE_E_INVALID,
 				     "experts: weighting: %d is not in the combination, on the "
-				     "output or on the input", (int)s->weighting);
+				     "output or on the input",
+				     (int)s->weighting);
 	return s->clamped ? check_clamp(&s->clamp, error) : MOETRACE_OK;
 }
 

@@ -16,10 +16,10 @@ struct mtk_map {
 	enum mtk_map_kind kind;
 	uint32_t n_logical;
 	uint64_t seed_hash;
-	uint32_t *first;	/* [n_logical + 1]: where each expert's replicas begin */
-	int32_t *replicas;	/* physical experts by logical expert, ascending */
-	uint64_t *limits;	/* of hash >> 1, in the same order */
-	int32_t *chosen;	/* [n_logical]: the copy of the static rule */
+	uint32_t *first;   /* [n_logical + 1]: where each expert's replicas begin */
+	int32_t *replicas; /* physical experts by logical expert, ascending */
+	uint64_t *limits;  /* of hash >> 1, in the same order */
+	int32_t *chosen;   /* [n_logical]: the copy of the static rule */
 };
 
 static uint64_t mix(uint64_t x)
@@ -74,7 +74,8 @@ static int check_entries(const struct mtk_map_settings *s, struct mtk_error *err
 		if (!(s->probabilities[p] >= 0.0f) || isinf(s->probabilities[p]))
 			return mtk_error_set(error, MOETRACE_E_INVALID,
 					     "map: probabilities[%u]: %g is not a finite number "
-					     "of at least 0", p, (double)s->probabilities[p]);
+					     "of at least 0",
+					     p, (double)s->probabilities[p]);
 	return MOETRACE_OK;
 }
 
@@ -90,8 +91,8 @@ static int check_static(const struct mtk_map_settings *s, struct mtk_error *erro
 		if (s->physical_to_logical[physical] != (int32_t)e)
 			return mtk_error_set(error, MOETRACE_E_INVALID,
 					     "map: static_physical[%u]: physical expert %d holds "
-					     "logical expert %d", e, physical,
-					     s->physical_to_logical[physical]);
+					     "logical expert %d",
+					     e, physical, s->physical_to_logical[physical]);
 	}
 	return MOETRACE_OK;
 }
@@ -109,7 +110,8 @@ static int fill_replicas(struct mtk_map *map, const struct mtk_map_settings *s,
 		if (first[e + 1] == 0)
 			return mtk_error_set(error, MOETRACE_E_INVALID,
 					     "map: physical_to_logical: logical expert %u has no "
-					     "physical expert", e);
+					     "physical expert",
+					     e);
 		first[e + 1] += first[e];
 	}
 	/* Until the end, chosen counts the replicas that are in place. */
@@ -120,8 +122,8 @@ static int fill_replicas(struct mtk_map *map, const struct mtk_map_settings *s,
 			map->replicas[first[e] + (uint32_t)map->chosen[e]++] = (int32_t)p;
 	}
 	for (uint32_t e = 0; e < s->n_logical; e++)
-		map->chosen[e] = s->static_physical ? s->static_physical[e]
-						    : map->replicas[first[e]];
+		map->chosen[e] =
+			s->static_physical ? s->static_physical[e] : map->replicas[first[e]];
 	return MOETRACE_OK;
 }
 
@@ -136,10 +138,11 @@ static int fill_limits(struct mtk_map *map, const struct mtk_map_settings *s,
 		if (!(sum > 0.0))
 			return mtk_error_set(error, MOETRACE_E_INVALID,
 					     "map: probabilities: those of logical expert %u are "
-					     "all 0", e);
+					     "all 0",
+					     e);
 		for (uint32_t i = map->first[e]; i < map->first[e + 1]; i++) {
-			before += s->probabilities ? (double)s->probabilities[map->replicas[i]]
-						   : 1.0;
+			before +=
+				s->probabilities ? (double)s->probabilities[map->replicas[i]] : 1.0;
 			map->limits[i] = (uint64_t)(before / sum * 0x1p63);
 		}
 	}
@@ -242,8 +245,7 @@ uint64_t mtk_map_run(const struct mtk_map *map, const struct mtk_map_rows *rows,
 			bool known = id >= 0 && (uint32_t)id < map->n_logical;
 
 			n_invalid += !known && id != -1;
-			physical_ids[j] =
-				known ? choose(map, (uint32_t)id, row, row_hash, j) : -1;
+			physical_ids[j] = known ? choose(map, (uint32_t)id, row, row_hash, j) : -1;
 		}
 	}
 	return n_invalid;

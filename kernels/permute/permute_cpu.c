@@ -14,8 +14,7 @@ size_t mtk_permute_bytes(int64_t n_rows, size_t row_bytes)
 	return bytes;
 }
 
-static void copy_row(void *to, int64_t to_row, const void *from, int64_t from_row,
-		     size_t row_bytes)
+static void copy_row(void *to, int64_t to_row, const void *from, int64_t from_row, size_t row_bytes)
 {
 	unsigned char *row = (unsigned char *)to + (size_t)to_row * row_bytes;
 
@@ -31,8 +30,7 @@ void mtk_permute_run(const struct mtk_permute *permute, int64_t begin, int64_t e
 		int64_t pair = permute->sorted_pairs[slot];
 
 		copy_row(permute->permuted, slot, permute->rows,
-			 pair < permute->n_pairs ? pair / permute->top_k : -1,
-			 permute->row_bytes);
+			 pair < permute->n_pairs ? pair / permute->top_k : -1, permute->row_bytes);
 	}
 }
 

@@ -96,7 +96,7 @@ static void assert_same_outputs(const struct mtk_align_settings *settings, const
 
 /* A pair and its expert, for the comparison sort. */
 struct keyed {
-	int64_t expert;		/* -1: none */
+	int64_t expert; /* -1: none */
 	int64_t pair;
 };
 
@@ -202,8 +202,8 @@ START_TEST(test_random_cases_match_a_sort)
 			.invalid_first = draw_below(&rng, 2),
 		};
 		const uint32_t block = settings.block_rows;
-		const uint64_t row_counts[] = {0, 1, block - 1, block, block + 1,
-					       draw_below(&rng, 60)};
+		const uint64_t row_counts[] = {0,     1,	 block - 1,
+					       block, block + 1, draw_below(&rng, 60)};
 		const uint64_t n_rows = row_counts[draw_below(&rng, 6)];
 		uint32_t n_ids = settings.n_experts;
 		int32_t map[300];
@@ -232,9 +232,10 @@ START_TEST(test_large_batches_match_a_sort)
 
 	mtk_rng_seed(&rng, 4, (uint64_t)_i);
 	for (uint32_t n_threads = 1; n_threads <= MAX_THREADS; n_threads++) {
-		const struct mtk_align_settings settings = {
-			.n_experts = experts[_i], .top_k = 8, .block_rows = 64,
-			.invalid_first = n_threads % 2};
+		const struct mtk_align_settings settings = {.n_experts = experts[_i],
+							    .top_k = 8,
+							    .block_rows = 64,
+							    .invalid_first = n_threads % 2};
 		const uint64_t n_rows = 8191 + (uint64_t)n_threads % 2;
 		int32_t *ids = draw_ids(&rng, n_rows * 8, experts[_i], true);
 
@@ -250,11 +251,10 @@ START_TEST(test_example_by_hand)
 	static const int32_t ids[] = {2, 3, 4, 1, 2, 4, 1, 3, 4, 1, 2, 3};
 	/* Experts 1 to 4 as 0 to 3, in blocks of 4: each has three pairs. */
 	static const int32_t map[] = {-1, 0, 1, 2, 3};
-	static const int64_t expected[] = {3, 6, 9,  12, 0, 4, 10, 12,
-					   1, 7, 11, 12, 2, 5, 8,  12};
+	static const int64_t expected[] = {3, 6, 9, 12, 0, 4, 10, 12, 1, 7, 11, 12, 2, 5, 8, 12};
 	static const int32_t expected_experts[] = {0, 1, 2, 3};
-	const struct mtk_align_settings settings = {.n_experts = 4, .top_k = 3, .block_rows = 4,
-						    .n_ids = 5, .expert_map = map};
+	const struct mtk_align_settings settings = {
+		.n_experts = 4, .top_k = 3, .block_rows = 4, .n_ids = 5, .expert_map = map};
 	struct outputs o = align_fast(&settings, 4, ids, 1);
 
 	ck_assert_int_eq(o.result.n_padded, 16);
@@ -269,8 +269,8 @@ END_TEST
 /* No row at all: nothing in use, and the empty outputs say so. */
 START_TEST(test_zero_rows)
 {
-	const struct mtk_align_settings settings = {.n_experts = 64, .top_k = 8, .block_rows = 16,
-						    .invalid_first = _i};
+	const struct mtk_align_settings settings = {
+		.n_experts = 64, .top_k = 8, .block_rows = 16, .invalid_first = _i};
 	struct outputs o = align_fast(&settings, 0, NULL, 2);
 
 	ck_assert_int_eq(o.sizes.capacity, 0);
@@ -286,8 +286,8 @@ END_TEST
 START_TEST(test_one_row)
 {
 	static const int32_t ids[] = {7, 63, 0, 31, 32, 1, 62, 33};
-	const struct mtk_align_settings settings = {.n_experts = 64, .top_k = 8, .block_rows = 16,
-						    .invalid_first = _i};
+	const struct mtk_align_settings settings = {
+		.n_experts = 64, .top_k = 8, .block_rows = 16, .invalid_first = _i};
 
 	check_case(&settings, 1, ids, 2);
 	destroy_pools();
@@ -347,9 +347,11 @@ START_TEST(test_capacity_holds_the_worst_case)
 	for (uint32_t n_experts = 1; n_experts < 20; n_experts++) {
 		for (uint32_t block = 1; block < 20; block++) {
 			for (uint32_t n_rows = 1; n_rows < 60; n_rows += 7) {
-				const struct mtk_align_settings settings = {
-					.n_experts = n_experts, .top_k = 1, .block_rows = block,
-					.invalid_first = n_rows % 2};
+				const struct mtk_align_settings settings = {.n_experts = n_experts,
+									    .top_k = 1,
+									    .block_rows = block,
+									    .invalid_first =
+										    n_rows % 2};
 				int32_t ids[60];
 
 				for (uint32_t r = 0; r < n_rows; r++)
@@ -386,9 +388,8 @@ START_TEST(test_no_inactive_block_in_use)
 {
 	enum { N_ROWS = 500, N_LOCAL = 8 };
 	int32_t map[64], ids[N_ROWS];
-	const struct mtk_align_settings settings = {.n_experts = N_LOCAL, .top_k = 1,
-						    .block_rows = 16, .n_ids = 64,
-						    .expert_map = map};
+	const struct mtk_align_settings settings = {
+		.n_experts = N_LOCAL, .top_k = 1, .block_rows = 16, .n_ids = 64, .expert_map = map};
 	int64_t n_local = 0;
 	struct outputs o;
 	struct mtk_rng rng;
@@ -418,8 +419,8 @@ END_TEST
 START_TEST(test_invalid_first_layout_by_hand)
 {
 	static const int32_t ids[] = {1, -1, 0, 9, 1, -1};
-	const struct mtk_align_settings settings = {.n_experts = 2, .top_k = 2, .block_rows = 2,
-						    .invalid_first = true};
+	const struct mtk_align_settings settings = {
+		.n_experts = 2, .top_k = 2, .block_rows = 2, .invalid_first = true};
 	static const int64_t expected[] = {1, 3, 5, 6, 2, 6, 0, 4, 6, 6};
 	static const int32_t expected_experts[] = {-1, -1, 0, 1, -1};
 	struct outputs o = align_fast(&settings, 3, ids, 1);
@@ -440,8 +441,11 @@ START_TEST(test_rank_without_experts)
 {
 	static const int32_t map[] = {-1, -1, -1, -1};
 	static const int32_t ids[] = {0, 1, 2, 3, 3, -1};
-	const struct mtk_align_settings settings = {.n_experts = 0, .top_k = 2, .block_rows = 4,
-						    .invalid_first = _i, .n_ids = 4,
+	const struct mtk_align_settings settings = {.n_experts = 0,
+						    .top_k = 2,
+						    .block_rows = 4,
+						    .invalid_first = _i,
+						    .n_ids = 4,
 						    .expert_map = map};
 
 	check_case(&settings, 3, ids, 2);
@@ -515,8 +519,7 @@ START_TEST(test_bad_settings_are_refused_by_name)
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct mtk_error error;
 
-		assert_refused(mtk_align_check(&cases[i].settings, &error), &error,
-			       cases[i].field);
+		assert_refused(mtk_align_check(&cases[i].settings, &error), &error, cases[i].field);
 	}
 }
 END_TEST

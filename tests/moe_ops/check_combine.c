@@ -31,8 +31,8 @@ struct aligned {
 static struct aligned align_ids(uint32_t n_experts, uint32_t top_k, uint32_t block_rows,
 				uint32_t n_rows, const int32_t *ids)
 {
-	struct aligned a = {.settings = {.n_experts = n_experts, .top_k = top_k,
-					 .block_rows = block_rows}};
+	struct aligned a = {
+		.settings = {.n_experts = n_experts, .top_k = top_k, .block_rows = block_rows}};
 
 	ck_assert_int_eq(mtk_align_sizes(&a.settings, n_rows, NULL, &a.sizes), 0);
 	a.result.sorted_pairs = take((size_t)a.sizes.capacity, sizeof(int64_t));
@@ -82,7 +82,8 @@ static void check_round_trip(struct mtk_rng *rng, uint32_t n_rows, uint32_t top_
 	a = align_ids(11, top_k, block_rows, n_rows, ids);
 	permuted = take((size_t)a.sizes.capacity, row_bytes);
 	mtk_permute_run(&(struct mtk_permute){a.result.sorted_pairs, n_pairs, top_k, row_bytes,
-					      rows, permuted}, 0, a.sizes.capacity);
+					      rows, permuted},
+			0, a.sizes.capacity);
 	for (int64_t s = 0; s < a.sizes.capacity; s++) {
 		int64_t pair = a.result.sorted_pairs[s];
 
@@ -91,9 +92,9 @@ static void check_round_trip(struct mtk_rng *rng, uint32_t n_rows, uint32_t top_
 	}
 	/* Backwards in two pieces: a pair gets its row again, or zeros where it was dropped. */
 	for (int half = 1; half >= 0; half--)
-		mtk_unpermute_run(&(struct mtk_unpermute){a.result.pair_slots, row_bytes, permuted,
-							  pairs},
-				  half ? n_pairs / 2 : 0, half ? n_pairs : n_pairs / 2);
+		mtk_unpermute_run(
+			&(struct mtk_unpermute){a.result.pair_slots, row_bytes, permuted, pairs},
+			half ? n_pairs / 2 : 0, half ? n_pairs : n_pairs / 2);
 	for (uint32_t p = 0; p < n_pairs; p++)
 		ck_assert(row_is(pairs + p * row_bytes,
 				 ids[p] >= 0 && ids[p] < 11 ? (int64_t)(p / top_k) : -1,
@@ -305,7 +306,8 @@ START_TEST(test_offsets_past_32_bits)
 			for (int i = 0; i < N; i++)
 				row[i] = (float)(pair % 1000 + i);
 			mtk_permute_run(&(struct mtk_permute){&zero, 1, 1, row_bytes, row,
-							      pairs + (size_t)pair * N}, 0, 1);
+							      pairs + (size_t)pair * N},
+					0, 1);
 		}
 		level(_i)->combine_pairs(&combine, pairs, slots, NULL, NULL, sum);
 		for (int i = 0; i < N; i++)
@@ -354,10 +356,8 @@ START_TEST(test_bad_settings_are_refused_by_name)
 		struct mtk_combine combine;
 		const char *field;
 	} cases[] = {
-		{{0, 1, 1, 1.0f}, "combine: n: "},
-		{{4, 0, 4, 1.0f}, "top_k"},
-		{{4, 1, 3, 1.0f}, "output_stride"},
-		{{4, 1, 4, nan_value}, "scale"},
+		{{0, 1, 1, 1.0f}, "combine: n: "},  {{4, 0, 4, 1.0f}, "top_k"},
+		{{4, 1, 3, 1.0f}, "output_stride"}, {{4, 1, 4, nan_value}, "scale"},
 		{{4, 1, 4, INFINITY}, "scale"},
 	};
 	const struct mtk_combine good = {4, 1, 4, 2.5f};

@@ -22,7 +22,7 @@ struct shape {
 struct layer {
 	struct shape shape;
 	enum mtk_dtype dtype;
-	float *gate_up, *down;			/* [n_experts][n_out][n_in] */
+	float *gate_up, *down; /* [n_experts][n_out][n_in] */
 	float *gate_up_bias, *down_bias;
 	struct mtk_matrix *packed_gate_up, *packed_down;
 	struct mtk_swiglu_clamp clamp;
@@ -80,8 +80,7 @@ static struct layer make_layer(struct mtk_rng *rng, struct shape s, enum mtk_dty
 		layer.packed_gate_up[e] = pack(dtype, (uint32_t)n_middle, s.n_hidden,
 					       layer.gate_up + e * n_middle * s.n_hidden);
 		layer.packed_down[e] = pack(dtype, s.n_hidden, s.n_intermediate,
-					    layer.down + (size_t)e * s.n_hidden *
-								 s.n_intermediate);
+					    layer.down + (size_t)e * s.n_hidden * s.n_intermediate);
 	}
 	return layer;
 }
@@ -133,7 +132,8 @@ static void release_batch(struct batch *batch)
 	free(batch->ids);
 }
 
-/* Outputs by slot, to be freed; slots that no expert wrote keep their poison. n_threads 0: alone. */
+/* Outputs by slot, to be freed; slots that no expert wrote keep their poison. n_threads 0: alone.
+ */
 static float *run(const struct mtk_cpu_ops *ops, const struct layer *layer,
 		  const struct batch *batch, uint32_t n_rows, uint32_t n_threads)
 {
@@ -290,8 +290,8 @@ START_TEST(test_experts_match_double)
 	for (uint32_t round = 0; round < 90; round++) {
 		struct layer layer = draw_layer(&rng, round);
 		struct batch batch = make_batch(&rng, &layer.shape);
-		const size_t n = (size_t)layer.shape.n_rows * layer.shape.top_k *
-				 layer.shape.n_hidden;
+		const size_t n =
+			(size_t)layer.shape.n_rows * layer.shape.top_k * layer.shape.n_hidden;
 		float *out = run(ops, &layer, &batch, layer.shape.n_rows, 0);
 
 		assert_matches_double(&layer, &batch, out);
@@ -363,14 +363,16 @@ static float *run_blocks(const struct mtk_cpu_ops *ops, const struct layer *laye
 
 	for (int64_t b = 0; b < n_padded / block; b++) {
 		const size_t first = (size_t)b * block;
-		struct mtk_gemm gate_up = {
-			.weights = &layer->packed_gate_up[expert_ids[b]],
-			.x = permuted + first * s->n_hidden, .x_stride = s->n_hidden,
-			.y = middle, .y_stride = n_middle};
-		struct mtk_gemm down = {
-			.weights = &layer->packed_down[expert_ids[b]],
-			.x = middle, .x_stride = n_middle,
-			.y = out + first * s->n_hidden, .y_stride = s->n_hidden};
+		struct mtk_gemm gate_up = {.weights = &layer->packed_gate_up[expert_ids[b]],
+					   .x = permuted + first * s->n_hidden,
+					   .x_stride = s->n_hidden,
+					   .y = middle,
+					   .y_stride = n_middle};
+		struct mtk_gemm down = {.weights = &layer->packed_down[expert_ids[b]],
+					.x = middle,
+					.x_stride = n_middle,
+					.y = out + first * s->n_hidden,
+					.y_stride = s->n_hidden};
 
 		ops->gemm(&gate_up, 0, block, 0, mtk_panel_count(n_middle));
 		for (uint32_t r = 0; r < block; r++)
@@ -415,9 +417,8 @@ START_TEST(test_aligned_path_gives_the_same_bits)
 		int64_t slots[3];
 
 		for (uint32_t j = 0; j < s.top_k; j++)
-			slots[j] = a.pair_slots[row * s.top_k + j] < 0
-					   ? -1
-					   : (int64_t)row * s.top_k + j;
+			slots[j] = a.pair_slots[row * s.top_k + j] < 0 ? -1
+								       : (int64_t)row * s.top_k + j;
 		ops->combine_pairs(&combine, by_slot, slots, batch.weights + row * s.top_k, NULL,
 				   expected);
 		ops->combine_pairs(&combine, by_block, a.pair_slots + row * s.top_k,
@@ -443,8 +444,10 @@ START_TEST(test_weight_on_input_is_another_function)
 	int32_t id = 0;
 	struct mtk_matrix gate_up = pack(MTK_DTYPE_F32, 2, 1, ones);
 	struct mtk_matrix down = pack(MTK_DTYPE_F32, 1, 1, &one);
-	struct layer layer = {.shape = {1, 1, 1, 1, 1}, .packed_gate_up = &gate_up,
-			      .packed_down = &down, .weighting = MTK_WEIGHT_ON_INPUT};
+	struct layer layer = {.shape = {1, 1, 1, 1, 1},
+			      .packed_gate_up = &gate_up,
+			      .packed_down = &down,
+			      .weighting = MTK_WEIGHT_ON_INPUT};
 	const struct batch batch = {&x, &weight, &id};
 	const struct mtk_cpu_ops *ops = mtk_cpu_ops_find((enum mtk_cpu_level)_i);
 	float *on_input = run(ops, &layer, &batch, 1, 0);
@@ -496,13 +499,15 @@ START_TEST(test_vector_levels_agree)
 	for (uint32_t round = 0; round < 30; round++) {
 		struct layer layer = draw_layer(&rng, round);
 		struct batch batch = make_batch(&rng, &layer.shape);
-		float *a = run(mtk_cpu_ops_find(MTK_CPU_AVX2), &layer, &batch,
-			       layer.shape.n_rows, 1);
-		float *b = run(mtk_cpu_ops_find(MTK_CPU_AVX512), &layer, &batch,
-			       layer.shape.n_rows, 2);
+		float *a =
+			run(mtk_cpu_ops_find(MTK_CPU_AVX2), &layer, &batch, layer.shape.n_rows, 1);
+		float *b = run(mtk_cpu_ops_find(MTK_CPU_AVX512), &layer, &batch, layer.shape.n_rows,
+			       2);
 
-		ck_assert_int_eq(memcmp(a, b, (size_t)layer.shape.n_rows * layer.shape.top_k *
-						      layer.shape.n_hidden * sizeof(*a)), 0);
+		ck_assert_int_eq(memcmp(a, b,
+					(size_t)layer.shape.n_rows * layer.shape.top_k *
+						layer.shape.n_hidden * sizeof(*a)),
+				 0);
 		free(a);
 		free(b);
 		release_batch(&batch);
@@ -533,14 +538,18 @@ END_TEST
 
 START_TEST(test_bad_settings_are_refused_by_name)
 {
-	const struct mtk_experts_settings good = {.n_experts = 128, .top_k = 8, .n_hidden = 2048,
-						  .n_intermediate = 768, .n_rows_max = 4096,
-						  .clamp = {7.0f, 1.702f, 1.0f}, .clamped = true};
+	const struct mtk_experts_settings good = {.n_experts = 128,
+						  .top_k = 8,
+						  .n_hidden = 2048,
+						  .n_intermediate = 768,
+						  .n_rows_max = 4096,
+						  .clamp = {7.0f, 1.702f, 1.0f},
+						  .clamped = true};
 	struct mtk_experts_settings cases[13];
 	static const char *const fields[13] = {
-		"n_experts", "top_k", "n_hidden", "n_hidden", "n_intermediate", "n_intermediate",
-		"n_rows_max", "dtype", "weighting", "clamp.limit", "clamp.limit", "clamp.alpha",
-		"clamp.offset"};
+		"n_experts",	  "top_k",	 "n_hidden",	"n_hidden",  "n_intermediate",
+		"n_intermediate", "n_rows_max",	 "dtype",	"weighting", "clamp.limit",
+		"clamp.limit",	  "clamp.alpha", "clamp.offset"};
 
 	for (int i = 0; i < 13; i++)
 		cases[i] = good;
@@ -569,8 +578,11 @@ END_TEST
 /* What one layer weighs: 9 MiB an expert, and 21 GiB for 256 experts of 7168 by 2048. */
 START_TEST(test_weight_bytes)
 {
-	struct mtk_experts_settings settings = {.n_experts = 128, .top_k = 8, .n_hidden = 2048,
-						.n_intermediate = 768, .dtype = MTK_DTYPE_BF16};
+	struct mtk_experts_settings settings = {.n_experts = 128,
+						.top_k = 8,
+						.n_hidden = 2048,
+						.n_intermediate = 768,
+						.dtype = MTK_DTYPE_BF16};
 
 	ck_assert_uint_eq(mtk_experts_weight_bytes(&settings), UINT64_C(128) * 9 << 20);
 	settings.n_experts = 256;

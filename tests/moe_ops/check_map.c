@@ -66,7 +66,8 @@ static uint64_t brute_mix(uint64_t x)
 }
 
 /* The place of a hash in [0, 1), and the copy whose share holds it. */
-static int32_t brute_share(const struct mtk_map_settings *s, int32_t id, uint64_t row, uint32_t slot)
+static int32_t brute_share(const struct mtk_map_settings *s, int32_t id, uint64_t row,
+			   uint32_t slot)
 {
 	uint64_t hash = brute_mix(brute_mix(brute_mix(s->seed) ^ row) ^ slot);
 	long double place = (long double)hash / 0x1p64L;
@@ -125,8 +126,10 @@ START_TEST(test_rules_match_brute_force)
 		struct table table;
 		int32_t *ids = take((size_t)n_rows * TOP_K, sizeof(*ids));
 		int32_t *found = take((size_t)n_rows * TOP_K, sizeof(*found));
-		struct mtk_map_rows rows = {.top_k = TOP_K, .first_number = UINT32_MAX - 7u,
-					    .ids = ids, .physical_ids = found};
+		struct mtk_map_rows rows = {.top_k = TOP_K,
+					    .first_number = UINT32_MAX - 7u,
+					    .ids = ids,
+					    .physical_ids = found};
 		uint64_t n_invalid = 0;
 		struct mtk_map *map;
 
@@ -139,9 +142,9 @@ START_TEST(test_rules_match_brute_force)
 		map = make_map(&table.settings);
 		ck_assert_uint_eq(mtk_map_run(map, &rows, 0, n_rows), n_invalid);
 		for (uint32_t i = 0; i < n_rows * TOP_K; i++)
-			ck_assert_int_eq(found[i], brute_map(&table.settings, ids[i],
-							     rows.first_number + i / TOP_K,
-							     i % TOP_K));
+			ck_assert_int_eq(found[i],
+					 brute_map(&table.settings, ids[i],
+						   rows.first_number + i / TOP_K, i % TOP_K));
 		mtk_map_destroy(map);
 		free(ids);
 		free(found);
@@ -163,18 +166,20 @@ START_TEST(test_probability_gives_each_copy_its_share)
 {
 	static const int32_t physical_to_logical[] = {0, 1, 0, 0, -1, 0};
 	static const float probabilities[] = {0.0f, 1.0f, 1.0f, 0.0f, 5.0f, 3.0f};
-	const struct mtk_map_settings settings = {
-		.kind = MTK_MAP_PROBABILITY, .n_logical = 2, .n_physical = 6,
-		.physical_to_logical = physical_to_logical, .probabilities = probabilities,
-		.seed = 5};
+	const struct mtk_map_settings settings = {.kind = MTK_MAP_PROBABILITY,
+						  .n_logical = 2,
+						  .n_physical = 6,
+						  .physical_to_logical = physical_to_logical,
+						  .probabilities = probabilities,
+						  .seed = 5};
 	const uint32_t n_rows = 200000;
 	struct mtk_map *map = make_map(&settings);
 	uint32_t counts[6] = {0};
 
 	for (uint32_t row = 0; row < n_rows; row++) {
 		int32_t id = 0, found;
-		struct mtk_map_rows rows = {.top_k = 1, .first_number = row, .ids = &id,
-					    .physical_ids = &found};
+		struct mtk_map_rows rows = {
+			.top_k = 1, .first_number = row, .ids = &id, .physical_ids = &found};
 
 		mtk_map_run(map, &rows, 0, 1);
 		counts[found]++;
@@ -205,8 +210,8 @@ START_TEST(test_independent_of_batch_order_and_threads)
 	static uint64_t numbers[N_ROWS];
 	struct mtk_map *map;
 	struct mtk_map_rows rows = {.top_k = TOP_K, .ids = ids, .physical_ids = expected};
-	struct mtk_map_rows moved = {.top_k = TOP_K, .numbers = numbers, .ids = moved_ids,
-				     .physical_ids = found};
+	struct mtk_map_rows moved = {
+		.top_k = TOP_K, .numbers = numbers, .ids = moved_ids, .physical_ids = found};
 	struct map_job job;
 	struct mtk_threads *threads;
 	struct mtk_rng rng;
@@ -242,9 +247,10 @@ END_TEST
 START_TEST(test_padding_and_poison_become_minus_one)
 {
 	static const int32_t physical_to_logical[] = {0, 1, 2, 1};
-	const struct mtk_map_settings settings = {
-		.kind = MTK_MAP_DYNAMIC, .n_logical = 3, .n_physical = 4,
-		.physical_to_logical = physical_to_logical};
+	const struct mtk_map_settings settings = {.kind = MTK_MAP_DYNAMIC,
+						  .n_logical = 3,
+						  .n_physical = 4,
+						  .physical_to_logical = physical_to_logical};
 	int32_t ids[] = {-1, -1, POISON_ID, 3, INT32_MIN, 2};
 	struct mtk_map_rows rows = {.top_k = 2, .ids = ids, .physical_ids = ids};
 	struct mtk_map *map = make_map(&settings);
@@ -261,9 +267,10 @@ END_TEST
 START_TEST(test_replicas_on_one_rank_are_allowed)
 {
 	static const int32_t physical_to_logical[] = {1, 1, 0, 1};
-	const struct mtk_map_settings settings = {
-		.kind = MTK_MAP_DYNAMIC, .n_logical = 2, .n_physical = 4,
-		.physical_to_logical = physical_to_logical};
+	const struct mtk_map_settings settings = {.kind = MTK_MAP_DYNAMIC,
+						  .n_logical = 2,
+						  .n_physical = 4,
+						  .physical_to_logical = physical_to_logical};
 	const int32_t expected[] = {0, 1, 3, 0};
 	struct mtk_map *map = make_map(&settings);
 	const int32_t *replicas;
@@ -274,8 +281,8 @@ START_TEST(test_replicas_on_one_rank_are_allowed)
 	ck_assert_mem_eq(replicas, expected, 3 * sizeof(*replicas));
 	for (uint32_t row = 0; row < 4; row++) {
 		int32_t id = 1, found;
-		struct mtk_map_rows rows = {.top_k = 1, .first_number = row, .ids = &id,
-					    .physical_ids = &found};
+		struct mtk_map_rows rows = {
+			.top_k = 1, .first_number = row, .ids = &id, .physical_ids = &found};
 
 		mtk_map_run(map, &rows, 0, 1);
 		ck_assert_int_eq(found, expected[row]);
@@ -294,32 +301,68 @@ START_TEST(test_bad_tables_are_refused_by_name)
 		float shares[3];
 		const char *field;
 	} cases[] = {
-		{{.kind = 3, .n_logical = 2, .n_physical = 3}, {0, 1, 1}, {0, 1}, {1, 1, 1},
+		{{.kind = 3, .n_logical = 2, .n_physical = 3},
+		 {0, 1, 1},
+		 {0, 1},
+		 {1, 1, 1},
 		 "kind"},
 		{{.n_logical = 0, .n_physical = 3}, {0, 1, 1}, {0, 1}, {1, 1, 1}, "n_logical"},
 		{{.n_logical = 2, .n_physical = 1}, {0, 1, 1}, {0, 1}, {1, 1, 1}, "n_physical"},
-		{{.n_logical = 2, .n_physical = 0x80000000u}, {0, 1, 1}, {0, 1}, {1, 1, 1},
+		{{.n_logical = 2, .n_physical = 0x80000000u},
+		 {0, 1, 1},
+		 {0, 1},
+		 {1, 1, 1},
 		 "n_physical"},
-		{{.n_logical = 2, .n_physical = 3}, {0, 2, 1}, {0, 1}, {1, 1, 1},
+		{{.n_logical = 2, .n_physical = 3},
+		 {0, 2, 1},
+		 {0, 1},
+		 {1, 1, 1},
 		 "physical_to_logical[1]: 2 "},
-		{{.n_logical = 2, .n_physical = 3}, {0, 1, -2}, {0, 1}, {1, 1, 1},
+		{{.n_logical = 2, .n_physical = 3},
+		 {0, 1, -2},
+		 {0, 1},
+		 {1, 1, 1},
 		 "physical_to_logical[2]: -2 "},
-		{{.kind = MTK_MAP_DYNAMIC, .n_logical = 2, .n_physical = 3}, {0, 0, -1}, {0, 1},
-		 {1, 1, 1}, "physical_to_logical: logical expert 1 "},
-		{{.n_logical = 2, .n_physical = 3}, {0, 1, 1}, {0, 3}, {1, 1, 1},
+		{{.kind = MTK_MAP_DYNAMIC, .n_logical = 2, .n_physical = 3},
+		 {0, 0, -1},
+		 {0, 1},
+		 {1, 1, 1},
+		 "physical_to_logical: logical expert 1 "},
+		{{.n_logical = 2, .n_physical = 3},
+		 {0, 1, 1},
+		 {0, 3},
+		 {1, 1, 1},
 		 "static_physical[1]: 3 "},
-		{{.n_logical = 2, .n_physical = 3}, {0, 1, 1}, {-1, 1}, {1, 1, 1},
+		{{.n_logical = 2, .n_physical = 3},
+		 {0, 1, 1},
+		 {-1, 1},
+		 {1, 1, 1},
 		 "static_physical[0]: -1 "},
-		{{.n_logical = 2, .n_physical = 3}, {0, 1, 1}, {1, 1}, {1, 1, 1},
+		{{.n_logical = 2, .n_physical = 3},
+		 {0, 1, 1},
+		 {1, 1},
+		 {1, 1, 1},
 		 "static_physical[0]: "},
-		{{.kind = MTK_MAP_PROBABILITY, .n_logical = 2, .n_physical = 3}, {0, 1, 1},
-		 {0, 1}, {1, -1, 1}, "probabilities[1]: -1 "},
-		{{.kind = MTK_MAP_PROBABILITY, .n_logical = 2, .n_physical = 3}, {0, 1, 1},
-		 {0, 1}, {1, 1, nan_value}, "probabilities[2]: "},
-		{{.kind = MTK_MAP_PROBABILITY, .n_logical = 2, .n_physical = 3}, {0, 1, 1},
-		 {0, 1}, {1, 1, INFINITY}, "probabilities[2]: inf"},
-		{{.kind = MTK_MAP_PROBABILITY, .n_logical = 2, .n_physical = 3}, {0, 1, 1},
-		 {0, 1}, {1, 0, 0}, "probabilities: those of logical expert 1 "},
+		{{.kind = MTK_MAP_PROBABILITY, .n_logical = 2, .n_physical = 3},
+		 {0, 1, 1},
+		 {0, 1},
+		 {1, -1, 1},
+		 "probabilities[1]: -1 "},
+		{{.kind = MTK_MAP_PROBABILITY, .n_logical = 2, .n_physical = 3},
+		 {0, 1, 1},
+		 {0, 1},
+		 {1, 1, nan_value},
+		 "probabilities[2]: "},
+		{{.kind = MTK_MAP_PROBABILITY, .n_logical = 2, .n_physical = 3},
+		 {0, 1, 1},
+		 {0, 1},
+		 {1, 1, INFINITY},
+		 "probabilities[2]: inf"},
+		{{.kind = MTK_MAP_PROBABILITY, .n_logical = 2, .n_physical = 3},
+		 {0, 1, 1},
+		 {0, 1},
+		 {1, 0, 0},
+		 "probabilities: those of logical expert 1 "},
 	};
 	struct mtk_map *map = NULL;
 	struct mtk_error error;
@@ -343,8 +386,8 @@ START_TEST(test_fields_of_another_rule_are_refused)
 {
 	static const int32_t table[] = {0, 1};
 	static const float shares[] = {1, 1};
-	struct mtk_map_settings settings = {.kind = MTK_MAP_DYNAMIC, .n_logical = 2,
-					    .n_physical = 2};
+	struct mtk_map_settings settings = {
+		.kind = MTK_MAP_DYNAMIC, .n_logical = 2, .n_physical = 2};
 	struct mtk_map *map = NULL;
 	struct mtk_error error;
 
