@@ -87,8 +87,8 @@ static void check_round_trip(struct mtk_rng *rng, uint32_t n_rows, uint32_t top_
 	for (int64_t s = 0; s < a.sizes.capacity; s++) {
 		int64_t pair = a.result.sorted_pairs[s];
 
-		ck_assert(row_is(permuted + (size_t)s * row_bytes,
-				 pair == n_pairs ? -1 : pair / top_k, row_bytes));
+		require(row_is(permuted + (size_t)s * row_bytes,
+			       pair == n_pairs ? -1 : pair / top_k, row_bytes));
 	}
 	/* Backwards in two pieces: a pair gets its row again, or zeros where it was dropped. */
 	for (int half = 1; half >= 0; half--)
@@ -96,9 +96,8 @@ static void check_round_trip(struct mtk_rng *rng, uint32_t n_rows, uint32_t top_
 			&(struct mtk_unpermute){a.result.pair_slots, row_bytes, permuted, pairs},
 			half ? n_pairs / 2 : 0, half ? n_pairs : n_pairs / 2);
 	for (uint32_t p = 0; p < n_pairs; p++)
-		ck_assert(row_is(pairs + p * row_bytes,
-				 ids[p] >= 0 && ids[p] < 11 ? (int64_t)(p / top_k) : -1,
-				 row_bytes));
+		require(row_is(pairs + p * row_bytes,
+			       ids[p] >= 0 && ids[p] < 11 ? (int64_t)(p / top_k) : -1, row_bytes));
 	release_aligned(&a);
 	free(permuted);
 	free(pairs);
@@ -311,7 +310,7 @@ START_TEST(test_offsets_past_32_bits)
 		}
 		level(_i)->combine_pairs(&combine, pairs, slots, NULL, NULL, sum);
 		for (int i = 0; i < N; i++)
-			ck_assert_float_eq(sum[i], (float)(10 * (first % 1000 + i) + 45));
+			require(sum[i] == (float)(10 * (first % 1000 + i) + 45));
 	}
 	munmap(pairs, n_bytes);
 }
@@ -339,7 +338,7 @@ START_TEST(test_permutations_past_32_bits)
 				slots[r], slots[r] + 1);
 	}
 	for (int r = 0; r < 5; r++)
-		ck_assert(row_is(permuted + (size_t)slots[r] * row_bytes, r, row_bytes));
+		require(row_is(permuted + (size_t)slots[r] * row_bytes, r, row_bytes));
 	mtk_unpermute_run(&(struct mtk_unpermute){slots, row_bytes, permuted, back}, 0, 5);
 	ck_assert_mem_eq(back, rows, 5 * row_bytes);
 	munmap(permuted, n_bytes);

@@ -11,6 +11,13 @@
 
 #include "kernels/engine/error.h"
 
+/* An assertion for loops over elements: one that holds costs nothing. */
+#define require(condition)                                                                         \
+	do {                                                                                       \
+		if (!(condition))                                                                  \
+			ck_abort_msg("does not hold: %s", #condition);                             \
+	} while (0)
+
 static inline int run_suite(Suite *suite)
 {
 	SRunner *runner = srunner_create(suite);
