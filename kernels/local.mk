@@ -49,9 +49,6 @@ noinst_LTLIBRARIES += %D%/libmtk.la
 	%D%/rmsnorm/rmsnorm_vec.h \
 	%D%/rope/rope.h \
 	%D%/rope/rope_cpu.c \
-	%D%/route/route.h \
-	%D%/route/route_cpu.c \
-	%D%/route/route_vec.h \
 	%D%/sample/sample.h \
 	%D%/sample/sample_cpu.c \
 	%D%/threads.c %D%/threads.h \
@@ -60,3 +57,5 @@ noinst_LTLIBRARIES += %D%/libmtk.la
 	%D%/vec_avx512.h
 
 include kernels/engine/local.mk
+include kernels/route/local.mk
+include kernels/presets/local.mk

@@ -234,14 +234,22 @@ static void route_task(void *arg, uint32_t begin, uint32_t end)
 	const struct pass *pass = arg;
 	const struct mtk_model_config *config = &pass->model->config;
 	struct mtk_workspace *workspace = pass->workspace;
-	const struct mtk_route route = {config->n_experts, config->top_k, config->norm_topk_prob};
-	const uint32_t n_scratch = mtk_route_scratch_floats(config->n_experts);
+	struct mtk_route_config route = mtk_route_config_make(config->n_experts, config->top_k);
+	const struct mtk_route_batch batch = {
+		.n_rows = pass->batch->n_rows,
+		.n_valid_rows = pass->batch->n_rows,
+		.logits = workspace->router_logits,
+	};
+	const struct mtk_route_result result = {
+		.ids = workspace->ids,
+		.weights = workspace->weights,
+	};
+	const size_t n_scratch = mtk_route_scratch_floats(config->n_experts);
 
-	for (size_t row = begin; row < end; row++)
-		pass->model->ops->route(&route, workspace->router_logits + row * config->n_experts,
-					workspace->route_scratch + row * n_scratch,
-					workspace->ids + row * config->top_k,
-					workspace->weights + row * config->top_k);
+	if (config->norm_topk_prob)
+		route.renormalise = MTK_ROUTE_RENORMALISE_IF_POSITIVE;
+	pass->model->ops->route(&route, &batch, begin, end,
+				workspace->route_scratch + begin * n_scratch, &result);
 }
 
 static void combine_task(void *arg, uint32_t begin, uint32_t end)
