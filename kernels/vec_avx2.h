@@ -229,8 +229,8 @@ VEC_FN float vec_first(struct vec a)
 }
 
 /*
- * Append the lanes of from whose bits are set to values, and base + lane to places. Both have room for
- * all lanes. Returns how many.
+ * Append the lanes of from whose bits are set to values, and base + lane to places. Both have
+ * room for all lanes. Returns how many.
  */
 VEC_FN uint32_t vec_append(const float *from, uint32_t bits, int32_t base, float *values,
 			   int32_t *places)

@@ -185,13 +185,14 @@ VEC_FN float vec_first(struct vec a)
 }
 
 /*
- * Append the lanes of from whose bits are set to values, and base + lane to places. Both have room for
- * all lanes. Returns how many.
+ * Append the lanes of from whose bits are set to values, and base + lane to places. Both have
+ * room for all lanes. Returns how many.
  */
 VEC_FN uint32_t vec_append(const float *from, uint32_t bits, int32_t base, float *values,
 			   int32_t *places)
 {
-	const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+	const __m512i lanes = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12,
+						13, 14, 15);
 	__mmask16 mask = (__mmask16)bits;
 	__m512i each = _mm512_add_epi32(lanes, _mm512_set1_epi32(base));
 

@@ -10,5 +10,8 @@ kernels_libmtk_la_SOURCES += \
 	%D%/route_impl.h \
 	%D%/route_row.c \
 	%D%/route_variant.c %D%/route_variant.h \
+	%D%/route_score_vec.h \
+	%D%/route_take_vec.h \
 	%D%/route_vec.h \
+	%D%/route_work_vec.h \
 	%D%/sigmoid_vec.h

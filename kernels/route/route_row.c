@@ -55,17 +55,6 @@ uint32_t mtk_route_pack(int32_t id, float weight)
 	return (uint32_t)id << 16 | bits >> 16;
 }
 
-static void entry_write(const struct mtk_route_result *result, size_t place, int32_t id,
-			float weight)
-{
-	if (result->ids)
-		result->ids[place] = id;
-	if (result->weights)
-		result->weights[place] = weight;
-	if (result->packed)
-		result->packed[place] = mtk_route_pack(id, weight);
-}
-
 static int32_t written_id(const struct mtk_route_config *config, int32_t id)
 {
 	if (config->n_shared_slots == 0 || config->shared != MTK_ROUTE_SHARED_BLOCK || id < 0)
@@ -81,18 +70,36 @@ static uint32_t shared_id(const struct mtk_route_config *config, uint32_t slot)
 	       config->n_local_experts + slot;
 }
 
+/* Write a row of entries to each output that is wanted. */
+static void entries_write(const struct mtk_route_result *result, uint32_t row, uint32_t width,
+			  const int32_t *ids, const float *weights)
+{
+	const size_t place = (size_t)row * width;
+
+	if (result->ids)
+		memcpy(result->ids + place, ids, width * sizeof(*ids));
+	if (result->weights)
+		memcpy(result->weights + place, weights, width * sizeof(*weights));
+	for (uint32_t j = 0; result->packed && j < width; j++)
+		result->packed[place + j] = mtk_route_pack(ids[j], weights[j]);
+}
+
 void mtk_route_write_row(const struct mtk_route_config *config,
 			 const struct mtk_route_choice *choice, uint32_t row,
 			 const struct mtk_route_result *result)
 {
-	const size_t place = (size_t)row * mtk_route_width(config);
+	int32_t ids[MTK_ROUTE_MAX_WIDTH];
+	float weights[MTK_ROUTE_MAX_WIDTH];
 
-	for (uint32_t j = 0; j < config->top_k; j++)
-		entry_write(result, place + j, written_id(config, choice->ids[j]),
-			    (float)choice->weights[j]);
-	for (uint32_t slot = 0; slot < config->n_shared_slots; slot++)
-		entry_write(result, place + config->top_k + slot, (int32_t)shared_id(config, slot),
-			    (float)config->shared_weight);
+	for (uint32_t j = 0; j < config->top_k; j++) {
+		ids[j] = written_id(config, choice->ids[j]);
+		weights[j] = (float)choice->weights[j];
+	}
+	for (uint32_t slot = 0; slot < config->n_shared_slots; slot++) {
+		ids[config->top_k + slot] = (int32_t)shared_id(config, slot);
+		weights[config->top_k + slot] = (float)config->shared_weight;
+	}
+	entries_write(result, row, mtk_route_width(config), ids, weights);
 	if (result->flags)
 		result->flags[row] = choice->flags;
 }
@@ -100,10 +107,12 @@ void mtk_route_write_row(const struct mtk_route_config *config,
 void mtk_route_write_empty_row(const struct mtk_route_config *config, uint32_t row, uint8_t flags,
 			       const struct mtk_route_result *result)
 {
-	const uint32_t width = mtk_route_width(config);
+	int32_t ids[MTK_ROUTE_MAX_WIDTH];
+	const float weights[MTK_ROUTE_MAX_WIDTH] = {0};
 
-	for (uint32_t j = 0; j < width; j++)
-		entry_write(result, (size_t)row * width + j, -1, 0.0f);
+	for (uint32_t j = 0; j < MTK_ROUTE_MAX_WIDTH; j++)
+		ids[j] = -1;
+	entries_write(result, row, mtk_route_width(config), ids, weights);
 	if (result->flags)
 		result->flags[row] = flags;
 }

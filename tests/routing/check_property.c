@@ -4,6 +4,7 @@
  * ids and flags, weights within 1e-6. Two orders are right where brute force finds two values that
  * double precision barely tells apart and that come from different numbers; such rows are counted
  * and must stay rare. The number of rows is a million, or that of MOETRACE_TEST_ROWS.
+ * The second test shows that a row's result depends on nothing but the row.
  */
 #include <check.h>
 #include <math.h>
@@ -12,6 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <moetrace/status.h>
+
+#include "kernels/threads.h"
 #include "tests/kernels/support/levels.h"
 #include "tests/routing/support/brute.h"
 #include "tests/routing/support/settings.h"
@@ -178,6 +182,67 @@ START_TEST(test_random_rows)
 }
 END_TEST
 
+/* Independence of everything but the row. */
+
+struct job {
+	const struct mtk_cpu_ops *ops;
+	const struct mtk_route_config *config;
+	struct mtk_route_batch batch;
+	struct mtk_route_result result;
+};
+
+static struct mtk_route_result result_of(struct outcome *outcome)
+{
+	return (struct mtk_route_result){
+		.ids = outcome->ids, .weights = outcome->weights, .flags = outcome->flags};
+}
+
+static void job_run(void *arg, uint32_t begin, uint32_t end)
+{
+	const struct job *job = arg;
+	void *own_scratch =
+		malloc(mtk_route_scratch_floats(mtk_route_columns(job->config)) * sizeof(float));
+
+	job->ops->route(job->config, &job->batch, begin, end, own_scratch, &job->result);
+	free(own_scratch);
+}
+
+START_TEST(test_rows_are_independent)
+{
+	static float turned[N_ROWS * MAX_COLUMNS];
+	static struct outcome whole, other;
+	const struct mtk_cpu_ops *ops = mtk_cpu_ops_find((enum mtk_cpu_level)_i);
+	struct random random = {5};
+	struct mtk_threads *threads;
+
+	ck_assert_int_eq(mtk_threads_create(3, &threads), MOETRACE_OK);
+	for (int i = 0; i < 200; i++) {
+		struct mtk_route_config config = random_setting(&random);
+		const size_t n = mtk_route_columns(&config), width = config.top_k;
+		struct job job = {
+			ops, &config, {N_ROWS, N_ROWS, logits, biases, NULL}, result_of(&whole)};
+
+		make_rows(&random, &config);
+		job_run(&job, 0, N_ROWS);
+		job.result = result_of(&other);
+		mtk_threads_run(threads, N_ROWS, 1 + (uint32_t)i % 7, job_run, &job);
+		ck_assert_mem_eq(whole.ids, other.ids, N_ROWS * width * sizeof(int32_t));
+		ck_assert_mem_eq(whole.weights, other.weights, N_ROWS * width * sizeof(float));
+		if (config.bias_per_token)
+			continue;
+		for (uint32_t r = 0; r < N_ROWS; r++)
+			memcpy(turned + r * n, logits + (N_ROWS - 1 - r) * n, n * sizeof(float));
+		job.batch.logits = turned;
+		job_run(&job, 0, N_ROWS);
+		for (uint32_t r = 0; r < N_ROWS; r++)
+			ck_assert_mem_eq(whole.weights + r * width,
+					 other.weights + (N_ROWS - 1 - r) * width,
+					 width * sizeof(float));
+	}
+	mtk_threads_destroy(threads);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("property");
@@ -187,6 +252,7 @@ int main(void)
 
 	tcase_set_timeout(tcase, 1200);
 	tcase_add_test(tcase, test_random_rows);
+	tcase_add_loop_test(tcase, test_rows_are_independent, 0, levels_available());
 	suite_add_tcase(suite, tcase);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);

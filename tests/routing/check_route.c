@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Routing by hand: the faults that routers in the field have had, each as a test of that name on
- * every level of instructions; outputs, padding, shared slots, hash layers; refusals; and that a
- * row's result depends on nothing but the row.
+ * every level of instructions; outputs, padding, shared slots, hash layers.
  */
 #include <check.h>
 #include <float.h>
@@ -14,7 +13,6 @@
 #include <moetrace/status.h>
 
 #include "kernels/presets/presets.h"
-#include "kernels/threads.h"
 #include "tests/kernels/support/levels.h"
 #include "tests/routing/support/settings.h"
 
@@ -544,166 +542,6 @@ START_TEST(test_packed_and_ragged)
 }
 END_TEST
 
-/* Independence of everything but the row. */
-
-struct job {
-	const struct mtk_cpu_ops *ops;
-	const struct mtk_route_config *config;
-	struct mtk_route_batch batch;
-	struct mtk_route_result result;
-};
-
-static void job_run(void *arg, uint32_t begin, uint32_t end)
-{
-	const struct job *job = arg;
-	void *scratch =
-		malloc(mtk_route_scratch_floats(mtk_route_columns(job->config)) * sizeof(float));
-
-	job->ops->route(job->config, &job->batch, begin, end, scratch, &job->result);
-	free(scratch);
-}
-
-START_TEST(test_rows_are_independent)
-{
-	static float logits[MAX_ROWS * 512], biases[MAX_ROWS * 512], turned[MAX_ROWS * 512];
-	static struct routed whole, other;
-	const struct mtk_cpu_ops *ops = mtk_cpu_ops_find((enum mtk_cpu_level)_i);
-	struct random random = {5};
-	struct mtk_threads *threads;
-
-	ck_assert_int_eq(mtk_threads_create(3, &threads), MOETRACE_OK);
-	for (int i = 0; i < 200; i++) {
-		struct mtk_route_config config = random_setting(&random);
-		const size_t n = mtk_route_columns(&config), width = config.top_k;
-		struct job job = {ops,
-				  &config,
-				  {MAX_ROWS, MAX_ROWS, logits, biases, NULL},
-				  result_of(&whole)};
-
-		for (uint32_t r = 0; r < MAX_ROWS; r++) {
-			random_logits(&random, &config, logits + r * n);
-			random_biases(&random, (uint32_t)n, biases + r * n);
-		}
-		job_run(&job, 0, MAX_ROWS);
-		job.result = result_of(&other);
-		mtk_threads_run(threads, MAX_ROWS, 1 + (uint32_t)i % 7, job_run, &job);
-		ck_assert_mem_eq(whole.ids, other.ids, MAX_ROWS * width * sizeof(int32_t));
-		ck_assert_mem_eq(whole.weights, other.weights, MAX_ROWS * width * sizeof(float));
-		if (config.bias_per_token)
-			continue;
-		for (uint32_t r = 0; r < MAX_ROWS; r++)
-			memcpy(turned + r * n, logits + (MAX_ROWS - 1 - r) * n, n * sizeof(float));
-		job.batch.logits = turned;
-		job_run(&job, 0, MAX_ROWS);
-		for (uint32_t r = 0; r < MAX_ROWS; r++)
-			ck_assert_mem_eq(whole.weights + r * width,
-					 other.weights + (MAX_ROWS - 1 - r) * width,
-					 width * sizeof(float));
-	}
-	mtk_threads_destroy(threads);
-}
-END_TEST
-
-/* Refusals. */
-
-#define REFUSE(change, text)                                                                      \
-	do {                                                                                      \
-		struct mtk_route_config config = mtk_preset_find("deepseek-v3")->route;           \
-		char message[MTK_ROUTE_MESSAGE_BYTES] = "";                                       \
-                                                                                                  \
-		change;                                                                           \
-		ck_assert_int_eq(mtk_route_config_check(&config, message), MOETRACE_E_INVALID);   \
-		ck_assert_msg(strstr(message, text) == message, "'%s', not '%s'", message, text); \
-		ck_assert_ptr_null(strchr(message, '\n'));                                        \
-	} while (0)
-
-START_TEST(test_refusals)
-{
-	static const int32_t table[] = {0, 1, 2, 3, 4, 5, 6, 256};
-	static const int32_t twice[] = {0, 1, 2, 3, 4, 5, 6, 6};
-
-	REFUSE(config.n_experts = 0, "n_experts is 0, expected 1 to 8192");
-	REFUSE(config.n_experts = 8193, "n_experts is 8193");
-	REFUSE(config.n_zero_experts = UINT32_MAX, "n_zero_experts is 4294967295");
-	REFUSE(config.top_k = 0, "top_k is 0");
-	REFUSE(config.top_k = 33, "top_k is 33, expected 1 to 32");
-	REFUSE((config.n_experts = 4, config.top_k = 5),
-	       "top_k is 5, expected at most the experts");
-	REFUSE(config.n_groups = 7, "n_groups is 7, which does not divide the 256 experts");
-	REFUSE(config.n_groups = 0, "n_groups is 0");
-	REFUSE(config.n_groups = 512, "n_groups is 512");
-	REFUSE(config.n_keep_groups = 9, "n_keep_groups is 9, expected 1 to n_groups, which is 8");
-	REFUSE(config.n_keep_groups = 0, "n_keep_groups is 0");
-	REFUSE((config.n_groups = 64, config.n_keep_groups = 1),
-	       "top_k is 8, but the kept groups hold 4 experts");
-	REFUSE((config.n_groups = 256, config.n_keep_groups = 8), "groups is top2");
-	REFUSE((config.groups = MTK_ROUTE_GROUPS_TOPN, config.group_top_n = 33),
-	       "group_top_n is 33");
-	REFUSE(config.groups = MTK_ROUTE_GROUPS_NONE, "n_groups is 8 and n_keep_groups 4");
-	REFUSE(config.scoring = (enum mtk_route_scoring)99, "scoring is 99, which is unknown");
-	REFUSE(config.bias = (enum mtk_route_bias)99, "bias is 99");
-	REFUSE(config.groups = (enum mtk_route_groups)99, "groups is 99");
-	REFUSE(config.renormalise = (enum mtk_route_renormalise)99, "renormalise is 99");
-	REFUSE(config.scale_owner = (enum mtk_route_scale_owner)99, "scale_owner is 99");
-	REFUSE(config.output = (enum mtk_route_output)99, "output is 99");
-	REFUSE(config.shared = (enum mtk_route_shared)99, "shared is 99");
-	REFUSE(config.softplus = (enum mtk_route_softplus)99, "softplus is 99");
-	REFUSE(config.choose_by = (enum mtk_route_choose_by)99, "choose_by is 99");
-	REFUSE(config.scale = NAN, "scale is nan");
-	REFUSE(config.scale = INFINITY, "scale is inf");
-	REFUSE(config.scale = 0.0, "scale is 0");
-	REFUSE(config.soft_cap = NAN, "soft_cap is nan");
-	REFUSE(config.soft_cap = -1.0, "soft_cap is -1");
-	REFUSE(config.shared_weight = NAN, "shared_weight is nan");
-	REFUSE((config.renormalise = MTK_ROUTE_RENORMALISE_CLAMP, config.renormalise_min = 0.0),
-	       "renormalise_min is 0");
-	REFUSE(config.scoring = MTK_ROUTE_SPARSEMIXER, "scoring is sparsemixer");
-	REFUSE(config.scoring = MTK_ROUTE_SOFTMAX_SELECTED, "bias is score");
-	REFUSE(config.choose_by = MTK_ROUTE_BY_LOGIT, "bias is score");
-	REFUSE((config.bias = MTK_ROUTE_BIAS_NONE, config.bias_per_token = true),
-	       "bias_per_token is set");
-	REFUSE(config.n_shared_slots = 9, "n_shared_slots is 9");
-	REFUSE((config.n_shared_slots = 1, config.shared = MTK_ROUTE_SHARED_BLOCK,
-		config.n_local_experts = 3),
-	       "n_local_experts is 3");
-	REFUSE((config.n_shared_slots = 1, config.shared = MTK_ROUTE_SHARED_BLOCK,
-		config.n_local_experts = 64, config.rank = 4),
-	       "rank is 4");
-	REFUSE((config.output = MTK_ROUTE_OUTPUT_NONE, config.has_expert_map = true),
-	       "output is none");
-	REFUSE((config.hash_table = table, config.n_hash_tokens = 1),
-	       "hash_table has id 256 for token 0");
-	REFUSE((config.hash_table = twice, config.n_hash_tokens = 1),
-	       "hash_table has id 6 twice for token 0");
-	REFUSE((config.hash_table = table, config.n_hash_tokens = 0), "n_hash_tokens is 0");
-}
-END_TEST
-
-START_TEST(test_variants)
-{
-	struct mtk_route_variant_info info[MTK_ROUTE_N_VARIANTS];
-	const struct mtk_route_config *glm = &mtk_preset_find("glm-5")->route;
-	char reason[MTK_ROUTE_REASON_BYTES];
-
-	ck_assert_int_eq(mtk_route_variant_choose(&mtk_preset_find("deepseek-v3")->route),
-			 MTK_ROUTE_VARIANT_GROUPED);
-	ck_assert_int_eq(mtk_route_variant_choose(glm), MTK_ROUTE_VARIANT_GENERAL);
-	ck_assert_int_eq(mtk_route_variant_choose(&mtk_preset_find("phi-3.5-moe")->route),
-			 MTK_ROUTE_VARIANT_PLAIN);
-	mtk_route_variant_explain(glm, true, info);
-	ck_assert_str_eq(info[MTK_ROUTE_VARIANT_GROUPED].reason,
-			 "at most 32 experts a group; this layer has 256 in 1 group");
-	ck_assert(info[MTK_ROUTE_VARIANT_GENERAL].serves);
-	mtk_route_variant_explain(glm, false, info);
-	ck_assert(info[MTK_ROUTE_VARIANT_PLAIN].serves);
-	mtk_route_variant_reason(glm, true, reason, sizeof(reason));
-	ck_assert_ptr_eq(strstr(reason, "fast general serves: "), reason);
-	ck_assert_ptr_nonnull(strstr(reason, "fast grouped: at most 32 experts a group"));
-	mtk_route_variant_reason(glm, true, reason, 10);
-	ck_assert_str_eq(reason, "fast gene");
-}
-END_TEST
-
 int main(void)
 {
 	const TTest *const level_tests[] = {
@@ -730,22 +568,19 @@ int main(void)
 		test_zero_rows,
 		test_one_expert,
 		test_shared_slots_in_rank_blocks,
-		test_rows_are_independent,
 	};
 	Suite *suite = suite_create("route");
 	TCase *levels = tcase_create("levels");
-	TCase *settings = tcase_create("settings");
+	TCase *outputs = tcase_create("outputs");
 	SRunner *runner;
 	int n_failed;
 
 	tcase_set_timeout(levels, 120);
 	for (size_t i = 0; i < sizeof(level_tests) / sizeof(level_tests[0]); i++)
 		tcase_add_loop_test(levels, level_tests[i], 0, levels_available());
-	tcase_add_test(settings, test_refusals);
-	tcase_add_test(settings, test_variants);
-	tcase_add_test(settings, test_packed_and_ragged);
+	tcase_add_test(outputs, test_packed_and_ragged);
 	suite_add_tcase(suite, levels);
-	suite_add_tcase(suite, settings);
+	suite_add_tcase(suite, outputs);
 	runner = srunner_create(suite);
 	srunner_run_all(runner, CK_ENV);
 	n_failed = srunner_ntests_failed(runner);

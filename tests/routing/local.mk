@@ -7,7 +7,8 @@ if HAVE_CHECK
 %C%_programs = \
 	%D%/check_oracle \
 	%D%/check_property \
-	%D%/check_route
+	%D%/check_route \
+	%D%/check_setting
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
@@ -28,6 +29,10 @@ TESTS += $(%C%_programs)
 %C%_check_route_SOURCES = %D%/check_route.c $(%C%_settings)
 %C%_check_route_CFLAGS = $(%C%_cflags)
 %C%_check_route_LDADD = $(%C%_libs)
+
+%C%_check_setting_SOURCES = %D%/check_setting.c
+%C%_check_setting_CFLAGS = $(%C%_cflags)
+%C%_check_setting_LDADD = $(%C%_libs)
 endif
 
 TESTS += \
