@@ -1,16 +1,41 @@
 # SPDX-License-Identifier: MIT
 #
 # Benchmarks: each is named in EXTRA_PROGRAMS and in bench_programs, is built
-# and run by `make bench` only, and needs no arguments.
+# and run by `make bench` only, and needs no arguments. README.md has the method.
 
-EXTRA_PROGRAMS += %D%/bench_experts
-bench_programs += %D%/bench_experts
+%C%_c_programs = \
+	%D%/bench_hook \
+	%D%/bench_writer \
+	%D%/bench_size \
+	%D%/bench_loss \
+	%D%/bench_route \
+	%D%/bench_experts
+
+EXTRA_PROGRAMS += $(%C%_c_programs)
+bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh
+
+%C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
+%C%_libs = libtrace/libmoetrace.la $(SQLITE3_LIBS) $(PTHREAD_LIBS)
+%C%_load = %D%/load.c %D%/load.h
+
+%C%_bench_hook_SOURCES = %D%/bench_hook.c $(%C%_load)
+%C%_bench_hook_CFLAGS = $(%C%_cflags)
+%C%_bench_hook_LDADD = $(%C%_libs)
+
+%C%_bench_loss_SOURCES = %D%/bench_loss.c $(%C%_load)
+%C%_bench_loss_CFLAGS = $(%C%_cflags)
+%C%_bench_loss_LDADD = $(%C%_libs)
+
+%C%_bench_size_SOURCES = %D%/bench_size.c $(%C%_load)
+%C%_bench_size_CFLAGS = $(%C%_cflags)
+%C%_bench_size_LDADD = $(%C%_libs)
+
+%C%_bench_writer_SOURCES = %D%/bench_writer.c $(%C%_load)
+%C%_bench_writer_CFLAGS = $(%C%_cflags)
+%C%_bench_writer_LDADD = $(%C%_libs)
 
 %C%_bench_experts_SOURCES = %D%/bench_experts.c
 %C%_bench_experts_LDADD = kernels/libmtk.la -lm
-
-EXTRA_PROGRAMS += %D%/bench_route
-bench_programs += %D%/bench_route
 
 %C%_bench_route_SOURCES = %D%/bench_route.c \
 	%D%/sigmoid.h \
@@ -18,3 +43,7 @@ bench_programs += %D%/bench_route
 	%D%/sigmoid_avx512.c
 %C%_bench_route_CFLAGS = $(AM_CFLAGS) -ffp-contract=off
 %C%_bench_route_LDADD = kernels/libmtk.la -lm
+
+EXTRA_DIST += \
+	%D%/README.md \
+	%D%/bench_overhead.sh

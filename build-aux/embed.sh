@@ -47,7 +47,7 @@ bytes_of() {
 		}
 		echo
 		echo "/* $file */"
-		echo "static const unsigned char file_$index[] = {"
+		echo "static const unsigned char file_${index}[] = {"
 		bytes_of "$srcdir/$file"
 		printf '\t0\n};\n'
 		index=$((index + 1))

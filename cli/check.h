@@ -117,6 +117,7 @@ struct check_run {
 	int64_t n_rows;
 	int64_t k;
 	int64_t id_bytes;
+	bool has_rule;	  /* a rule chose them, and may have given more than the layer's top_k */
 	uint8_t *ids;
 	uint8_t *row_map; /* NULL: none */
 	uint8_t *n_valid; /* NULL: none */

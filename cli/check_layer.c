@@ -39,6 +39,7 @@ static void run_read(struct check_run *run, sqlite3_stmt *stmt)
 	run->n_rows = sqlite3_column_int64(stmt, 0);
 	run->k = sqlite3_column_int64(stmt, 1);
 	run->id_bytes = sqlite3_column_int64(stmt, 2);
+	run->has_rule = sqlite3_column_int(stmt, 6) != 0;
 	if (run->n_rows < 0 || run->n_rows > INT32_MAX || run->k < 1 || run->k > 255 ||
 	    (run->id_bytes != 1 && run->id_bytes != 2))
 		return;
@@ -61,7 +62,8 @@ static const struct check_run *run_get(struct check *check, int64_t topk_id)
 	if (!check->run_stmt)
 		check->run_stmt =
 			mt_trace_prepare(check->trace, "SELECT n_rows, k, id_bytes, "
-						       "topk_ids, row_map, n_valid FROM topk "
+						       "topk_ids, row_map, n_valid, "
+						       "rule_id IS NOT NULL FROM topk "
 						       "WHERE topk_id = ?1");
 	if (!check->run_stmt)
 		return NULL;
@@ -224,7 +226,7 @@ static const char *rows_fault(const struct check_pass *pass, const struct check_
 		return "its run is missing or has blobs of a wrong size";
 	if (first < 0 || n < 0 || n > run->n_rows || first > run->n_rows - n)
 		return "its rows are not in its run";
-	if (run->k > layer->top_k)
+	if (run->k > (run->has_rule ? layer->n_ids : layer->top_k))
 		return "its run has more entries a row than the layer selects";
 	if ((run->id_bytes == 1) != (layer->n_ids <= 256))
 		return "its run has ids of a size that is not the layer's";

@@ -61,7 +61,7 @@ static const struct sql_proof sql_proofs[] = {
 	{CHECK_VALUES, "SELECT count(*) FROM gap",
 	 "SELECT 'gap', gap_id, 'stream, reason or n_lost' FROM gap "
 	 "WHERE stream NOT IN ('pass', 'layer') OR n_lost < 1 "
-	 "OR reason NOT IN ('no_ring', 'ring_full', 'stop_timeout')"},
+	 "OR reason NOT IN ('no_ring', 'ring_full', 'stop_timeout', 'file_limit')"},
 	{CHECK_VALUES, "SELECT count(*) FROM byte",
 	 "SELECT 'byte', n, 'is missing or wrong' FROM (WITH RECURSIVE c(n) AS "
 	 "(SELECT 0 UNION ALL SELECT n + 1 FROM c WHERE n < 255) SELECT n FROM c) "
@@ -88,7 +88,7 @@ static const struct sql_proof sql_proofs[] = {
 	 "|| ', but topk_ids has ' || coalesce(length(topk_ids), 'no') || ' bytes, topk_weights ' "
 	 "|| coalesce(length(topk_weights), 'none') || ' (' || weight_format || '), row_map ' "
 	 "|| coalesce(length(row_map), 'none') || ', n_valid ' || coalesce(length(n_valid), "
-	 "'none') "
+	 "'none') || ', base_ids ' || coalesce(length(base_ids), 'none') "
 	 "FROM topk WHERE typeof(n_rows) <> 'integer' OR typeof(k) <> 'integer' OR n_rows < 0 "
 	 "OR k < 1 OR k > 255 OR typeof(topk_ids) <> 'blob' "
 	 "OR length(topk_ids) <> n_rows * k * id_bytes "
@@ -96,7 +96,10 @@ static const struct sql_proof sql_proofs[] = {
 	 "OR typeof(topk_weights) NOT IN ('blob', 'null') OR length(topk_weights) <> n_rows * k * "
 	 "2 "
 	 "OR typeof(row_map) NOT IN ('blob', 'null') OR length(row_map) <> n_rows * 4 "
-	 "OR typeof(n_valid) NOT IN ('blob', 'null') OR length(n_valid) <> n_rows"},
+	 "OR typeof(n_valid) NOT IN ('blob', 'null') OR length(n_valid) <> n_rows "
+	 "OR (base_ids IS NULL) <> (base_k IS NULL) OR (base_ids IS NOT NULL AND rule_id IS NULL) "
+	 "OR typeof(base_ids) NOT IN ('blob', 'null') "
+	 "OR length(base_ids) <> n_rows * base_k * id_bytes"},
 
 	{CHECK_SLICE_BLOBS, "SELECT count(*) FROM pass_request",
 	 "SELECT 'pass_request', pass_id || ',' || slice, 'n_rows ' || n_rows || ' in phase ' "

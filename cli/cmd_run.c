@@ -2,8 +2,8 @@
 /*
  * `moetrace run`: load a model and a workload, serve it on the engine, record it. Everything that
  * can be refused is refused before an output file is made, so that a run that never started leaves
- * nothing behind. SIGINT and SIGTERM set a flag that ends the run at the next pass; the recording
- * is then stopped as interrupted and closed like any other. A second signal has its default effect.
+ * nothing behind. A signal ends the run at the next pass; the recording is then stopped as
+ * interrupted and closed like any other, and no text is published.
  */
 #include "cli/cmd_run.h"
 
@@ -17,8 +17,6 @@
 /* One pass is in flight at a time; the second ring takes a pass while the first is full. */
 #define N_RINGS 2
 
-static volatile sig_atomic_t signal_seen;
-
 struct run {
 	struct mt_run_options options;
 	struct mtk_model *model;
@@ -29,22 +27,8 @@ struct run {
 	struct moetrace_session *session;
 	struct mt_run_progress progress;
 	struct mt_run_result result;
+	struct mt_run_failure failure;
 };
-
-static void on_signal(int number)
-{
-	signal_seen = number;
-}
-
-static void signals_catch(void)
-{
-	struct sigaction action = { .sa_handler = on_signal,
-				    .sa_flags = (int)(SA_RESETHAND | SA_RESTART) };
-
-	sigemptyset(&action.sa_mask);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGTERM, &action, NULL);
-}
 
 static int exit_code_of(int status)
 {
@@ -95,8 +79,8 @@ static int model_name_make(struct run *run)
 	const char *name = slash ? slash + 1 : run->options.model;
 	const char *ending = strstr(name, ".safetensors");
 
-	run->model_name = ending && ending > name ? strndup(name, (size_t)(ending - name)) :
-						    strdup(name);
+	run->model_name =
+		ending && ending > name ? strndup(name, (size_t)(ending - name)) : strdup(name);
 	if (run->model_name)
 		return MT_EXIT_OK;
 	mt_error("out of memory");
@@ -118,17 +102,17 @@ static bool observe(void *context, const struct mtk_serve_stats *stats)
 	struct run *run = context;
 
 	mt_run_progress_show(&run->progress, stats);
-	return signal_seen == 0;
+	return !mt_run_signals_seen();
 }
 
 static int server_make(struct run *run)
 {
 	const struct mt_run_options *options = &run->options;
 	struct mtk_serve_options serve = {
-		.limits = { .n_batch = options->n_batch,
-			    .n_chunk = options->n_chunk,
-			    .n_context = options->n_context,
-			    .stop_byte = options->stop_byte },
+		.limits = {.n_batch = options->n_batch,
+			   .n_chunk = options->n_chunk,
+			   .n_context = options->n_context,
+			   .stop_byte = options->stop_byte},
 		.n_threads = options->n_threads,
 		.temperature = (float)options->temperature,
 		.seed = options->seed,
@@ -136,48 +120,66 @@ static int server_make(struct run *run)
 		.observe_context = run,
 	};
 	struct mtk_error error;
+	sigset_t before;
+	int status;
 
-	if (mtk_server_create(run->model, run->workload, &serve, &run->server, &error) == MOETRACE_OK)
+	mt_run_signals_hold(&before);
+	status = mtk_server_create(run->model, run->workload, &serve, &run->server, &error);
+	mt_run_signals_release(&before);
+	if (status == MOETRACE_OK)
 		return MT_EXIT_OK;
 	mt_error("%s", error.text);
 	return MT_EXIT_FAILED;
 }
 
-static void session_error(struct run *run, const char *what)
+/* Begin to record at a path where nothing is; a failure leaves nothing there. */
+static int session_begin(struct run *run)
 {
-	char text[512];
-
-	/* The recorder's own words name the file where it is at fault. */
-	moetrace_errmsg(run->session, text, sizeof(text));
-	mt_error("%s: %s", what, text);
-}
-
-/* Make the file and start the recording; a failure leaves no file behind. */
-static int recording_start(struct run *run)
-{
+	const char *path = run->options.output;
 	struct moetrace_session_opts session_opts;
 	struct moetrace_recording_opts recording_opts;
+	char text[512];
 
-	if (run->options.overwrites && mt_run_recording_clear(&run->options) != MT_EXIT_OK)
-		return MT_EXIT_FAILED;
 	MOETRACE_INIT(&session_opts);
 	session_opts.engine_name = "moetrace";
 	session_opts.engine_version = moetrace_version();
 	session_opts.n_rings = N_RINGS;
-	if (moetrace_session_open(run->options.output, &session_opts, &run->session) < 0) {
-		mt_error("%s", moetrace_open_errmsg());
+	if (moetrace_session_open(path, &session_opts, &run->session) < 0) {
+		/* Another run may have come first; its journal must not be moved away. */
+		if (mt_run_is_in_use(path))
+			mt_error("%s is in use by another process; give another name", path);
+		else
+			mt_error("%s", moetrace_open_errmsg());
 		return MT_EXIT_FAILED;
 	}
 	MOETRACE_INIT(&recording_opts);
 	recording_opts.routing_source = "model";
 	if (moetrace_start(run->session, &recording_opts) < 0) {
-		session_error(run, "the recording cannot be started");
+		moetrace_errmsg(run->session, text, sizeof(text));
+		mt_error("the recording cannot be started: %s", text);
 		(void)moetrace_session_close(run->session);
 		run->session = NULL;
-		mt_run_recording_discard(run->options.output);
+		mt_run_recording_discard(path);
 		return MT_EXIT_FAILED;
 	}
 	return MT_EXIT_OK;
+}
+
+/* Start the recording; what it replaces is kept until that is done. */
+static int recording_start(struct run *run)
+{
+	struct mt_run_aside aside;
+	sigset_t before;
+	int exit_code;
+
+	mt_run_signals_hold(&before);
+	exit_code = mt_run_aside_begin(&run->options, &aside);
+	if (exit_code == MT_EXIT_OK) {
+		exit_code = session_begin(run);
+		mt_run_aside_end(&aside, exit_code == MT_EXIT_OK);
+	}
+	mt_run_signals_release(&before);
+	return exit_code;
 }
 
 static uint64_t file_size_bytes(const char *path)
@@ -187,28 +189,48 @@ static uint64_t file_size_bytes(const char *path)
 	return stat(path, &info) < 0 ? 0 : (uint64_t)info.st_size;
 }
 
+/* A journal that is still there holds a part of the recording: another program has it open. */
+static void journal_mention(struct run *run, int exit_code)
+{
+	char *journal = mt_run_text_join(run->options.output, "-wal");
+
+	if (journal && file_size_bytes(journal) > 0) {
+		if (exit_code == MT_EXIT_OK)
+			mt_warn("another program has %s open: its journal %s stays beside it until "
+				"that program ends; keep the two together",
+				run->options.output, journal);
+		else
+			mt_run_fail(&run->failure, "its journal %s stays beside it; keep the two "
+				    "together", journal);
+	}
+	free(journal);
+}
+
 /* Stop and close the recording, whatever the run came to. */
 static int recording_finish(struct run *run, const char *reason)
 {
 	const char *path = run->options.output;
 	struct mt_run_result *result = &run->result;
 	int exit_code = MT_EXIT_OK;
+	char text[512];
 
 	if (!run->session)
 		return MT_EXIT_OK;
 	if (moetrace_stop(run->session, reason) < 0) {
-		session_error(run, "the recording is not complete");
+		moetrace_errmsg(run->session, text, sizeof(text));
+		mt_run_fail(&run->failure, "the recording is not complete: %s", text);
 		exit_code = MT_EXIT_FAILED;
 	}
 	MOETRACE_INIT(&result->recorded);
 	if (moetrace_status(run->session, &result->recorded) < 0)
 		memset(&result->recorded, 0, sizeof(result->recorded));
 	if (moetrace_session_close(run->session) < 0 && exit_code == MT_EXIT_OK) {
-		mt_error("%s: the file could not be closed properly; what was committed is in it",
-			 path);
+		mt_run_fail(&run->failure,
+			    "%s could not be closed properly; what was committed is in it", path);
 		exit_code = MT_EXIT_FAILED;
 	}
 	run->session = NULL;
+	journal_mention(run, exit_code);
 	result->path = path;
 	result->file_bytes = file_size_bytes(path);
 	return exit_code;
@@ -228,15 +250,16 @@ static int serve(struct run *run)
 	int exit_code;
 
 	mt_run_progress_clear(&run->progress);
-	exit_code = recording_finish(run, status < 0         ? "failed" :
-					  stats->interrupted ? "interrupted" :
-							       "finished");
 	if (status < 0)
-		mt_error("%s", error.text);
+		mt_run_fail(&run->failure, "%s", error.text);
 	else if (stats->interrupted)
-		mt_error("interrupted by a signal: %u of %u requests were served%s", stats->n_done,
-			 stats->n_requests,
-			 run->result.path ? "; the recording was closed" : "");
+		mt_run_fail(&run->failure, "interrupted by a signal: %u of %u requests were served",
+			    stats->n_done, stats->n_requests);
+	exit_code = recording_finish(run, status < 0	       ? "failed"
+					  : stats->interrupted ? "interrupted"
+							       : "finished");
+	if (exit_code == MT_EXIT_OK && stats->interrupted && run->result.path)
+		mt_run_fail(&run->failure, "the recording was closed");
 	if (status < 0 && stats->total_ns == 0 && run->result.path)
 		mt_run_recording_discard(run->result.path);
 	return status < 0 || stats->interrupted ? MT_EXIT_FAILED : exit_code;
@@ -257,22 +280,34 @@ static int inputs_load(struct run *run)
 	return exit_code;
 }
 
+/* The text is complete even where the recording is not. */
+static int text_write(struct run *run)
+{
+	const struct mtk_serve_stats *served = &run->result.served;
+
+	if (served->n_done == served->n_requests)
+		return mt_run_text_finish(&run->text, run->server, served->n_requests,
+					  &run->failure);
+	if (run->text.out)
+		mt_run_fail(&run->failure, "no text was written");
+	return MT_EXIT_FAILED;
+}
+
 static int outputs_write(struct run *run)
 {
 	int exit_code = mt_run_text_open(&run->options, &run->text);
-	int text_exit_code = MT_EXIT_OK, summary_exit_code = MT_EXIT_OK;
+	int text_exit_code, summary_exit_code = MT_EXIT_OK;
 
 	if (exit_code == MT_EXIT_OK && run->options.output)
 		exit_code = recording_start(run);
 	if (exit_code != MT_EXIT_OK)
 		return exit_code;
 	exit_code = serve(run);
-	/* The text is complete even where the recording is not. */
-	if (run->result.served.n_done == run->result.served.n_requests)
-		text_exit_code = mt_run_text_finish(&run->text, run->server,
-						    run->result.served.n_requests);
+	text_exit_code = text_write(run);
 	if (run->result.served.total_ns > 0)
 		summary_exit_code = mt_run_summary_print(&run->result, run->options.args.format);
+	if (run->failure.text[0] != '\0')
+		mt_error("%s", run->failure.text);
 	if (exit_code != MT_EXIT_OK)
 		return exit_code;
 	return text_exit_code != MT_EXIT_OK ? text_exit_code : summary_exit_code;
@@ -280,18 +315,19 @@ static int outputs_write(struct run *run)
 
 int mt_cmd_run(int argc, char **argv)
 {
-	struct run run = { 0 };
+	struct run run = {0};
 	int exit_code = mt_run_options_parse(argc, argv, &run.options);
 
 	if (exit_code != MT_EXIT_OK)
 		return exit_code;
 	exit_code = inputs_load(&run);
 	if (exit_code == MT_EXIT_OK) {
-		signals_catch();
+		mt_run_signals_catch();
 		exit_code = outputs_write(&run);
 	}
-	mt_run_text_discard(&run.text);
+	/* The server's threads end before the name that the signal handler reads is freed. */
 	mtk_server_destroy(run.server);
+	mt_run_text_discard(&run.text);
 	mtk_workload_destroy(run.workload);
 	mtk_model_destroy(run.model);
 	free(run.model_name);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of `moetrace run`: its command line (cmd_run_args.c), its output files
- * (cmd_run_files.c), what it prints (cmd_run_print.c), and the run itself (cmd_run.c).
+ * The parts of `moetrace run`: its command line (cmd_run_args.c), the paths that it writes to
+ * (cmd_run_files.c), its text output (cmd_run_text.c), the signals that end it (cmd_run_signal.c),
+ * what it prints (cmd_run_print.c), and the run itself (cmd_run.c).
  */
 #ifndef MT_CLI_CMD_RUN_H
 #define MT_CLI_CMD_RUN_H
@@ -20,13 +21,13 @@ struct mt_run_options {
 	struct mt_args args;
 	const char *model;
 	const char *workload;
-	const char *output;		/* NULL: nothing is recorded */
-	const char *text_output;	/* NULL: none */
+	const char *output;	 /* NULL: nothing is recorded */
+	const char *text_output; /* NULL: none */
 	uint32_t n_batch;
 	uint32_t n_chunk;
 	uint32_t n_context;
 	uint32_t n_threads;
-	int32_t stop_byte;		/* -1: none */
+	int32_t stop_byte; /* -1: none */
 	double temperature;
 	uint64_t seed;
 	bool no_record;
@@ -41,6 +42,23 @@ struct mt_run_options {
  */
 int mt_run_options_parse(int argc, char **argv, struct mt_run_options *ret_options);
 
+/*
+ * What went wrong once the run had begun: all of it becomes one line, printed when the files are
+ * closed.
+ */
+struct mt_run_failure {
+	char text[1536];
+};
+
+/* Add a clause to what went wrong. */
+void mt_run_fail(struct mt_run_failure *failure, const char *format, ...)
+	__attribute__((format(printf, 2, 3)));
+
+/* ---- paths ---- */
+
+/* @path with @suffix behind it, to be freed; NULL: out of memory. */
+char *mt_run_text_join(const char *path, const char *suffix);
+
 /**
  * Look at the output paths before anything is done: each must be new, or with -f a regular file
  * that is neither an input of the run nor in use. Nothing is changed.
@@ -49,18 +67,43 @@ int mt_run_options_parse(int argc, char **argv, struct mt_run_options *ret_optio
  */
 int mt_run_outputs_check(const struct mt_run_options *options);
 
-/* Remove what -f replaces at the path of the recording, with the journal files beside it. */
-int mt_run_recording_clear(const struct mt_run_options *options);
+/* Whether another process has the recording at @path open; this one may not have it open. */
+bool mt_run_is_in_use(const char *path);
+
+/* A recording and the three files that SQLite may keep beside it. */
+#define MT_RUN_N_FILES 4
+
+/* What -f replaces, under another name until the new recording has begun. */
+struct mt_run_aside {
+	char *path; /* NULL: nothing is replaced */
+	const char *original;
+	bool is_moved[MT_RUN_N_FILES];
+};
+
+/**
+ * Set aside what is at the path of the recording. Without -f nothing is done.
+ *
+ * @ret_aside  To be ended by mt_run_aside_end() after success.
+ *
+ * Returns MT_EXIT_OK, or MT_EXIT_FAILED after one line on standard error; then all is as before.
+ */
+int mt_run_aside_begin(const struct mt_run_options *options, struct mt_run_aside *ret_aside);
+
+/* Remove what was set aside, or give it its name back. */
+void mt_run_aside_end(struct mt_run_aside *aside, bool is_replaced);
 
 /* Remove a recording that holds nothing, because the run never started. */
 void mt_run_recording_discard(const char *path);
 
+/* ---- the text output ---- */
+
 /* The text output on its way: a file under a temporary name beside the final one. */
 struct mt_run_text {
-	FILE *out;	/* NULL: no text is wanted */
+	FILE *out; /* NULL: no text is wanted */
 	char *temporary;
 	const char *path;
 	bool overwrites;
+	bool is_published;
 };
 
 /**
@@ -70,12 +113,32 @@ struct mt_run_text {
  */
 int mt_run_text_open(const struct mt_run_options *options, struct mt_run_text *ret_text);
 
-/* Write a line for each request in the order of the workload and give the file its name. */
+/*
+ * Write a line for each request in the order of the workload and give the file its name.
+ *
+ * Returns MT_EXIT_OK, or MT_EXIT_FAILED with a clause in @failure.
+ */
 int mt_run_text_finish(struct mt_run_text *text, const struct mtk_server *server,
-		       uint32_t n_requests);
+		       uint32_t n_requests, struct mt_run_failure *failure);
 
-/* Remove the temporary file if mt_run_text_finish() did not give it its name. */
+/* Remove the temporary file if it did not get its name. No other thread may run any more. */
 void mt_run_text_discard(struct mt_run_text *text);
+
+/* ---- signals ---- */
+
+/* From here on SIGINT, SIGTERM and SIGHUP end the run, unless they were ignored. */
+void mt_run_signals_catch(void);
+
+bool mt_run_signals_seen(void);
+
+/* Let none of them arrive; threads made meanwhile never take one. */
+void mt_run_signals_hold(sigset_t *ret_before);
+void mt_run_signals_release(const sigset_t *before);
+
+/* A second signal removes the file at @temporary, which stays valid until the next call. */
+void mt_run_signals_remove(const char *temporary);
+
+/* ---- what is printed ---- */
 
 /* The progress line of a terminal; zero its state first. */
 struct mt_run_progress {
@@ -89,9 +152,9 @@ void mt_run_progress_clear(struct mt_run_progress *progress);
 /* What the run did, for its summary. */
 struct mt_run_result {
 	struct mtk_serve_stats served;
-	struct moetrace_session_status recorded;	/* all zero: nothing was recorded */
-	const char *path;				/* of the recording, or NULL */
-	uint64_t file_bytes;				/* after close */
+	struct moetrace_session_status recorded; /* all zero: nothing was recorded */
+	const char *path;			 /* of the recording, or NULL */
+	uint64_t file_bytes;			 /* after close */
 };
 
 /* Returns MT_EXIT_OK, or MT_EXIT_FAILED after one line on standard error. */

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The command line of `moetrace run`. Bounds here are those of the types and of plain sense; whether
- * a size fits the machine is found out when memory is asked for.
+ * The command line of `moetrace run`. Bounds here are those of the types and of plain sense;
+ * whether a size fits the machine is found out when memory is asked for.
  */
 #include "cli/cmd_run.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "kernels/threads.h"
 
-#define DEFAULT_BATCH 16
-#define DEFAULT_CHUNK 128
+#define DEFAULT_BATCH	16
+#define DEFAULT_CHUNK	128
 #define DEFAULT_CONTEXT 1024
 
-#define MAX_BATCH (1u << 16)
-#define MAX_CHUNK (1u << 20)
-#define MAX_CONTEXT (1u << 24)
+#define MAX_BATCH	(1u << 16)
+#define MAX_CHUNK	(1u << 20)
+#define MAX_CONTEXT	(1u << 24)
 #define MAX_TEMPERATURE 100.0
+
+#define DIGITS "0123456789"
 
 enum {
 	OPT_MODEL = MT_OPT_OWN,
@@ -37,30 +38,31 @@ enum {
 };
 
 static const struct argp_option argp_options[] = {
-	{ "model", OPT_MODEL, "FILE.safetensors", 0, "The model, a Qwen3-MoE over bytes", 1 },
-	{ "workload", OPT_WORKLOAD, "FILE.jsonl", 0,
-	  "The requests: a JSON object a line with prompt, max_new_tokens and optionally id; other "
-	  "keys become attributes",
-	  1 },
-	{ "output", 'o', "FILE.db", 0, "Record into this new file", 1 },
-	{ "text-output", OPT_TEXT_OUTPUT, "FILE.jsonl", 0,
-	  "Write a JSON object a request: id, prompt, text, finish_reason", 1 },
-	{ "force", 'f', NULL, 0, "Replace output files that exist", 1 },
-	{ "no-record", OPT_NO_RECORD, NULL, 0, "Serve without recording; -o is not needed", 2 },
-	{ "record-tokens", OPT_RECORD_TOKENS, NULL, 0,
-	  "Store the tokens, too: the recording then reveals the text", 2 },
-	{ "batch", OPT_BATCH, "N", 0, "Requests at a time [16]", 3 },
-	{ "chunk", OPT_CHUNK, "N", 0, "Prompt rows a pass at most [128]", 3 },
-	{ "context", OPT_CONTEXT, "N", 0,
-	  "Positions a request may take [1024]; one that reaches them ends with finish_reason "
-	  "length",
-	  3 },
-	{ "threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 3 },
-	{ "stop-byte", OPT_STOP_BYTE, "N", 0,
-	  "A request ends after generating this byte, 0 to 255 [none]; it is the last of the text", 4 },
-	{ "temperature", OPT_TEMPERATURE, "X", 0, "Sample at this temperature [0: greedy]", 4 },
-	{ "seed", OPT_SEED, "N", 0, "Seed of the sampling [0]", 4 },
-	{ 0 },
+	{"model", OPT_MODEL, "FILE.safetensors", 0, "The model, a Qwen3-MoE over bytes", 1},
+	{"workload", OPT_WORKLOAD, "FILE.jsonl", 0,
+	 "The requests: a JSON object a line with prompt, max_new_tokens and optionally id; other "
+	 "keys become attributes",
+	 1},
+	{"output", 'o', "FILE.db", 0, "Record into this new file", 1},
+	{"text-output", OPT_TEXT_OUTPUT, "FILE.jsonl", 0,
+	 "Write a JSON object a request: id, prompt, text, finish_reason", 1},
+	{"force", 'f', NULL, 0, "Replace output files that exist", 1},
+	{"no-record", OPT_NO_RECORD, NULL, 0, "Serve without recording; -o is not needed", 2},
+	{"record-tokens", OPT_RECORD_TOKENS, NULL, 0,
+	 "Store the tokens, too: the recording then reveals the text", 2},
+	{"batch", OPT_BATCH, "N", 0, "Requests at a time [16]", 3},
+	{"chunk", OPT_CHUNK, "N", 0, "Prompt rows a pass at most [128]", 3},
+	{"context", OPT_CONTEXT, "N", 0,
+	 "Positions a request may take [1024]; one that reaches them ends with finish_reason "
+	 "length",
+	 3},
+	{"threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 3},
+	{"stop-byte", OPT_STOP_BYTE, "N", 0,
+	 "A request ends after generating this byte, 0 to 255 [none]; it is the last of the text",
+	 4},
+	{"temperature", OPT_TEMPERATURE, "X", 0, "Sample at this temperature [0: greedy]", 4},
+	{"seed", OPT_SEED, "N", 0, "Seed of the sampling [0]", 4},
+	{0},
 };
 
 static error_t u32_parse(struct mt_run_options *options, const char *name, const char *text,
@@ -84,16 +86,37 @@ static error_t stop_byte_parse(struct mt_run_options *options, const char *text)
 	return error;
 }
 
+/* Digits, and behind a point more digits. */
+static bool is_plain_decimal(const char *text)
+{
+	size_t n_digits = strspn(text, DIGITS);
+
+	if (n_digits > 0 && text[n_digits] == '.') {
+		text += n_digits + 1;
+		n_digits = strspn(text, DIGITS);
+	}
+	return n_digits > 0 && text[n_digits] == '\0';
+}
+
 static error_t temperature_parse(struct mt_run_options *options, const char *text)
 {
-	char *end;
-	double value = strtod(text, &end);
+	double value = is_plain_decimal(text) ? strtod(text, NULL) : -1.0;
 
-	if (end == text || *end != '\0' || !(value >= 0.0) || value > MAX_TEMPERATURE)
-		return mt_args_error(&options->args,
-				     "--temperature is '%s', a number from 0 to %g is needed", text,
-				     MAX_TEMPERATURE);
+	if (value < 0.0 || value > MAX_TEMPERATURE)
+		return mt_args_error(
+			&options->args,
+			"--temperature '%s': give a decimal number from 0 to %g, such as 0.7", text,
+			MAX_TEMPERATURE);
 	options->temperature = value;
+	return 0;
+}
+
+static error_t path_parse(struct mt_run_options *options, const char *name, const char *text,
+			  const char **ret_path)
+{
+	if (*text == '\0')
+		return mt_args_error(&options->args, "%s is empty: give the path of a file", name);
+	*ret_path = text;
 	return 0;
 }
 
@@ -146,14 +169,11 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		state->child_inputs[0] = &options->args;
 		return 0;
 	case OPT_MODEL:
-		options->model = text;
-		return 0;
+		return path_parse(options, "--model", text, &options->model);
 	case OPT_WORKLOAD:
-		options->workload = text;
-		return 0;
+		return path_parse(options, "--workload", text, &options->workload);
 	case OPT_TEXT_OUTPUT:
-		options->text_output = text;
-		return 0;
+		return path_parse(options, "--text-output", text, &options->text_output);
 	case OPT_NO_RECORD:
 		options->no_record = true;
 		return 0;
@@ -161,8 +181,7 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		options->records_tokens = true;
 		return 0;
 	case 'o':
-		options->output = text;
-		return 0;
+		return path_parse(options, "-o", text, &options->output);
 	case 'f':
 		options->overwrites = true;
 		return 0;
@@ -175,10 +194,12 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 
 static const char doc[] =
 	"Serve a workload on the built-in engine and record every token's experts\v"
-	"A token is a byte. Requests are batched continuously: as soon as one ends, the next begins. "
+	"A token is a byte. Requests are batched continuously: as soon as one ends, the next "
+	"begins. "
 	"What a request generates depends on the model, its prompt, the seed and its place in the "
-	"workload, not on --batch, --chunk, --threads or recording. A first Ctrl-C ends the run at the "
-	"next pass and closes the recording properly, a second one at once.";
+	"workload, not on --batch, --chunk, --threads or recording. A first SIGINT (Ctrl-C), "
+	"SIGTERM or SIGHUP ends the run at the next pass and closes the recording properly, but "
+	"writes no text output; a second one ends it at once.";
 
 static uint32_t threads_default(void)
 {
@@ -191,8 +212,9 @@ static uint32_t threads_default(void)
 
 int mt_run_options_parse(int argc, char **argv, struct mt_run_options *ret_options)
 {
-	static const struct argp_child children[] = { { &mt_args_argp, 0, NULL, 0 }, { 0 } };
-	static const struct argp argp = { argp_options, option_parse, NULL, doc, children, NULL, NULL };
+	static const struct argp_child children[] = {{&mt_args_argp, 0, NULL, 0}, {0}};
+	static const struct argp argp = {argp_options, option_parse, NULL, doc,
+					 children,     NULL,	     NULL};
 	struct mt_run_options options = {
 		.args.no_file = true,
 		.n_batch = DEFAULT_BATCH,

@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The output files of `moetrace run`. Every refusal comes before the run starts. A recording is
- * written under its own name, so that it can be read while it grows and survives a crash; the text
- * output appears under its name only when it is complete.
+ * The paths that `moetrace run` writes to. Every refusal comes before the run starts. A recording is
+ * written under its own name, so that it can be read while it grows and survives a crash; one that
+ * -f replaces is set aside under another name until the new one has begun.
+ *
+ * A process loses its own locks on a file when it closes any descriptor of it, so nothing here may
+ * look at a recording that this process has open.
  */
 #include "cli/cmd_run.h"
 
@@ -13,15 +16,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/jsonw.h"
-#include "common/utf8.h"
+/* A recording, and what SQLite keeps beside it. */
+static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
 
-/* What SQLite keeps beside a database. */
-static const char *const journal_suffixes[] = { "-wal", "-shm", "-journal" };
+#define N_SUFFIXES (sizeof(suffixes) / sizeof(suffixes[0]))
 
-#define N_JOURNALS (sizeof(journal_suffixes) / sizeof(journal_suffixes[0]))
+_Static_assert(N_SUFFIXES == MT_RUN_N_FILES, "struct mt_run_aside has a flag a file");
 
-static char *text_join(const char *path, const char *suffix)
+char *mt_run_text_join(const char *path, const char *suffix)
 {
 	size_t n_bytes = strlen(path) + strlen(suffix) + 1;
 	char *joined = malloc(n_bytes);
@@ -39,13 +41,41 @@ static bool is_same_file(const struct stat *info, const char *path)
 	       other.st_ino == info->st_ino;
 }
 
-/* Whether another process holds a lock on @path, as one that records into a database does. */
+/* The folder of @path, which need not exist itself. */
+static bool folder_stat(const char *path, struct stat *ret_info)
+{
+	const char *slash = strrchr(path, '/');
+	size_t n_bytes = slash ? (size_t)(slash - path) + 1 : 0;
+	char *folder = n_bytes ? strndup(path, n_bytes) : strdup(".");
+	bool found = folder && stat(folder, ret_info) == 0;
+
+	free(folder);
+	return found;
+}
+
+/* Whether two paths are one name in one folder, however they are written. */
+static bool is_same_name(const char *a, const char *b)
+{
+	const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
+	struct stat folder_a, folder_b;
+
+	if (strcmp(slash_a ? slash_a + 1 : a, slash_b ? slash_b + 1 : b) != 0)
+		return false;
+	return folder_stat(a, &folder_a) && folder_stat(b, &folder_b) &&
+	       folder_a.st_dev == folder_b.st_dev && folder_a.st_ino == folder_b.st_ino;
+}
+
+/* Whether another process holds a lock on @path, as one that has a database open does. */
 static bool is_locked(const char *path)
 {
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET };
-	int fd = open(path, O_RDWR | O_CLOEXEC);
+	struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+	struct stat info;
 	bool locked;
+	int fd;
 
+	if (lstat(path, &info) < 0 || !S_ISREG(info.st_mode))
+		return false;
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
 	if (fd < 0)
 		return false;
 	locked = fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
@@ -53,13 +83,19 @@ static bool is_locked(const char *path)
 	return locked;
 }
 
-static bool is_recorded_into(const char *path)
+bool mt_run_is_in_use(const char *path)
 {
-	char *shared = text_join(path, "-shm");
+	char *shared = mt_run_text_join(path, "-shm");
 	bool locked = is_locked(path) || (shared && is_locked(shared));
 
 	free(shared);
 	return locked;
+}
+
+static int in_use_report(const char *path)
+{
+	mt_error("%s is in use by another process; wait for it, or give another name", path);
+	return MT_EXIT_FAILED;
 }
 
 static int path_check(const struct mt_run_options *options, const char *path)
@@ -67,7 +103,7 @@ static int path_check(const struct mt_run_options *options, const char *path)
 	struct stat info;
 
 	if (lstat(path, &info) < 0) {
-		if (errno == ENOENT && *path != '\0')
+		if (errno == ENOENT)
 			return MT_EXIT_OK;
 		mt_error("%s: %s", path, strerror(errno));
 		return MT_EXIT_FAILED;
@@ -88,20 +124,54 @@ static int path_check(const struct mt_run_options *options, const char *path)
 /* A journal without its database would be taken for that of the new one. */
 static int journals_check(const struct mt_run_options *options)
 {
+	int exit_code = MT_EXIT_OK;
 	size_t i;
 
-	for (i = 0; i < N_JOURNALS; i++) {
-		char *journal = text_join(options->output, journal_suffixes[i]);
+	for (i = 1; i < N_SUFFIXES && exit_code == MT_EXIT_OK && !options->overwrites; i++) {
+		char *journal = mt_run_text_join(options->output, suffixes[i]);
 		struct stat info;
-		bool exists = journal && lstat(journal, &info) == 0;
 
-		if (exists && !options->overwrites)
-			mt_error("%s is left of an earlier file; remove it, or give -f", journal);
+		if (!journal || lstat(journal, &info) == 0) {
+			mt_error(journal ? "%s belongs to another recording; move it away, or give "
+					   "-f to remove it"
+					 : "%s: out of memory",
+				 journal ? journal : options->output);
+			exit_code = MT_EXIT_FAILED;
+		}
 		free(journal);
-		if (exists && !options->overwrites)
-			return MT_EXIT_FAILED;
 	}
-	return MT_EXIT_OK;
+	return exit_code;
+}
+
+static int recording_check(const struct mt_run_options *options)
+{
+	int exit_code;
+
+	if (mt_run_is_in_use(options->output))
+		return in_use_report(options->output);
+	exit_code = path_check(options, options->output);
+	return exit_code == MT_EXIT_OK ? journals_check(options) : exit_code;
+}
+
+/* The text may replace neither the recording nor what lies beside it. */
+static int outputs_differ(const struct mt_run_options *options)
+{
+	int exit_code = MT_EXIT_OK;
+	size_t i;
+
+	for (i = 0; i < N_SUFFIXES && exit_code == MT_EXIT_OK; i++) {
+		char *path = mt_run_text_join(options->output, suffixes[i]);
+
+		if (!path || is_same_name(path, options->text_output)) {
+			mt_error(path ? "-o and --text-output name the same file %s; give each its "
+					"own"
+				      : "%s: out of memory",
+				 path ? path : options->output);
+			exit_code = MT_EXIT_FAILED;
+		}
+		free(path);
+	}
+	return exit_code;
 }
 
 int mt_run_outputs_check(const struct mt_run_options *options)
@@ -109,175 +179,105 @@ int mt_run_outputs_check(const struct mt_run_options *options)
 	int exit_code = MT_EXIT_OK;
 
 	if (options->output)
-		exit_code = path_check(options, options->output);
-	if (exit_code == MT_EXIT_OK && options->output && is_recorded_into(options->output)) {
-		mt_error("%s is in use by another process and is not replaced", options->output);
-		exit_code = MT_EXIT_FAILED;
-	}
-	if (exit_code == MT_EXIT_OK && options->output)
-		exit_code = journals_check(options);
+		exit_code = recording_check(options);
 	if (exit_code == MT_EXIT_OK && options->text_output)
 		exit_code = path_check(options, options->text_output);
-	if (exit_code == MT_EXIT_OK && options->output && options->text_output &&
-	    strcmp(options->output, options->text_output) == 0) {
-		mt_error("-o and --text-output name the same file %s", options->output);
-		exit_code = MT_EXIT_FAILED;
-	}
+	if (exit_code == MT_EXIT_OK && options->output && options->text_output)
+		exit_code = outputs_differ(options);
 	return exit_code;
 }
 
-static int file_remove(const char *path)
+/* Give file @i of a recording the name that it has beside @to; never over another file. */
+static int file_move(const char *from, const char *to, size_t i)
 {
-	if (unlink(path) == 0 || errno == ENOENT)
-		return MT_EXIT_OK;
-	mt_error("%s cannot be replaced: %s", path, strerror(errno));
-	return MT_EXIT_FAILED;
+	char *old_name = mt_run_text_join(from, suffixes[i]);
+	char *new_name = mt_run_text_join(to, suffixes[i]);
+	struct stat info;
+	int status = -1;
+
+	errno = ENOMEM;
+	if (old_name && new_name && lstat(old_name, &info) == 0) {
+		errno = EEXIST;
+		if (lstat(new_name, &info) < 0)
+			status = rename(old_name, new_name);
+	}
+	free(old_name);
+	free(new_name);
+	return status;
 }
 
-int mt_run_recording_clear(const struct mt_run_options *options)
+static void aside_put_back(struct mt_run_aside *aside)
 {
-	int exit_code = file_remove(options->output);
 	size_t i;
 
-	for (i = 0; i < N_JOURNALS && exit_code == MT_EXIT_OK; i++) {
-		char *journal = text_join(options->output, journal_suffixes[i]);
-
-		if (!journal) {
-			mt_error("out of memory");
-			return MT_EXIT_FAILED;
-		}
-		exit_code = file_remove(journal);
-		free(journal);
+	for (i = 0; i < N_SUFFIXES; i++) {
+		if (!aside->is_moved[i])
+			continue;
+		if (file_move(aside->path, aside->original, i) < 0)
+			mt_warn("%s%s: what it held is now in %s%s: %s", aside->original,
+				suffixes[i], aside->path, suffixes[i], strerror(errno));
+		aside->is_moved[i] = false;
 	}
-	return exit_code;
+}
+
+int mt_run_aside_begin(const struct mt_run_options *options, struct mt_run_aside *ret_aside)
+{
+	struct mt_run_aside *aside = ret_aside;
+	char suffix[32];
+	size_t i;
+
+	*aside = (struct mt_run_aside){.original = options->output};
+	if (!options->overwrites)
+		return MT_EXIT_OK;
+	snprintf(suffix, sizeof(suffix), ".%ld.old", (long)getpid());
+	aside->path = mt_run_text_join(options->output, suffix);
+	if (!aside->path) {
+		mt_error("%s: out of memory", options->output);
+		return MT_EXIT_FAILED;
+	}
+	for (i = 0; i < N_SUFFIXES; i++) {
+		aside->is_moved[i] = file_move(options->output, aside->path, i) == 0;
+		if (aside->is_moved[i] || errno == ENOENT)
+			continue;
+		mt_error("%s%s cannot be replaced: %s", options->output, suffixes[i],
+			 strerror(errno));
+		mt_run_aside_end(aside, false);
+		return MT_EXIT_FAILED;
+	}
+	/* Locks go with a file: this is what is replaced, whatever was there before. */
+	if (mt_run_is_in_use(aside->path)) {
+		mt_run_aside_end(aside, false);
+		return in_use_report(options->output);
+	}
+	return MT_EXIT_OK;
+}
+
+void mt_run_aside_end(struct mt_run_aside *aside, bool is_replaced)
+{
+	size_t i;
+
+	if (!is_replaced)
+		aside_put_back(aside);
+	for (i = 0; i < N_SUFFIXES && is_replaced; i++) {
+		char *name = aside->is_moved[i] ? mt_run_text_join(aside->path, suffixes[i]) : NULL;
+
+		if (name)
+			(void)unlink(name);
+		free(name);
+	}
+	free(aside->path);
+	aside->path = NULL;
 }
 
 void mt_run_recording_discard(const char *path)
 {
 	size_t i;
 
-	(void)unlink(path);
-	for (i = 0; i < N_JOURNALS; i++) {
-		char *journal = text_join(path, journal_suffixes[i]);
+	for (i = 0; i < N_SUFFIXES; i++) {
+		char *name = mt_run_text_join(path, suffixes[i]);
 
-		if (journal)
-			(void)unlink(journal);
-		free(journal);
+		if (name)
+			(void)unlink(name);
+		free(name);
 	}
-}
-
-int mt_run_text_open(const struct mt_run_options *options, struct mt_run_text *ret_text)
-{
-	struct mt_run_text text = { .path = options->text_output,
-				    .overwrites = options->overwrites };
-	char suffix[32];
-	int fd;
-
-	*ret_text = text;
-	if (!text.path)
-		return MT_EXIT_OK;
-	snprintf(suffix, sizeof(suffix), ".%ld.tmp", (long)getpid());
-	text.temporary = text_join(text.path, suffix);
-	if (!text.temporary) {
-		mt_error("out of memory");
-		return MT_EXIT_FAILED;
-	}
-	fd = open(text.temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-	text.out = fd < 0 ? NULL : fdopen(fd, "w");
-	if (!text.out) {
-		mt_error("%s cannot be written: %s", text.path, strerror(errno));
-		if (fd >= 0) {
-			close(fd);
-			(void)unlink(text.temporary);
-		}
-		free(text.temporary);
-		return MT_EXIT_FAILED;
-	}
-	*ret_text = text;
-	return MT_EXIT_OK;
-}
-
-static void id_write(struct mt_jsonw *json, const struct mtk_workload_request *request)
-{
-	mt_jsonw_key(json, "id");
-	if (request->id_is_integer)
-		mt_jsonw_int64(json, strtoll(request->id, NULL, 10));
-	else
-		mt_jsonw_string(json, request->id);
-}
-
-static const char *finish_name(enum mtk_finish finish)
-{
-	return finish == MTK_FINISH_STOP ? "stop" : "length";
-}
-
-static void sequence_write(struct mt_jsonw *json, const struct mtk_sequence *sequence)
-{
-	const struct mtk_workload_request *request = sequence->request;
-
-	mt_jsonw_object_begin(json);
-	id_write(json, request);
-	mt_jsonw_key(json, "prompt");
-	mt_jsonw_bytes(json, request->prompt, request->n_prompt_bytes);
-	mt_jsonw_key(json, "text");
-	mt_jsonw_bytes(json, sequence->text, sequence->n_generated);
-	if (!mt_utf8_is_valid(sequence->text, sequence->n_generated)) {
-		mt_jsonw_key(json, "text_hex");
-		mt_jsonw_hex(json, sequence->text, sequence->n_generated);
-	}
-	mt_jsonw_key(json, "finish_reason");
-	mt_jsonw_string(json, finish_name(sequence->finish));
-	mt_jsonw_object_end(json);
-}
-
-/* Replacing needs -f also where the file appeared while the run was on its way. */
-static int text_publish(struct mt_run_text *text)
-{
-	struct stat info;
-
-	if (!text->overwrites && lstat(text->path, &info) == 0) {
-		mt_error("%s appeared during the run; it is kept, and the text is lost", text->path);
-		return MT_EXIT_FAILED;
-	}
-	if (rename(text->temporary, text->path) < 0) {
-		mt_error("%s cannot be written: %s", text->path, strerror(errno));
-		return MT_EXIT_FAILED;
-	}
-	free(text->temporary);
-	text->temporary = NULL;
-	return MT_EXIT_OK;
-}
-
-int mt_run_text_finish(struct mt_run_text *text, const struct mtk_server *server,
-		       uint32_t n_requests)
-{
-	struct mt_jsonw json;
-	int status = MOETRACE_OK;
-	FILE *out = text->out;
-	uint32_t i;
-
-	if (!out)
-		return MT_EXIT_OK;
-	mt_jsonw_init(&json, out);
-	for (i = 0; i < n_requests && status == MOETRACE_OK; i++) {
-		sequence_write(&json, mtk_server_sequence(server, i));
-		status = mt_jsonw_end_line(&json);
-	}
-	text->out = NULL;
-	if (fclose(out) != 0 || status < 0) {
-		mt_error("%s cannot be written: %s", text->path, strerror(errno));
-		return MT_EXIT_FAILED;
-	}
-	return text_publish(text);
-}
-
-void mt_run_text_discard(struct mt_run_text *text)
-{
-	if (text->out)
-		fclose(text->out);
-	if (text->temporary)
-		(void)unlink(text->temporary);
-	free(text->temporary);
-	text->out = NULL;
-	text->temporary = NULL;
 }

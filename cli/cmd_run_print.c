@@ -7,7 +7,8 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <time.h>
+#include <stdarg.h>
+#include <string.h>
 #include <unistd.h>
 
 #define PROGRESS_INTERVAL_NS 100000000u
@@ -21,6 +22,21 @@ static double seconds(uint64_t ns)
 static double rate(uint64_t n, uint64_t ns)
 {
 	return ns == 0 ? NAN : (double)n / seconds(ns);
+}
+
+void mt_run_fail(struct mt_run_failure *failure, const char *format, ...)
+{
+	size_t used = strlen(failure->text);
+	const size_t max = sizeof(failure->text) - 1;
+	va_list args;
+
+	if (used > 0)
+		used += (size_t)snprintf(failure->text + used, max - used + 1, "; ");
+	if (used >= max)
+		return;
+	va_start(args, format);
+	vsnprintf(failure->text + used, max - used + 1, format, args);
+	va_end(args);
 }
 
 void mt_run_progress_show(struct mt_run_progress *progress, const struct mtk_serve_stats *stats)
@@ -53,8 +69,8 @@ static void phase_print(const char *name, uint64_t n, uint64_t ns)
 
 static void served_print(const struct mtk_serve_stats *served)
 {
-	uint64_t n_passes = served->n_prefill_passes + served->n_decode_passes +
-			    served->n_mixed_passes;
+	uint64_t n_passes =
+		served->n_prefill_passes + served->n_decode_passes + served->n_mixed_passes;
 
 	printf("%-10s %" PRIu32 " of %" PRIu32 " requests, %" PRIu64
 	       " tokens generated, in %.3f s\n",
@@ -107,9 +123,18 @@ struct metric {
 	bool of_recording;
 };
 
-#define COUNT(name, value) { name, 0, value, false, false }
-#define REAL(name, value) { name, value, 0, true, false }
-#define RECORDED(name, value) { name, 0, value, false, true }
+#define COUNT(name, value)                   \
+	{                                    \
+		name, 0, value, false, false \
+	}
+#define REAL(name, value)                   \
+	{                                   \
+		name, value, 0, true, false \
+	}
+#define RECORDED(name, value)               \
+	{                                   \
+		name, 0, value, false, true \
+	}
 #define N_METRICS 22
 
 static void metrics_fill(const struct mt_run_result *result, struct metric *ret_metrics)
@@ -197,6 +222,9 @@ int mt_run_summary_print(const struct mt_run_result *result, enum mt_format form
 		return MT_EXIT_OK;
 	}
 	status = row_print(result, format);
+	/* What standard output could not take is reported where it is closed. */
+	if (status < 0 && ferror(stdout))
+		return MT_EXIT_FAILED;
 	if (status < 0) {
 		mt_error("the summary cannot be printed: %s", moetrace_status_string(status));
 		return MT_EXIT_FAILED;

@@ -32,6 +32,8 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_run_args.c \
 	%D%/cmd_run_files.c \
 	%D%/cmd_run_print.c \
+	%D%/cmd_run_signal.c \
+	%D%/cmd_run_text.c \
 	%D%/lift.c %D%/lift.h \
 	%D%/moetrace.c \
 	%D%/output.c \
@@ -40,7 +42,7 @@ bin_PROGRAMS += %D%/moetrace
 %C%_moetrace_LDADD = \
 	schema/functions/libmt_sql.la \
 	kernels/libmtk.la \
-	libtrace/libmoetrace.la \
+	libtrace/libmt_trace.la \
 	common/libmt_json.la \
 	common/libmt_common.la \
 	$(SQLITE3_LIBS) \

@@ -24,7 +24,7 @@ struct parse {
 	mt_json_event_fn *receive;
 	void *context;
 	struct mt_json_error *error;
-	struct mt_json_keys *keys;	/* [max_depth] */
+	struct mt_json_keys *keys; /* [max_depth] */
 	uint32_t depth;
 	int status;
 };
@@ -44,7 +44,58 @@ static void error_place(struct mt_json_error *error, const char *text, size_t n_
 	}
 	error->byte = byte;
 	error->line = line;
-	error->column = (uint32_t)(byte - line_begin) + 1;
+	error->column = 1;
+	for (i = line_begin; i < byte; i++)
+		error->column += ((unsigned char)text[i] & 0xc0) != 0x80;
+}
+
+struct token {
+	size_t begin, end;
+};
+
+static bool is_one_of(char c, const char *characters)
+{
+	return c != '\0' && strchr(characters, c);
+}
+
+/* The token at or behind @byte, as far as it goes; empty at the end of the text. */
+static struct token token_at(const char *text, size_t n_bytes, size_t byte)
+{
+	struct token token;
+	size_t i = byte;
+
+	while (i < n_bytes && is_one_of(text[i], " \t\r\n"))
+		i++;
+	token.begin = i;
+	if (i < n_bytes && text[i] == '"') {
+		for (i++; i < n_bytes && text[i] != '"'; i++)
+			i += text[i] == '\\' && i + 1 < n_bytes;
+		i += i < n_bytes;
+	} else if (i < n_bytes && is_one_of(text[i], "{}[],:")) {
+		i++;
+	} else {
+		i += i < n_bytes && text[i] == '-';
+		/* No digit follows a leading zero: 01 is two numbers. */
+		if (n_bytes - i > 1 && text[i] == '0' && is_one_of(text[i + 1], "0123456789"))
+			n_bytes = i + 1;
+		while (i < n_bytes && !is_one_of(text[i], " \t\r\n\"{}[],:"))
+			i++;
+	}
+	token.end = i;
+	return token;
+}
+
+/* The last token that begins before @byte, or the first one of all. */
+static struct token token_before(const char *text, size_t n_bytes, size_t byte)
+{
+	struct token token = token_at(text, n_bytes, 0), next;
+
+	for (;;) {
+		next = token_at(text, n_bytes, token.end);
+		if (next.begin >= byte || next.begin == next.end)
+			return token;
+		token = next;
+	}
 }
 
 static int fail(struct parse *parse, int status, const char *text)
@@ -64,17 +115,16 @@ static int on_null(void *context)
 {
 	struct parse *parse = context;
 
-	return deliver(parse, &(struct mt_json_event){ .kind = MT_JSON_NULL,
-						       .depth = parse->depth });
+	return deliver(parse, &(struct mt_json_event){.kind = MT_JSON_NULL, .depth = parse->depth});
 }
 
 static int on_boolean(void *context, int boolean)
 {
 	struct parse *parse = context;
 
-	return deliver(parse, &(struct mt_json_event){ .kind = MT_JSON_BOOLEAN,
-						       .depth = parse->depth,
-						       .boolean = boolean != 0 });
+	return deliver(parse, &(struct mt_json_event){.kind = MT_JSON_BOOLEAN,
+						      .depth = parse->depth,
+						      .boolean = boolean != 0});
 }
 
 /* Longest decimal of an int64_t with its sign. */
@@ -102,10 +152,8 @@ static bool int64_from_text(const char *text, size_t n_bytes, int64_t *ret_value
 static int on_number(void *context, const char *text, size_t n_bytes)
 {
 	struct parse *parse = context;
-	struct mt_json_event event = { .kind = MT_JSON_NUMBER,
-				       .depth = parse->depth,
-				       .text = text,
-				       .n_bytes = n_bytes };
+	struct mt_json_event event = {
+		.kind = MT_JSON_NUMBER, .depth = parse->depth, .text = text, .n_bytes = n_bytes};
 
 	event.is_int64 = int64_from_text(text, n_bytes, &event.int64);
 	return deliver(parse, &event);
@@ -115,10 +163,10 @@ static int on_string(void *context, const unsigned char *text, size_t n_bytes)
 {
 	struct parse *parse = context;
 
-	return deliver(parse, &(struct mt_json_event){ .kind = MT_JSON_STRING,
-						       .depth = parse->depth,
-						       .text = (const char *)text,
-						       .n_bytes = n_bytes });
+	return deliver(parse, &(struct mt_json_event){.kind = MT_JSON_STRING,
+						      .depth = parse->depth,
+						      .text = (const char *)text,
+						      .n_bytes = n_bytes});
 }
 
 static int on_key(void *context, const unsigned char *text, size_t n_bytes)
@@ -128,22 +176,22 @@ static int on_key(void *context, const unsigned char *text, size_t n_bytes)
 
 	if (status == MOETRACE_E_FORMAT) {
 		snprintf(parse->error->text, sizeof(parse->error->text),
-			 "key \"%.*s\" comes twice in an object", n_bytes > 100 ? 100 : (int)n_bytes,
-			 (const char *)text);
+			 "key \"%.*s\" comes twice in an object; remove one",
+			 n_bytes > 100 ? 100 : (int)n_bytes, (const char *)text);
 		parse->status = status;
 		return 0;
 	}
 	if (status < 0)
 		return fail(parse, status, "out of memory");
-	return deliver(parse, &(struct mt_json_event){ .kind = MT_JSON_KEY,
-						       .depth = parse->depth,
-						       .text = (const char *)text,
-						       .n_bytes = n_bytes });
+	return deliver(parse, &(struct mt_json_event){.kind = MT_JSON_KEY,
+						      .depth = parse->depth,
+						      .text = (const char *)text,
+						      .n_bytes = n_bytes});
 }
 
 static int container_begin(struct parse *parse, enum mt_json_kind kind)
 {
-	struct mt_json_event event = { .kind = kind, .depth = parse->depth };
+	struct mt_json_event event = {.kind = kind, .depth = parse->depth};
 
 	if (parse->depth >= parse->limits->max_depth) {
 		snprintf(parse->error->text, sizeof(parse->error->text),
@@ -159,7 +207,7 @@ static int container_begin(struct parse *parse, enum mt_json_kind kind)
 static int container_end(struct parse *parse, enum mt_json_kind kind)
 {
 	parse->depth--;
-	return deliver(parse, &(struct mt_json_event){ .kind = kind, .depth = parse->depth });
+	return deliver(parse, &(struct mt_json_event){.kind = kind, .depth = parse->depth});
 }
 
 static int on_object_begin(void *context)
@@ -242,20 +290,97 @@ static bool surrogates_are_paired(const char *text, size_t n_bytes, size_t *ret_
 	return true;
 }
 
-/* yajl's own sentence ends in a newline and may span lines. */
-static void error_from_yajl(struct mt_json_error *error, yajl_handle yajl)
+/* What the number of bytes that yajl has read means when it fails. */
+enum fault {
+	FAULT_BEHIND, /* it is behind the token at fault */
+	FAULT_WITHIN, /* it is in the token, or at its first byte */
+	FAULT_END,    /* the text is too short */
+	FAULT_BYTE,   /* it is about a byte, see fault_byte() */
+};
+
+#define LEXICAL "lexical error: "
+#define GRAMMAR "parse error: "
+
+/* How yajl's sentences begin, and what to tell the writer of the text instead. */
+static const struct {
+	const char *yajl;
+	enum fault fault;
+	const char *text;
+} sentences[] = {
+	{GRAMMAR "premature EOF", FAULT_END,
+	 "the JSON ends too early; close each string, array and object"},
+	{GRAMMAR "trailing garbage", FAULT_BEHIND,
+	 "something follows the JSON value; remove it"},
+	{GRAMMAR "unallowed token", FAULT_BEHIND,
+	 "this cannot stand here; remove it, or write the missing value before it"},
+	{GRAMMAR "after array element", FAULT_BEHIND,
+	 "a comma or ] is missing before this; add it"},
+	{GRAMMAR "after key and value", FAULT_WITHIN,
+	 "a comma or } is missing before this; add it"},
+	{GRAMMAR "object key and value", FAULT_BEHIND,
+	 "a colon is missing before this; add it"},
+	{GRAMMAR "invalid object key", FAULT_BEHIND,
+	 "this is not a key; put keys between double quotes"},
+	{LEXICAL "invalid char in", FAULT_BYTE,
+	 "this is not a JSON value; put text between double quotes"},
+	{LEXICAL "invalid string in", FAULT_BYTE,
+	 "this is not a JSON value; put text between double quotes"},
+	{LEXICAL "invalid character inside", FAULT_BYTE,
+	 "a control character in a string; write it as an escape such as \\n"},
+	{LEXICAL "inside a string", FAULT_BYTE,
+	 "not an escape of JSON; write \\\\ for a backslash"},
+	{LEXICAL "invalid (non-hex)", FAULT_BYTE,
+	 "not a hexadecimal digit; \\u takes four of them"},
+	{LEXICAL "malformed number", FAULT_BYTE,
+	 "a digit is missing in a number; add it"},
+	{LEXICAL "probable comment", FAULT_BYTE,
+	 "JSON has no comments; remove it"},
+};
+
+/* Fills the words and returns what they are about. */
+static enum fault error_from_yajl(struct mt_json_error *error, yajl_handle yajl)
 {
 	unsigned char *text = yajl_get_error(yajl, 0, NULL, 0);
+	const char *words = text ? (const char *)text : "not JSON";
+	enum fault fault = FAULT_BEHIND;
+	size_t i;
 
-	snprintf(error->text, sizeof(error->text), "%s", text ? (const char *)text : "not JSON");
+	for (i = 0; i < sizeof(sentences) / sizeof(sentences[0]); i++) {
+		if (strncmp(words, sentences[i].yajl, strlen(sentences[i].yajl)) == 0) {
+			words = sentences[i].text;
+			fault = sentences[i].fault;
+			break;
+		}
+	}
+	snprintf(error->text, sizeof(error->text), "%s", words);
 	error->text[strcspn(error->text, "\n")] = '\0';
 	if (text)
 		yajl_free_error(yajl, text);
+	return fault;
+}
+
+/*
+ * Where to point, yajl having read up to @byte: at the token that it or the receiver refused; within
+ * a string or number, or at something that begins no token, at the byte itself.
+ */
+static size_t fault_byte(const char *text, size_t n_bytes, size_t byte, enum fault fault)
+{
+	struct token token = token_before(text, n_bytes, fault == FAULT_WITHIN ? byte + 1 : byte);
+
+	if (fault == FAULT_END)
+		return n_bytes;
+	if (fault != FAULT_BYTE)
+		return token.begin;
+	if (byte == 0 || token.end < byte || token.begin == n_bytes ||
+	    is_one_of(text[token.begin], "\"-0123456789{}[],:"))
+		return byte;
+	return token.begin;
 }
 
 static int parse_run(struct parse *parse, const char *text, size_t n_bytes)
 {
 	yajl_handle yajl = yajl_alloc(&callbacks, NULL, parse);
+	enum fault fault = FAULT_BEHIND;
 	yajl_status result;
 	size_t byte;
 
@@ -271,11 +396,11 @@ static int parse_run(struct parse *parse, const char *text, size_t n_bytes)
 		result = yajl_complete_parse(yajl);
 	}
 	if (result != yajl_status_ok) {
-		error_place(parse->error, text, n_bytes, byte);
 		if (parse->status >= 0) {
 			parse->status = MOETRACE_E_FORMAT;
-			error_from_yajl(parse->error, yajl);
+			fault = error_from_yajl(parse->error, yajl);
 		}
+		error_place(parse->error, text, n_bytes, fault_byte(text, n_bytes, byte, fault));
 	}
 	yajl_free(yajl);
 	return parse->status;
@@ -286,7 +411,8 @@ static bool utf8_is_valid(const char *text, size_t n_bytes, size_t *ret_byte)
 	size_t byte = 0, length;
 
 	for (; byte < n_bytes; byte += length) {
-		if (!mt_utf8_sequence((const unsigned char *)text + byte, n_bytes - byte, &length)) {
+		if (!mt_utf8_sequence((const unsigned char *)text + byte, n_bytes - byte,
+				      &length)) {
 			*ret_byte = byte;
 			return false;
 		}
@@ -306,12 +432,14 @@ static int text_check(const char *text, size_t n_bytes, const struct mt_json_lim
 		return MOETRACE_E_FORMAT;
 	}
 	if (!utf8_is_valid(text, n_bytes, &byte)) {
-		snprintf(error->text, sizeof(error->text), "bytes that are not UTF-8");
+		snprintf(error->text, sizeof(error->text),
+			 "bytes that are not UTF-8; save the text as UTF-8");
 		error_place(error, text, n_bytes, byte);
 		return MOETRACE_E_FORMAT;
 	}
 	if (!surrogates_are_paired(text, n_bytes, &byte)) {
-		snprintf(error->text, sizeof(error->text), "a surrogate escape without its other half");
+		snprintf(error->text, sizeof(error->text),
+			 "a surrogate escape without its other half; write both, or the character");
 		error_place(error, text, n_bytes, byte);
 		return MOETRACE_E_FORMAT;
 	}
@@ -321,10 +449,8 @@ static int text_check(const char *text, size_t n_bytes, const struct mt_json_lim
 int mt_json_parse(const char *text, size_t n_bytes, const struct mt_json_limits *limits,
 		  mt_json_event_fn *receive, void *context, struct mt_json_error *ret_error)
 {
-	struct parse parse = { .limits = limits,
-			       .receive = receive,
-			       .context = context,
-			       .error = ret_error };
+	struct parse parse = {
+		.limits = limits, .receive = receive, .context = context, .error = ret_error};
 	uint32_t i;
 	int status = text_check(text, n_bytes, limits, ret_error);
 

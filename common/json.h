@@ -26,24 +26,24 @@ enum mt_json_kind {
 
 struct mt_json_event {
 	enum mt_json_kind kind;
-	uint32_t depth;		/* containers around this event; a container's begin and end agree */
-	const char *text;	/* string and key: decoded bytes; number: as written; else NULL */
-	size_t n_bytes;		/* of text, which is not terminated and may hold zero bytes */
+	uint32_t depth;	  /* containers around this event; a container's begin and end agree */
+	const char *text; /* string and key: decoded bytes; number: as written; else NULL */
+	size_t n_bytes;	  /* of text, which is not terminated and may hold zero bytes */
 	bool boolean;
-	bool is_int64;		/* number: written without point and exponent, and fits */
-	int64_t int64;		/* valid if is_int64 */
+	bool is_int64; /* number: written without point and exponent, and fits */
+	int64_t int64; /* valid if is_int64 */
 };
 
 struct mt_json_limits {
 	size_t max_bytes;
-	uint32_t max_depth;	/* containers within one another */
+	uint32_t max_depth; /* containers within one another */
 };
 
 struct mt_json_error {
-	size_t byte;		/* offset of the fault, from 0 */
-	uint32_t line;		/* from 1 */
-	uint32_t column;	/* in bytes, from 1 */
-	char text[320];		/* what was wrong, without the place; one line */
+	size_t byte;	 /* offset of the fault, from 0 */
+	uint32_t line;	 /* from 1 */
+	uint32_t column; /* in characters, from 1; of the token at fault, or just behind the text */
+	char text[320];	 /* what was wrong, without the place; one line */
 };
 
 /**

@@ -114,7 +114,7 @@ int mt_json_keys_add(struct mt_json_keys *keys, const char *key, size_t n_bytes)
 	if (slot->generation == keys->generation)
 		return MOETRACE_E_FORMAT;
 	memcpy(keys->bytes + keys->n_bytes, key, n_bytes);
-	*slot = (struct mt_json_key_slot){ keys->generation, hash, keys->n_bytes, n_bytes };
+	*slot = (struct mt_json_key_slot){keys->generation, hash, keys->n_bytes, n_bytes};
 	keys->n_bytes += n_bytes;
 	keys->n_keys++;
 	return MOETRACE_OK;

@@ -18,10 +18,10 @@ struct mt_json_key_slot {
 };
 
 struct mt_json_keys {
-	struct mt_json_key_slot *slots;	/* open addressing; a power of two of them, or none */
+	struct mt_json_key_slot *slots; /* open addressing; a power of two of them, or none */
 	size_t n_slots;
 	size_t n_keys;
-	char *bytes;			/* the keys, one after the other */
+	char *bytes; /* the keys, one after the other */
 	size_t n_bytes;
 	size_t max_bytes;
 	uint64_t generation;

@@ -19,8 +19,8 @@
 
 struct mt_jsonw {
 	FILE *out;
-	uint64_t in_object;	/* bit d: the container at depth d is an object */
-	uint64_t has_item;	/* bit d: it has an item already */
+	uint64_t in_object; /* bit d: the container at depth d is an object */
+	uint64_t has_item;  /* bit d: it has an item already */
 	uint32_t depth;
 	bool after_key;
 	bool misused;

@@ -6,22 +6,22 @@
 #include "common/utf8.h"
 
 struct shape {
-	size_t length;		/* 0: not a first byte */
-	unsigned char low;	/* range of the second byte */
+	size_t length;	   /* 0: not a first byte */
+	unsigned char low; /* range of the second byte */
 	unsigned char high;
 };
 
 static struct shape shape_of(unsigned char first)
 {
 	if (first < 0x80)
-		return (struct shape){ 1, 0, 0 };
+		return (struct shape){1, 0, 0};
 	if (first < 0xc2 || first > 0xf4)
-		return (struct shape){ 0, 0, 0 };
+		return (struct shape){0, 0, 0};
 	if (first < 0xe0)
-		return (struct shape){ 2, 0x80, 0xbf };
+		return (struct shape){2, 0x80, 0xbf};
 	if (first < 0xf0)
-		return (struct shape){ 3, first == 0xe0 ? 0xa0 : 0x80, first == 0xed ? 0x9f : 0xbf };
-	return (struct shape){ 4, first == 0xf0 ? 0x90 : 0x80, first == 0xf4 ? 0x8f : 0xbf };
+		return (struct shape){3, first == 0xe0 ? 0xa0 : 0x80, first == 0xed ? 0x9f : 0xbf};
+	return (struct shape){4, first == 0xf0 ? 0x90 : 0x80, first == 0xf4 ? 0x8f : 0xbf};
 }
 
 bool mt_utf8_sequence(const unsigned char *bytes, size_t n_bytes, size_t *ret_length)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
 #
 # The manual pages, made from what the built command says of itself: moetrace(1),
-# and moetrace-VERB(1) for each verb of the list.
+# and moetrace-VERB(1) for each verb of the list; and the documents beside them.
 
 moetrace_verbs = run report dump requests experts balance query info check route models
 moetrace_pages = %D%/moetrace.1 $(moetrace_verbs:%=%D%/moetrace-%.1)
 
+dist_doc_DATA += %D%/cookbook.md %D%/schema.md
 EXTRA_DIST += %D%/moetrace.h2m
 
 if HAVE_HELP2MAN

@@ -30,6 +30,7 @@ void mt_assembly_close(struct mt_assembly *assembly)
 		free(pass->slices);
 		free(pass->positions);
 		free(pass->row_classes);
+		free(pass->invalid_rows);
 		free(pass->layers);
 		free(pass->counts);
 	}
@@ -118,6 +119,7 @@ static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		    sizeof(*pass->slices)) ||
 	    reserve(&pass->positions, &pass->positions_capacity, begin->n_positions + 1ul, 4) ||
 	    reserve(&pass->row_classes, &pass->rows_capacity, begin->n_rows + 1ul, 1) ||
+	    reserve(&pass->invalid_rows, &pass->invalid_capacity, begin->n_rows + 1ul, 1) ||
 	    reserve(&pass->layers, &pass->layers_capacity, pass->model->n_layers + 1ul,
 		    sizeof(*pass->layers)) ||
 	    reserve(&pass->counts, &pass->counts_capacity, n_cells * MT_N_LOAD + 1,
@@ -186,6 +188,22 @@ static void count_layer(struct mt_assembly *assembly, struct mt_open_pass *pass,
 								  MT_NULL;
 }
 
+/* Move the marks of invalid rows from the counts of valid entries to the pass. */
+static void take_marks(struct mt_open_pass *pass, const struct mt_record_layer *record,
+		       const struct mt_layer_parts *parts)
+{
+	/* The first marks of this pass: those of an earlier one are still there. */
+	if (!pass->so_far.invalid_ids)
+		memset(pass->invalid_rows, 0, pass->begin.n_rows);
+	for (uint32_t row = 0; row < record->n_rows; row++) {
+		if (!(parts->n_valid[row] & MT_ROW_INVALID))
+			continue;
+		parts->n_valid[row] &= (uint8_t)~MT_ROW_INVALID;
+		pass->invalid_rows[record->has_row_map ? parts->row_map[row] : row] = 1;
+	}
+	pass->so_far.invalid_ids += record->n_invalid;
+}
+
 static int layer_record(struct mt_assembly *assembly, struct mt_open_pass *pass,
 			struct mt_record_layer *record)
 {
@@ -201,17 +219,26 @@ static int layer_record(struct mt_assembly *assembly, struct mt_open_pass *pass,
 										  NULL,
 		.row_map = record->has_row_map ? parts.row_map : NULL,
 		.n_valid = record->has_valid ? parts.n_valid : NULL,
+		.base_ids = parts.base_ids,
+		.base_k = record->has_base ? record->base_k : 0,
+		.rule_id = record->rule,
 	};
 
+	/* Handed over twice: the first counts. */
+	if (layer->row.state == MT_LAYER_STORED) {
+		mt_misuse(assembly->session, MT_MISUSE_DUPLICATE);
+		return MOETRACE_OK;
+	}
+	if (record->n_invalid)
+		take_marks(pass, record, &parts);
 	count_layer(assembly, pass, record, &parts);
 	layer->row.state = MT_LAYER_STORED;
-	layer->row.selected_ns = record->untimed ? MT_NULL : (int64_t)record->selected_ns;
+	layer->row.selected_ns = record->untimed ? MT_NULL : (int64_t)record->record.time_ns;
 	layer->row.selection_order = record->order == MOETRACE_ORDER_SELECTION ?
 					     MT_ORDER_SELECTION :
 					     MT_ORDER_UNKNOWN;
 	layer->row.n_rows = record->n_rows;
 	pass->so_far.layers++;
-	pass->so_far.invalid_ids += record->n_invalid;
 	return mt_store_topk(assembly->store, &rows, &layer->row.topk_id, &layer->row.topk_row);
 }
 
@@ -253,8 +280,8 @@ static int write_pass(struct mt_assembly *assembly, const struct mt_open_pass *p
 		.recording_id = assembly->recording_id,
 		.model_id = pass->model->model_id,
 		.phase = phase_names[pass->begin.phase],
-		.begin_ns = (int64_t)pass->begin.begin_ns,
-		.end_ns = end ? (int64_t)end->end_ns : MT_NULL,
+		.begin_ns = (int64_t)pass->begin.record.time_ns,
+		.end_ns = end ? (int64_t)end->record.time_ns : MT_NULL,
 		.n_rows = pass->begin.n_rows,
 		.padding_rows = pass->begin.padding_rows,
 		.runtime_pass = pass->begin.has_runtime_pass ? (int64_t)pass->begin.runtime_pass :
@@ -265,6 +292,25 @@ static int write_pass(struct mt_assembly *assembly, const struct mt_open_pass *p
 	};
 
 	return mt_store_pass(assembly->store, &row);
+}
+
+/* A list of positions that follow each other says no more than its first one. */
+static int is_consecutive(const uint32_t *positions, uint32_t n)
+{
+	for (uint32_t i = 1; i < n; i++)
+		if (positions[i] != positions[i - 1] + 1u || positions[i] == 0)
+			return 0;
+	return 1;
+}
+
+/* A pass's invalid ids are a fault of the slices that have them, not of those beside. */
+static uint32_t slice_reasons(const struct mt_open_pass *pass, const struct mt_slice_row *row,
+			      uint32_t reasons)
+{
+	if ((reasons & MT_REASON_INVALID) &&
+	    !memchr(pass->invalid_rows + row->row_offset, 1, (size_t)row->n_rows))
+		reasons &= ~(uint32_t)MT_REASON_INVALID;
+	return reasons;
 }
 
 static int write_slice(struct mt_assembly *assembly, const struct mt_open_pass *pass,
@@ -280,16 +326,19 @@ static int write_slice(struct mt_assembly *assembly, const struct mt_open_pass *
 		.phase = slice->phase,
 		.first_position = slice->first_position,
 		.n_rows = slice->n_rows,
-		.positions = row->positions,
-		.pass_reasons = reasons,
 	};
 	int n_repeated;
 
 	row->request_id = request ? request->request_id : MT_NULL;
 	row->first_position = slice->first_position;
-	if (slice->has_positions && slice->n_rows)
-		row->first_position = row->positions[0];
 	row->n_rows = slice->n_rows;
+	if (row->positions) {
+		row->first_position = seen.first_position = row->positions[0];
+		if (is_consecutive(row->positions, slice->n_rows))
+			row->positions = NULL;
+	}
+	seen.positions = row->positions;
+	seen.pass_reasons = slice_reasons(pass, row, reasons);
 	row->phase = phase_names[slice->phase];
 	if (request) {
 		n_repeated = mt_ledger_slice(request, &seen);
@@ -325,7 +374,8 @@ static int write_slices(struct mt_assembly *assembly, const struct mt_open_pass 
 
 static int write_layers(struct mt_assembly *assembly, const struct mt_open_pass *pass)
 {
-	int status = mt_load_pass(assembly->load, pass->begin.begin_ns);
+	int status = mt_load_pass(assembly->load, assembly->last_pass_id,
+				  pass->begin.record.time_ns);
 
 	for (uint32_t i = 0; !status && i < pass->model->n_layers; i++) {
 		const struct mt_assembly_layer *layer = &pass->layers[i];

@@ -39,11 +39,12 @@ struct mt_open_pass {
 	uint32_t *positions;
 	uint8_t *row_classes; /* [n_rows] enum mt_load_class; unused if all are one_class */
 	int one_class;        /* enum mt_load_class; -1: rows differ */
+	uint8_t *invalid_rows; /* [n_rows] 1: ids were left out that no expert has */
 	struct mt_assembly_counts so_far; /* of its layers; added up when it closes */
 	struct mt_assembly_layer *layers; /* [n_layers of the model] */
 	uint32_t *counts;     /* [MT_N_LOAD][n_cells of the model], zero between passes */
-	uint64_t slices_capacity, positions_capacity, rows_capacity, layers_capacity,
-		counts_capacity;
+	uint64_t slices_capacity, positions_capacity, rows_capacity, invalid_capacity,
+		layers_capacity, counts_capacity;
 };
 
 struct mt_assembly {

@@ -82,10 +82,16 @@ int mt_coverage_add(struct mt_coverage *coverage, uint64_t begin, uint64_t end)
 	return overlaps;
 }
 
-int mt_coverage_has_prefix(const struct mt_coverage *coverage, uint64_t end)
+int mt_coverage_has(const struct mt_coverage *coverage, uint64_t begin, uint64_t end)
 {
-	return end == 0 || (coverage->n_intervals && coverage->intervals[0].begin == 0 &&
-			    coverage->intervals[0].end >= end);
+	size_t i;
+
+	if (begin >= end)
+		return 1;
+	/* The interval that holds begin ends after it, so it is the first that ends at begin + 1. */
+	i = first_touching(coverage, begin + 1);
+	return i < coverage->n_intervals && coverage->intervals[i].begin <= begin &&
+	       coverage->intervals[i].end >= end;
 }
 
 void mt_coverage_free(struct mt_coverage *coverage)

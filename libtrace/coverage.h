@@ -26,8 +26,8 @@ struct mt_coverage {
  */
 int mt_coverage_add(struct mt_coverage *coverage, uint64_t begin, uint64_t end);
 
-/* Is [0, end) in the set? An empty range always is. */
-int mt_coverage_has_prefix(const struct mt_coverage *coverage, uint64_t end);
+/* Is [begin, end) in the set? An empty range always is. */
+int mt_coverage_has(const struct mt_coverage *coverage, uint64_t begin, uint64_t end);
 
 void mt_coverage_free(struct mt_coverage *coverage);
 

@@ -159,7 +159,7 @@ int mt_writer_define(struct mt_writer *writer)
 
 		snprintf(writer->open_error, sizeof(writer->open_error), "%s",
 			 status == MOETRACE_E_NOMEM ? "out of memory" : mt_store_error(store));
-		mt_store_close(store, 0, &is_folded);
+		mt_store_close(store, 0, 0, &is_folded);
 		mt_store_remove(writer->session->path);
 	}
 	return status;

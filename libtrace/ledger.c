@@ -12,7 +12,7 @@
 const char *mt_reasons_text(uint32_t reasons, char *ret_text)
 {
 	static const char *const names[] = { "lost",    "began_before", "unwritten", "unresolved",
-					     "missing", "invalid",      "unended" };
+					     "missing", "invalid",      "unended",   "repeated" };
 	char *at = ret_text;
 
 	for (uint32_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -46,6 +46,7 @@ static void forget_recording(struct mt_request *request)
 
 		request->models = model->next;
 		mt_coverage_free(&model->computed);
+		mt_coverage_free(&model->seen);
 		free(model);
 	}
 	request->request_id = 0;
@@ -138,7 +139,7 @@ static int insert_row(struct mt_ledger *ledger, struct mt_request *request, uint
 	return status;
 }
 
-int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message, uint64_t n_lost_passes)
+int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message)
 {
 	struct mt_request *request = calloc(1, sizeof(*request));
 
@@ -155,7 +156,8 @@ int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message, uint64
 	request->next = *bucket(ledger, request->handle);
 	*bucket(ledger, request->handle) = request;
 	ledger->n_requests++;
-	return ledger->recording_id ? insert_row(ledger, request, n_lost_passes) : MOETRACE_OK;
+	return ledger->recording_id ? insert_row(ledger, request, message->n_lost_passes) :
+				      MOETRACE_OK;
 }
 
 int mt_ledger_attribute(struct mt_ledger *ledger, struct mt_message *message)
@@ -205,26 +207,43 @@ static int is_complete(const struct mt_request *request, uint64_t n_positions)
 	if (!request->models)
 		return n_positions == 0;
 	for (const struct mt_ledger_model *model = request->models; model; model = model->next)
-		if (!mt_coverage_has_prefix(&model->computed, n_positions))
+		if (!mt_coverage_has(&model->computed, 0, n_positions))
 			return 0;
 	return 1;
 }
 
-/* Why positions are not covered, beyond what partial passes have said already. */
+/* Did passes carry all positions of [begin, end), whatever became of them? */
+static int is_seen(const struct mt_request *request, uint64_t begin, uint64_t end)
+{
+	if (begin >= end)
+		return 1;
+	if (!request->models)
+		return 0;
+	for (const struct mt_ledger_model *model = request->models; model; model = model->next)
+		if (!mt_coverage_has(&model->seen, begin, end))
+			return 0;
+	return 1;
+}
+
+/* What partial passes said, and why other positions were in no pass at all. */
 static uint32_t reasons_of(const struct mt_ledger *ledger, const struct mt_request *request,
-			   uint64_t n_lost_passes)
+			   uint64_t n_positions, uint64_t n_lost_passes)
 {
 	uint32_t reasons = request->reasons;
+	uint64_t begin = 0;
 
-	if (request->begin_ns < ledger->recording_start_ns && request->lowest_seen > 0)
+	if (request->begin_ns < ledger->recording_start_ns && !is_seen(request, 0, 1)) {
 		reasons |= MT_REASON_BEGAN_BEFORE;
-	if (n_lost_passes != request->n_lost_passes)
-		reasons |= MT_REASON_LOST;
-	return reasons ? reasons : MT_REASON_MISSING;
+		begin = request->lowest_seen < n_positions ? request->lowest_seen : n_positions;
+	}
+	if (!is_seen(request, begin, n_positions))
+		reasons |= n_lost_passes != request->n_lost_passes ? MT_REASON_LOST :
+								      MT_REASON_MISSING;
+	return reasons;
 }
 
 static int write_end(struct mt_ledger *ledger, const struct mt_request *request,
-		     const struct mt_message *message, uint64_t n_lost_passes)
+		     const struct mt_message *message)
 {
 	static const char *const end_states[] = {
 		[MOETRACE_REQUEST_FINISHED] = "finished",
@@ -237,16 +256,15 @@ static int write_end(struct mt_ledger *ledger, const struct mt_request *request,
 
 	if (n_positions == MOETRACE_POSITIONS_UNKNOWN)
 		n_positions = request->seen_end;
-	if (!is_complete(request, n_positions))
-		reasons = reasons_of(ledger, request, n_lost_passes);
+	if (!is_complete(request, n_positions) || (request->reasons & MT_REASON_REPEATED))
+		reasons = reasons_of(ledger, request, n_positions, message->n_lost_passes);
 	return mt_store_request_end(ledger->store, request->request_id, (int64_t)n_positions,
 				    (int64_t)message->time_ns, end_states[message->state],
 				    reasons ? "partial" : "complete",
 				    mt_reasons_text(reasons, text));
 }
 
-int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message,
-		  uint64_t n_lost_passes)
+int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message)
 {
 	struct mt_request **at = bucket(ledger, message->request);
 	struct mt_request *request;
@@ -258,7 +276,7 @@ int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message,
 	if (!request)
 		return MOETRACE_E_NOT_FOUND;
 	if (request->request_id)
-		status = write_end(ledger, request, message, n_lost_passes);
+		status = write_end(ledger, request, message);
 	*at = request->next;
 	ledger->n_requests--;
 	free_request(request);
@@ -309,13 +327,22 @@ static struct mt_ledger_model *find_model(struct mt_request *request, uint32_t m
 static int add_run(struct mt_request *request, struct mt_ledger_model *model,
 		   const struct mt_ledger_slice *slice, uint64_t begin, uint64_t n)
 {
-	if (n == 0)
-		return 0;
+	int n_repeated;
+
 	if (begin < request->lowest_seen)
 		request->lowest_seen = begin;
+	if (mt_coverage_add(&model->seen, begin, begin + n) < 0)
+		return MOETRACE_E_NOMEM;
+	if (slice->phase == MOETRACE_PHASE_VERIFY)
+		return 0;
 	if (begin + n > request->seen_end)
 		request->seen_end = begin + n;
-	return slice->pass_reasons ? 0 : mt_coverage_add(&model->computed, begin, begin + n);
+	if (slice->pass_reasons)
+		return 0;
+	n_repeated = mt_coverage_add(&model->computed, begin, begin + n);
+	if (n_repeated > 0)
+		request->reasons |= MT_REASON_REPEATED;
+	return n_repeated;
 }
 
 int mt_ledger_slice(struct mt_request *request, const struct mt_ledger_slice *slice)
@@ -332,10 +359,8 @@ int mt_ledger_slice(struct mt_request *request, const struct mt_ledger_slice *sl
 	request->reasons |= slice->pass_reasons & MT_REASON_UNENDED ?
 				    (slice->pass_reasons & ~MT_REASON_UNENDED) | MT_REASON_LOST :
 				    slice->pass_reasons;
-	if (slice->phase == MOETRACE_PHASE_VERIFY) {
+	if (slice->phase == MOETRACE_PHASE_VERIFY)
 		request->reasons |= MT_REASON_UNRESOLVED;
-		return 0;
-	}
 	if (!slice->positions)
 		return add_run(request, model, slice, slice->first_position, slice->n_rows);
 	for (uint32_t i = 1; i <= slice->n_rows; i++) {

@@ -22,9 +22,10 @@ enum mt_reason {
 	MT_REASON_MISSING = 16,
 	MT_REASON_INVALID = 32,
 	MT_REASON_UNENDED = 64, /* of passes only */
+	MT_REASON_REPEATED = 128,
 };
 
-#define MT_REASONS_BYTES 96
+#define MT_REASONS_BYTES 112
 /* The names, comma-separated, into @ret_text; NULL if there are none. */
 const char *mt_reasons_text(uint32_t reasons, char *ret_text);
 
@@ -39,6 +40,7 @@ struct mt_ledger_model {
 	struct mt_ledger_model *next;
 	uint32_t model_id;
 	struct mt_coverage computed;
+	struct mt_coverage seen; /* with positions of partial passes and of verify slices */
 };
 
 struct mt_request {
@@ -55,7 +57,7 @@ struct mt_request {
 	uint32_t reasons;
 	uint64_t lowest_seen;
 	uint64_t seen_end; /* one past the highest position of rows that count */
-	uint64_t n_lost_passes; /* of the session, when the row was made */
+	uint64_t n_lost_passes; /* of the session, when it began or the recording started */
 };
 
 struct mt_ledger {
@@ -72,11 +74,10 @@ int mt_ledger_open(struct mt_ledger *ledger, struct mt_store *store);
 void mt_ledger_close(struct mt_ledger *ledger);
 
 /* Each returns MOETRACE_OK, MOETRACE_E_NOT_FOUND (no such open request) or the store's status. */
-int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message, uint64_t n_lost_passes);
+int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message);
 int mt_ledger_attribute(struct mt_ledger *ledger, struct mt_message *message);
 int mt_ledger_tokens(struct mt_ledger *ledger, const struct mt_message *message);
-int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message,
-		  uint64_t n_lost_passes);
+int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message);
 
 /* A recording starts: every open request gets a row. It ends: the rows stay unfinished. */
 int mt_ledger_start(struct mt_ledger *ledger, int64_t recording_id, uint64_t start_ns,

@@ -93,7 +93,7 @@ static int make_room(struct mt_load *load)
 	return status;
 }
 
-int mt_load_pass(struct mt_load *load, uint64_t begin_ns)
+int mt_load_pass(struct mt_load *load, int64_t pass_id, uint64_t begin_ns)
 {
 	int64_t start_ns = load->window.start_ns;
 	int status;
@@ -105,7 +105,7 @@ int mt_load_pass(struct mt_load *load, uint64_t begin_ns)
 	if (load->window.start_ns == start_ns)
 		return MOETRACE_OK;
 	load->window.start_ns = start_ns;
-	status = mt_load_flush(load);
+	status = mt_load_flush(load, pass_id - 1);
 	if (!status)
 		status = make_room(load);
 	set_window(load, begin_ns);
@@ -148,10 +148,11 @@ static int flush_cell(struct mt_load *load, struct mt_load_model *model, uint32_
 			     tokens);
 }
 
-int mt_load_flush(struct mt_load *load)
+int mt_load_flush(struct mt_load *load, int64_t last_pass_id)
 {
 	int status = MOETRACE_OK;
 
+	load->last_pass_id = last_pass_id;
 	if (!load->is_dirty)
 		return MOETRACE_OK;
 	for (uint32_t m = 0; m < load->n_models; m++) {

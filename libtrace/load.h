@@ -33,6 +33,7 @@ struct mt_load {
 	uint64_t max_rows;
 	uint64_t n_rows;  /* in the table, or a few more */
 	struct mt_window window;
+	int64_t last_pass_id; /* last pass whose counts are in the table */
 	uint64_t origin_ns; /* windows begin at multiples of their length after it */
 	int is_dirty;
 };
@@ -43,11 +44,12 @@ int mt_load_model_add(struct mt_load *load, const struct mt_model *model);
 
 void mt_load_start(struct mt_load *load, int64_t recording_id, uint64_t start_ns,
 		   uint64_t window_ns);
-/* Counts that are added next belong to a pass that began at @begin_ns. */
-int mt_load_pass(struct mt_load *load, uint64_t begin_ns);
+/* Counts that are added next belong to pass @pass_id, which began at @begin_ns. */
+int mt_load_pass(struct mt_load *load, int64_t pass_id, uint64_t begin_ns);
 /* @model_index: as in the session; @counts: [n_ids of the layer]. */
 void mt_load_add(struct mt_load *load, uint32_t model_index, uint32_t layer,
 		 enum mt_load_class load_class, const uint32_t *counts);
-int mt_load_flush(struct mt_load *load);
+/* Write what was added: the counts of all passes up to @last_pass_id. */
+int mt_load_flush(struct mt_load *load, int64_t last_pass_id);
 
 #endif

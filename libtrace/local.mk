@@ -28,6 +28,7 @@ moetrace_HEADERS = \
 	%D%/model.c \
 	%D%/narrow.c %D%/narrow.h \
 	%D%/narrow_avx2.c \
+	%D%/narrow_avx512.c \
 	%D%/pass.c \
 	%D%/queue.c %D%/queue.h \
 	%D%/record.h \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Models: copied, checked and published to the hot path. A model is complete in memory, and
+ * Models and rules. Models are copied, checked and published to the hot path. A model is complete in memory, and
  * known to the writer, before its handle exists, and never changes afterwards.
  */
 #include <stdlib.h>
@@ -178,6 +178,32 @@ static int add_locked(struct moetrace_session *session, const struct moetrace_mo
 	/* Releases the model to the hot path; its message is in the queue before any record. */
 	atomic_store(&session->n_models, index + 1);
 	*ret_model = index + 1;
+	return MOETRACE_OK;
+}
+
+int moetrace_rule_add(struct moetrace_session *session, const char *name, uint32_t *ret_rule)
+{
+	struct mt_message *message;
+
+	if (ret_rule)
+		*ret_rule = 0;
+	if (!session)
+		return MOETRACE_E_INVALID;
+	if (atomic_load(&session->forked))
+		return MOETRACE_E_STATE;
+	if (!ret_rule || !name || !*name)
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"rule: no name, or nowhere to put the handle");
+	message = mt_message_new(MT_MESSAGE_RULE, name, NULL);
+	if (!message)
+		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	pthread_mutex_lock(&session->control);
+	message->number = atomic_load(&session->n_rules) + 1;
+	*ret_rule = (uint32_t)message->number;
+	mt_session_post(session, message);
+	/* Its message is in the queue before any record can name it. */
+	atomic_store(&session->n_rules, *ret_rule);
+	pthread_mutex_unlock(&session->control);
 	return MOETRACE_OK;
 }
 

@@ -11,6 +11,7 @@
 #include <moetrace/moetrace.h>
 
 #include "common/f16.h"
+#include "libtrace/record.h"
 
 uint32_t mt_type_bytes(uint32_t type)
 {
@@ -166,6 +167,7 @@ uint64_t mt_narrow_ids_some(const struct mt_matrix *ids, uint32_t n_ids, uint8_t
 		const uint8_t *from = (const uint8_t *)ids->data + row * ids->row_bytes;
 		uint64_t first = row * ids->k;
 		uint32_t n_valid = 0;
+		uint64_t n_before = n_invalid;
 
 		for (uint32_t i = 0; i < ids->k; i++) {
 			int64_t id = load_id(from + (size_t)i * from_bytes, ids->type, n_ids);
@@ -179,7 +181,7 @@ uint64_t mt_narrow_ids_some(const struct mt_matrix *ids, uint32_t n_ids, uint8_t
 				weights[first + n_valid] = weights[first + i];
 			n_valid++;
 		}
-		ret_n_valid[row] = (uint8_t)n_valid;
+		ret_n_valid[row] = (uint8_t)(n_valid | (n_invalid != n_before ? MT_ROW_INVALID : 0));
 		for (uint32_t i = n_valid; i < ids->k; i++) {
 			store_id(ret_ids, first + i, id_bytes, 0);
 			if (weights)
@@ -195,6 +197,18 @@ static void weights_f32_f16(const float *from, uint64_t n, uint16_t *to)
 
 	for (uint64_t i = done; i < n; i++)
 		to[i] = mt_f16_from_f32(from[i]);
+}
+
+uint32_t mt_narrow_plain(const int32_t *ids, const float *weights, uint64_t n, uint32_t n_ids,
+			 uint8_t *ret_ids, uint16_t *ret_weights)
+{
+	weights_f32_f16(weights, n, ret_weights);
+	return ids_i32_u8(ids, n, n_ids, ret_ids);
+}
+
+mt_narrow_plain_fn mt_narrow_plain_choose(void)
+{
+	return mt_narrow_has_avx512() ? mt_narrow_plain_avx512 : mt_narrow_plain;
 }
 
 static void weights_f32_bf16(const float *from, uint64_t n, uint16_t *to)

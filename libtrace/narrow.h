@@ -26,7 +26,7 @@ int mt_narrow_ids_all(const struct mt_matrix *ids, uint32_t n_ids, uint8_t id_by
 /*
  * The careful way: entries without an expert (negative, or the largest value of an unsigned
  * type) and invalid ids are left out, their row's weights with them; ret_n_valid [n_rows]
- * counts what stays, the rest of a row is 0.
+ * counts what stays (with MT_ROW_INVALID where an id was invalid), the rest of a row is 0.
  *
  * @weights  [n_rows][k] already narrowed, compacted in place; NULL: none.
  *
@@ -39,6 +39,18 @@ uint64_t mt_narrow_ids_some(const struct mt_matrix *ids, uint32_t n_ids, uint8_t
 void mt_narrow_weights(const struct mt_matrix *weights, uint32_t weight_format,
 		       uint16_t *ret_weights);
 
+/*
+ * What nearly every runtime hands over, in one go: @n int32 ids to bytes and @n fp32 weights to
+ * fp16. Returns 0 if all ids are in [0, n_ids); what was written is else of no use.
+ */
+typedef uint32_t (*mt_narrow_plain_fn)(const int32_t *ids, const float *weights, uint64_t n,
+				       uint32_t n_ids, uint8_t *ret_ids, uint16_t *ret_weights);
+mt_narrow_plain_fn mt_narrow_plain_choose(void);
+uint32_t mt_narrow_plain(const int32_t *ids, const float *weights, uint64_t n, uint32_t n_ids,
+			 uint8_t *ret_ids, uint16_t *ret_weights);
+uint32_t mt_narrow_plain_avx512(const int32_t *ids, const float *weights, uint64_t n,
+				uint32_t n_ids, uint8_t *ret_ids, uint16_t *ret_weights);
+
 /* Bytes of an element; 0: not an element type. */
 uint32_t mt_type_bytes(uint32_t type);
 int mt_type_is_integer(uint32_t type);
@@ -50,5 +62,6 @@ uint64_t mt_narrow_i32_u8_avx2(const int32_t *ids, uint64_t n, uint32_t n_ids, u
 			       uint32_t *ret_bad);
 uint64_t mt_narrow_f32_f16_avx2(const float *weights, uint64_t n, uint16_t *ret_weights);
 int mt_narrow_has_avx2(void);
+int mt_narrow_has_avx512(void);
 
 #endif

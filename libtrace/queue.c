@@ -72,8 +72,7 @@ uint64_t mt_queue_post(struct mt_queue *queue, struct mt_ring_pool *pool,
 
 	pthread_mutex_lock(&queue->lock);
 	/* Under the lock: messages that records of these positions rely on are in the list. */
-	for (uint32_t i = 0; i < pool->n_rings; i++)
-		message->heads[i] = mt_ring_head(&pool->rings[i]);
+	mt_ring_heads(pool, message->heads);
 	message->next = NULL;
 	message->ticket = ticket = ++queue->n_posted;
 	*queue->last = message;

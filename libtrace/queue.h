@@ -14,6 +14,7 @@
 
 enum mt_message_type {
 	MT_MESSAGE_MODEL,         /* model */
+	MT_MESSAGE_RULE,          /* number (handle), text (name) */
 	MT_MESSAGE_REQUEST,       /* request, text (external id or NULL), number (prompt positions) */
 	MT_MESSAGE_ATTRIBUTE,     /* request, text (key), text2 (value or NULL) */
 	MT_MESSAGE_TOKENS,        /* request, number (first position), tokens, n_tokens */
@@ -28,6 +29,7 @@ struct mt_message {
 	struct mt_message *next;
 	enum mt_message_type type;
 	uint64_t time_ns; /* session clock, when it was posted */
+	uint64_t n_lost_passes; /* of the session, when it was posted */
 	uint64_t request;
 	uint64_t number;
 	uint32_t recording_id;
@@ -38,7 +40,7 @@ struct mt_message {
 	char *text2;
 	uint32_t *tokens;
 	uint64_t ticket;                 /* posting order; mt_queue_wait() takes it */
-	uint64_t heads[MT_MAX_RINGS];    /* ring positions when it was posted */
+	uint64_t heads[MT_MAX_STREAMS];  /* ring positions when it was posted */
 };
 
 /* Lock order: none; the lock is the innermost one. */

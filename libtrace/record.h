@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The records that the hot path writes into a ring and the writer takes out: the only
- * language between the two. Records begin on a cache line. A ring holds whole passes one
- * after the other: BEGIN, any number of LAYER, END; PAD fills the end of the memory.
+ * language between the two. Records begin on a cache line. A main stream holds whole passes
+ * one after the other: BEGIN, any number of LAYER, END; a side stream holds further LAYERs of
+ * the same passes; PAD fills the end of the memory.
  */
 #ifndef MT_RECORD_H
 #define MT_RECORD_H
@@ -27,6 +28,7 @@ struct mt_record {
 	uint64_t n_bytes;       /* whole lines, this header included */
 	uint32_t type;
 	uint32_t reserved;
+	uint64_t time_ns;       /* when the pass began, the layer was handed over, the pass ended */
 };
 
 struct mt_record_slice {
@@ -40,7 +42,6 @@ struct mt_record_slice {
 /* Followed by slices [n_slices], then by the positions of those slices that have them. */
 struct mt_record_begin {
 	struct mt_record record;
-	uint64_t begin_ns;
 	uint64_t runtime_pass;
 	uint32_t has_runtime_pass;
 	uint32_t recording_id;
@@ -55,11 +56,10 @@ struct mt_record_begin {
 /*
  * Followed, in this order and each only as long as it applies, by
  * row_map u32 [n_rows], weights u16 [n_rows][k], ids [n_rows + n_padding][k] of id_bytes,
- * n_valid u8 [n_rows + n_padding].
+ * base_ids [n_rows][base_k] of id_bytes, n_valid u8 [n_rows + n_padding].
  */
 struct mt_record_layer {
 	struct mt_record record;
-	uint64_t selected_ns;
 	uint32_t layer;         /* index among the model's MoE layers */
 	uint32_t n_rows;        /* rows to store */
 	uint32_t n_padding;     /* padding rows, counted only */
@@ -72,21 +72,29 @@ struct mt_record_layer {
 	uint8_t has_valid;      /* 0: all k entries of all stored rows are in use */
 	uint8_t has_padding_valid;
 	uint8_t untimed;
-	uint8_t reserved[7];
+	uint8_t base_k;         /* 0: no room for base_ids */
+	uint8_t has_base;
+	uint8_t reserved;
+	uint32_t rule;          /* 0: none */
 };
 
 struct mt_record_end {
 	struct mt_record record;
-	uint64_t end_ns;
 	uint64_t n_dropped;
+	uint64_t side_position; /* records of the pass in the side stream lie before it */
 	uint64_t dropped_layers[MT_LAYER_WORDS]; /* a bit a layer index */
 };
+
+/* In n_valid of a stored row: ids were left out that the layer does not have. */
+#define MT_ROW_INVALID 0x80u
+_Static_assert(MOETRACE_MAX_TOP_K < MT_ROW_INVALID, "the mark is no part of the count");
 
 /* Where the parts that follow a LAYER header lie. */
 struct mt_layer_parts {
 	uint32_t *row_map;
 	uint16_t *weights;
 	uint8_t *ids;
+	uint8_t *base_ids;
 	uint8_t *n_valid; /* of the stored rows, then of the padding rows */
 	uint64_t n_bytes; /* of header and parts */
 };
@@ -104,13 +112,15 @@ static inline struct mt_layer_parts mt_layer_parts(struct mt_record_layer *layer
 	at += layer->weight_format != MOETRACE_WEIGHT_FORMAT_NONE ? n_rows * layer->k * 2 : 0;
 	parts.ids = at;
 	at += n_all * layer->k * layer->id_bytes;
+	parts.base_ids = at;
+	at += n_rows * layer->base_k * layer->id_bytes;
 	parts.n_valid = at;
 	at += n_all;
 	parts.n_bytes = (uint64_t)(at - (uint8_t *)layer);
 	return parts;
 }
 
-_Static_assert(sizeof(struct mt_record) == 24, "the header has no holes");
+_Static_assert(sizeof(struct mt_record) == 32, "the header has no holes");
 _Static_assert(sizeof(struct mt_record_layer) % 8 == 0, "parts begin aligned");
 _Static_assert(sizeof(struct mt_record_begin) % 8 == 0, "slices begin aligned");
 

@@ -40,7 +40,15 @@ static int write_clock(struct mt_writer *writer)
 			      (int64_t)snapshot.uncertainty_ns);
 }
 
-static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_loss *lost)
+/* Losses between two looks. */
+struct lost {
+	uint64_t n;
+	uint64_t n_bytes;
+	uint64_t first_ns; /* 0: its time was taken by the look before */
+	uint64_t last_ns;
+};
+
+static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct lost *lost)
 {
 	static const char *const streams[] = { "pass", "pass", "layer" };
 	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full" };
@@ -74,16 +82,17 @@ static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const str
 /* Take what the hot path lost since the last look. */
 static int collect_losses(struct mt_writer *writer)
 {
+	struct mt_loss_counts now;
 	int status = MOETRACE_OK;
 
+	mt_losses_read(writer->session, &now);
 	for (int i = 0; !status && i < MT_N_LOSS; i++) {
 		struct mt_loss *loss = &writer->session->losses[i];
-		struct mt_loss lost = { .n = atomic_exchange_explicit(&loss->n, 0,
-								      memory_order_acquire) };
+		struct lost lost = { .n = now.n[i] - writer->losses_seen.n[i],
+				     .n_bytes = now.n_bytes[i] - writer->losses_seen.n_bytes[i] };
 
 		if (!lost.n)
 			continue;
-		lost.n_bytes = atomic_exchange(&loss->n_bytes, 0);
 		lost.first_ns = atomic_exchange(&loss->first_ns, 0);
 		lost.last_ns = atomic_load(&loss->last_ns);
 		if (i == MT_LOSS_LAYER_RING_FULL)
@@ -94,6 +103,7 @@ static int collect_losses(struct mt_writer *writer)
 		if (writer->recording_id)
 			status = write_gap(writer, i, &lost);
 	}
+	writer->losses_seen = now;
 	writer->last_loss_ns = now_ns(writer);
 	return status;
 }
@@ -128,11 +138,8 @@ static int collect_misuse(struct mt_writer *writer)
 
 static int write_load(struct mt_writer *writer)
 {
-	int status = mt_load_flush(&writer->load);
-
 	writer->last_load_ns = now_ns(writer);
-	writer->load_pass_id = writer->assembly.last_pass_id;
-	return status;
+	return mt_load_flush(&writer->load, writer->assembly.last_pass_id);
 }
 
 static uint64_t cpu_ns(const struct mt_writer *writer)
@@ -157,7 +164,7 @@ static int write_stats(struct mt_writer *writer, const struct mt_store_stats *st
 		{ "invalid_ids", counts->invalid_ids },
 		{ "misuse", writer->losses.misuse },
 		{ "duplicate_layers", writer->misuse_seen[MT_MISUSE_DUPLICATE] },
-		{ "last_pass_id", (uint64_t)writer->load_pass_id },
+		{ "last_pass_id", (uint64_t)writer->load.last_pass_id },
 		{ "writer_cpu_ns", cpu_ns(writer) },
 		{ "commits", stats->n_commits + 1 - writer->first_commit },
 		{ "longest_commit_ns", stats->longest_commit_ns },
@@ -173,7 +180,7 @@ static int write_stats(struct mt_writer *writer, const struct mt_store_stats *st
 
 static void publish(struct mt_writer *writer)
 {
-	const struct mt_assembly_counts *counts = &writer->assembly.counts;
+	const struct mt_assembly_counts *counts = &writer->committed;
 	struct moetrace_session *session = writer->session;
 	struct mt_store_stats stats;
 
@@ -183,9 +190,8 @@ static void publish(struct mt_writer *writer)
 		.recorded_passes = counts->passes,
 		.recorded_rows = counts->rows,
 		.recorded_assignments = counts->assignments,
-		.dropped_passes = writer->losses.passes,
-		.dropped_layers = writer->losses.layers,
-		.dropped_bytes = writer->losses.bytes,
+		.discarded_passes = writer->discarded_passes,
+		.at_start = writer->losses_at_start,
 		.misuse = writer->losses.misuse,
 		.file_bytes = stats.database_bytes + stats.journal_bytes,
 		.ring_peak_bytes = writer->ring_peak_bytes,
@@ -225,6 +231,11 @@ int mt_writer_commit(struct mt_writer *writer)
 		status = write_facts(writer);
 	if (!status)
 		status = mt_store_commit(writer->store);
+	if (!status) {
+		writer->committed = writer->assembly.counts;
+		writer->committed_losses = writer->losses.passes;
+		writer->committed_ns = writer->last_commit_ns;
+	}
 	if (!status)
 		status = mt_store_checkpoint(writer->store, 0);
 	writer->n_commits++;
@@ -242,7 +253,12 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 	writer->recording_id = message->recording_id;
 	writer->assembly.recording_id = message->recording_id;
 	memset(&writer->assembly.counts, 0, sizeof(writer->assembly.counts));
+	memset(&writer->committed, 0, sizeof(writer->committed));
+	writer->committed_losses = 0;
+	writer->committed_ns = message->time_ns;
 	memset(&writer->losses, 0, sizeof(writer->losses));
+	writer->losses_at_start = writer->losses_seen;
+	writer->discarded_passes = 0;
 	memset(writer->gaps, 0, sizeof(writer->gaps));
 	writer->first_commit = stats.n_commits;
 	writer->ring_peak_bytes = 0;
@@ -256,8 +272,9 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 		status = write_clock(writer);
 	if (!status)
 		status = mt_ledger_start(&writer->ledger, message->recording_id, message->time_ns,
-					 atomic_load(&writer->session->n_lost_passes));
-	return status;
+					 message->n_lost_passes);
+	/* At once, so that a process killed from now on leaves a recording without an end. */
+	return status ? status : mt_writer_commit(writer);
 }
 
 static int write_cut_gap(struct mt_writer *writer, uint64_t end_ns, uint64_t n_lost,
@@ -314,7 +331,7 @@ static uint64_t discard_rings(struct mt_writer *writer)
 {
 	uint64_t n_passes = 0;
 
-	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++) {
+	for (uint32_t i = 0; i < writer->session->pool.n_streams; i++) {
 		struct mt_ring *ring = &writer->session->pool.rings[i];
 		uint64_t head = mt_ring_head(ring);
 		struct mt_record *record;
@@ -342,6 +359,7 @@ void mt_writer_end_full(struct mt_writer *writer)
 	status = mt_assembly_cut(&writer->assembly);
 	n_lost = discard_rings(writer);
 	writer->losses.passes += n_lost;
+	writer->discarded_passes += n_lost;
 	if (!status)
 		status = write_cut_gap(writer, end_ns, n_lost, "file_limit");
 	if (!status)
@@ -349,6 +367,32 @@ void mt_writer_end_full(struct mt_writer *writer)
 	writer->is_full = 0;
 	if (status)
 		writer->status = status;
+}
+
+/* The store failed: what since the last commit was taken, or waits, is not in the file. */
+void mt_writer_count_failure(struct mt_writer *writer)
+{
+	uint64_t n_lost = writer->assembly.counts.passes - writer->committed.passes;
+
+	for (uint32_t i = 0; i < MT_MAX_RINGS; i++)
+		n_lost += writer->assembly.passes[i].is_open != 0;
+	n_lost += discard_rings(writer);
+	writer->losses.passes += n_lost;
+	writer->discarded_passes += n_lost;
+	/* With those whose gaps were in the transaction that failed. */
+	n_lost = writer->losses.passes - writer->committed_losses;
+	writer->has_last_words = 1;
+	writer->last_gap = (struct mt_gap_row){
+		.gap_id = ++writer->last_gap_id,
+		.recording_id = writer->recording_id,
+		.stream = "pass",
+		.start_ns = (int64_t)writer->committed_ns,
+		.end_ns = (int64_t)now_ns(writer),
+		.n_lost = (int64_t)n_lost,
+		.bytes_lost = MT_NULL,
+		.reason = "io_error",
+	};
+	publish(writer);
 }
 
 int mt_writer_close_store(struct mt_writer *writer)
@@ -360,7 +404,12 @@ int mt_writer_close_store(struct mt_writer *writer)
 		status = mt_writer_end_recording(writer, "closed", now_ns(writer));
 	if (!writer->status && !status && mt_store_begin(writer->store) == MOETRACE_OK)
 		status = mt_writer_commit(writer);
-	if (mt_store_close(writer->store, CLOSE_PATIENCE_NS, &is_folded) && !status)
+	if (writer->has_last_words)
+		(void)mt_store_last_words(writer->store, &writer->last_gap,
+					  (int64_t)writer->losses.passes);
+	if (mt_store_close(writer->store, (int64_t)now_ns(writer), CLOSE_PATIENCE_NS,
+			   &is_folded) &&
+	    !status)
 		status = MOETRACE_E_IO;
 	return status;
 }

@@ -28,9 +28,17 @@ static uint64_t random_key(void)
 	return key | 1;
 }
 
+static void open_stream(struct mt_ring *ring, uint8_t *data, uint64_t n_bytes)
+{
+	ring->data = data;
+	ring->n_bytes = n_bytes;
+	ring->key = random_key();
+}
+
 int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring_bytes)
 {
-	uint64_t total_bytes = ring_bytes * n_rings;
+	uint64_t side_bytes = ring_bytes / 4;
+	uint64_t total_bytes = (ring_bytes + side_bytes) * n_rings;
 	void *memory = mmap(NULL, total_bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -41,12 +49,13 @@ int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring
 	memset(memory, 0, total_bytes);
 	memset(pool->rings, 0, sizeof(pool->rings));
 	pool->memory = memory;
+	pool->memory_bytes = total_bytes;
 	pool->n_rings = n_rings;
-	pool->ring_bytes = ring_bytes;
+	pool->n_streams = 2 * n_rings;
 	for (uint32_t i = 0; i < n_rings; i++) {
-		pool->rings[i].data = pool->memory + i * ring_bytes;
-		pool->rings[i].n_bytes = ring_bytes;
-		pool->rings[i].key = random_key();
+		open_stream(&pool->rings[i], pool->memory + i * ring_bytes, ring_bytes);
+		open_stream(&pool->rings[n_rings + i],
+			    pool->memory + n_rings * ring_bytes + i * side_bytes, side_bytes);
 	}
 	atomic_store(&pool->free, n_rings == 64 ? UINT64_MAX : (UINT64_C(1) << n_rings) - 1);
 	return MOETRACE_OK;
@@ -55,7 +64,7 @@ int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring
 void mt_ring_pool_close(struct mt_ring_pool *pool)
 {
 	if (pool->memory)
-		munmap(pool->memory, pool->ring_bytes * pool->n_rings);
+		munmap(pool->memory, pool->memory_bytes);
 	pool->memory = NULL;
 }
 
@@ -114,41 +123,82 @@ static struct mt_record *record_at(struct mt_ring *ring, uint64_t position)
 	return (struct mt_record *)(ring->data + (position & (ring->n_bytes - 1)));
 }
 
-struct mt_reservation mt_ring_reserve(struct mt_ring *ring, enum mt_record_type type,
-				      uint64_t n_bytes, uint64_t keep_free_bytes)
+static uint64_t whole_lines(uint64_t n_bytes)
 {
-	struct mt_reservation none = { NULL, 0 };
-	struct mt_reservation got;
-	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-	uint64_t pad_bytes;
+	return (n_bytes + MT_LINE_BYTES - 1) & ~(uint64_t)(MT_LINE_BYTES - 1);
+}
 
-	if (n_bytes > ring->n_bytes)
-		return none;
-	n_bytes = (n_bytes + MT_LINE_BYTES - 1) & ~(uint64_t)(MT_LINE_BYTES - 1);
-	do {
-		/* Pairs with mt_ring_take(): the writer is done with the memory before tail. */
-		uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
-		uint64_t to_end_bytes = ring->n_bytes - (head & (ring->n_bytes - 1));
+/* Bytes to skip at @head so that @n_bytes do not wrap. */
+static uint64_t pad_bytes_at(const struct mt_ring *ring, uint64_t head, uint64_t n_bytes)
+{
+	uint64_t to_end_bytes = ring->n_bytes - (head & (ring->n_bytes - 1));
 
-		pad_bytes = n_bytes > to_end_bytes ? to_end_bytes : 0;
-		if (head - tail + pad_bytes + n_bytes + keep_free_bytes > ring->n_bytes)
-			return none;
-	} while (!atomic_compare_exchange_weak_explicit(&ring->head, &head,
-							head + pad_bytes + n_bytes,
-							memory_order_release,
-							memory_order_relaxed));
+	return n_bytes > to_end_bytes ? to_end_bytes : 0;
+}
+
+static int has_room(struct mt_ring *ring, uint64_t head, uint64_t n_bytes)
+{
+	/* Pairs with mt_ring_take(): the writer is done with the memory before tail. */
+	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+
+	return head - tail + n_bytes <= ring->n_bytes;
+}
+
+/* What lies between @head and @head + pad_bytes + n_bytes is the caller's. */
+static struct mt_reservation start_record(struct mt_ring *ring, enum mt_record_type type,
+					  uint64_t head, uint64_t pad_bytes, uint64_t n_bytes)
+{
+	struct mt_reservation got = { record_at(ring, head + pad_bytes), head + pad_bytes };
+
 	if (pad_bytes) {
 		struct mt_reservation pad = { record_at(ring, head), head };
 
 		pad.record->n_bytes = pad_bytes;
 		pad.record->type = MT_RECORD_PAD;
+		pad.record->time_ns = 0;
 		mt_ring_commit(ring, pad);
 	}
-	got.position = head + pad_bytes;
-	got.record = record_at(ring, got.position);
 	got.record->n_bytes = n_bytes;
 	got.record->type = type;
 	return got;
+}
+
+struct mt_reservation mt_ring_reserve_alone(struct mt_ring *ring, enum mt_record_type type,
+					    uint64_t n_bytes, uint64_t keep_free_bytes)
+{
+	struct mt_reservation none = { NULL, 0 };
+	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+	uint64_t pad_bytes;
+
+	if (n_bytes > ring->n_bytes)
+		return none;
+	n_bytes = whole_lines(n_bytes);
+	pad_bytes = pad_bytes_at(ring, head, n_bytes);
+	if (!has_room(ring, head, pad_bytes + n_bytes + keep_free_bytes))
+		return none;
+	atomic_store_explicit(&ring->head, head + pad_bytes + n_bytes, memory_order_release);
+	return start_record(ring, type, head, pad_bytes, n_bytes);
+}
+
+struct mt_reservation mt_ring_reserve(struct mt_ring *ring, enum mt_record_type type,
+				      uint64_t n_bytes)
+{
+	struct mt_reservation none = { NULL, 0 };
+	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+	uint64_t pad_bytes;
+
+	if (n_bytes > ring->n_bytes)
+		return none;
+	n_bytes = whole_lines(n_bytes);
+	do {
+		pad_bytes = pad_bytes_at(ring, head, n_bytes);
+		if (!has_room(ring, head, pad_bytes + n_bytes))
+			return none;
+	} while (!atomic_compare_exchange_weak_explicit(&ring->head, &head,
+							head + pad_bytes + n_bytes,
+							memory_order_release,
+							memory_order_relaxed));
+	return start_record(ring, type, head, pad_bytes, n_bytes);
 }
 
 void mt_ring_commit(struct mt_ring *ring, struct mt_reservation reservation)

@@ -3,9 +3,11 @@
  * Rings: memory that passes write records into and the writer takes them out of.
  *
  * A pool is made and touched once. A pass claims a ring by one atomic operation and gives it
- * back when it ends; what it wrote stays until the writer has taken it. While it holds the
- * ring, any of its threads may reserve and commit records, without waiting: a reservation
- * that does not fit fails.
+ * back when it ends; what it wrote stays until the writer has taken it. A ring has a main
+ * stream, which one thread at a time writes into with plain stores, and a side stream of a
+ * quarter of its size for the other threads of the pass. (Locked instructions wait for all
+ * stores before them: on the main stream they would cost as much as the copy itself.)
+ * Nobody waits: a reservation that does not fit fails.
  */
 #ifndef MT_RING_H
 #define MT_RING_H
@@ -16,6 +18,7 @@
 #include "libtrace/record.h"
 
 #define MT_MAX_RINGS 64u
+#define MT_MAX_STREAMS (2 * MT_MAX_RINGS)
 
 struct mt_ring {
 	_Alignas(MT_LINE_BYTES) _Atomic uint64_t head; /* bytes ever reserved, by producers */
@@ -28,9 +31,10 @@ struct mt_ring {
 struct mt_ring_pool {
 	_Alignas(MT_LINE_BYTES) _Atomic uint64_t free; /* a bit a ring that nobody holds */
 	uint32_t n_rings;
-	uint64_t ring_bytes;
+	uint32_t n_streams; /* main streams [n_rings], then side streams [n_rings] */
+	uint64_t memory_bytes;
 	uint8_t *memory;
-	struct mt_ring rings[MT_MAX_RINGS];
+	struct mt_ring rings[MT_MAX_STREAMS];
 };
 
 /* A reservation: where to write, and its position in the ring's stream of bytes. */
@@ -48,12 +52,21 @@ struct mt_ring *mt_ring_claim(struct mt_ring_pool *pool);
 void mt_ring_release(struct mt_ring_pool *pool, struct mt_ring *ring);
 uint32_t mt_ring_index(const struct mt_ring_pool *pool, const struct mt_ring *ring);
 
+/* The side stream of a main stream. */
+static inline struct mt_ring *mt_ring_side(struct mt_ring_pool *pool, struct mt_ring *ring)
+{
+	return ring + pool->n_rings;
+}
+
 /*
  * Reserve @n_bytes (rounded up to lines) and set the record's size and type. At least
- * @keep_free_bytes stay free behind it for records that must not be lost.
+ * @keep_free_bytes stay free behind it for records that must not be lost. The first is for
+ * the only producer of the moment, the second for any number of them.
  */
+struct mt_reservation mt_ring_reserve_alone(struct mt_ring *ring, enum mt_record_type type,
+					    uint64_t n_bytes, uint64_t keep_free_bytes);
 struct mt_reservation mt_ring_reserve(struct mt_ring *ring, enum mt_record_type type,
-				      uint64_t n_bytes, uint64_t keep_free_bytes);
+				      uint64_t n_bytes);
 void mt_ring_commit(struct mt_ring *ring, struct mt_reservation reservation);
 
 /*
@@ -67,6 +80,22 @@ static inline uint64_t mt_ring_head(struct mt_ring *ring)
 {
 	/* Pairs with the reservations: what was reserved before is seen. */
 	return atomic_load_explicit(&ring->head, memory_order_acquire);
+}
+
+/*
+ * The positions of all streams [n_streams]. Side streams are read first: whoever sees a record
+ * of a pass there sees its BEGIN in the main stream.
+ */
+static inline void mt_ring_heads(struct mt_ring_pool *pool, uint64_t *ret_heads)
+{
+	for (uint32_t i = pool->n_streams; i > 0; i--)
+		ret_heads[i - 1] = mt_ring_head(&pool->rings[i - 1]);
+}
+
+/* Writer only. */
+static inline uint64_t mt_ring_tail(struct mt_ring *ring)
+{
+	return atomic_load_explicit(&ring->tail, memory_order_relaxed);
 }
 
 static inline uint64_t mt_ring_waiting_bytes(struct mt_ring *ring)

@@ -23,6 +23,7 @@
 #define DEFAULT_STOP_TIMEOUT_MS 2000u
 #define DEFAULT_WINDOW_NS (10 * MT_NS_PER_S)
 #define MAX_DEFAULT_FILE_BYTES (UINT64_C(10) << 30)
+#define MIN_FILE_BYTES (UINT64_C(1) << 20)
 #define MIN_RING_BYTES (UINT64_C(64) << 10)
 #define MAX_RING_BYTES (UINT64_C(4) << 30)
 
@@ -106,6 +107,10 @@ static int check_options(const struct moetrace_session_opts *opts)
 		return open_error(MOETRACE_E_INVALID,
 				  "options: ring_bytes %llu is no power of two from 64 KiB to 4 GiB",
 				  (unsigned long long)opts->ring_bytes);
+	if (opts->file_limit_bytes && opts->file_limit_bytes < MIN_FILE_BYTES)
+		return open_error(MOETRACE_E_INVALID,
+				  "options: file_limit_bytes %llu is below 1 MiB",
+				  (unsigned long long)opts->file_limit_bytes);
 	if (opts->commit_interval_ms &&
 	    (opts->commit_interval_ms < 10 || opts->commit_interval_ms > 10000))
 		return open_error(MOETRACE_E_INVALID,
@@ -188,6 +193,7 @@ static struct moetrace_session *new_session(void)
 	pthread_mutex_init(&session->control, NULL);
 	pthread_mutex_init(&session->text, NULL);
 	session->start_monotonic_ns = mt_monotonic_ns();
+	session->narrow_plain = mt_narrow_plain_choose();
 	return session;
 }
 
@@ -226,6 +232,10 @@ int moetrace_session_open(const char *path, const struct moetrace_session_opts *
 	status = resolve_options(session, path, opts);
 	if (status)
 		goto err_session;
+	if (session->opts.file_limit_bytes < MIN_FILE_BYTES) {
+		status = open_error(MOETRACE_E_IO, "%s: less than 2 MiB are free there", path);
+		goto err_session;
+	}
 	status = mt_ring_pool_open(&session->pool, session->opts.n_rings,
 				   session->opts.ring_bytes);
 	if (status) {
@@ -261,11 +271,21 @@ int moetrace_session_close(struct moetrace_session *session)
 	return status;
 }
 
+/* What was so when the caller spoke, however late the writer hears of it. */
+static void stamp(struct moetrace_session *session, struct mt_message *message)
+{
+	struct mt_loss_counts losses;
+
+	mt_losses_read(session, &losses);
+	message->n_lost_passes = mt_lost_passes(&losses);
+	message->time_ns = mt_session_ns(session, mt_monotonic_ns());
+}
+
 int mt_session_post(struct moetrace_session *session, struct mt_message *message)
 {
 	if (!message)
 		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
-	message->time_ns = mt_session_ns(session, mt_monotonic_ns());
+	stamp(session, message);
 	mt_queue_post(&session->queue, &session->pool, message);
 	return MOETRACE_OK;
 }
@@ -275,7 +295,7 @@ static int post_and_wait(struct moetrace_session *session, struct mt_message *me
 {
 	if (!message)
 		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
-	message->time_ns = mt_session_ns(session, mt_monotonic_ns());
+	stamp(session, message);
 	return mt_queue_wait(&session->queue,
 			     mt_queue_post(&session->queue, &session->pool, message)) ?
 		       MOETRACE_E_IO :
@@ -397,24 +417,25 @@ int moetrace_flush(struct moetrace_session *session)
 static void fill_status(struct moetrace_session *session, const struct mt_published *published,
 			struct moetrace_session_status *ret_status)
 {
-	struct mt_loss *losses = session->losses;
+	const struct mt_loss_counts *before = &published->at_start;
+	struct mt_loss_counts now;
 
+	mt_losses_read(session, &now);
 	ret_status->is_recording = atomic_load(&session->recording_id) != 0;
 	ret_status->recorded_passes = published->recorded_passes;
 	ret_status->recorded_rows = published->recorded_rows;
 	ret_status->recorded_assignments = published->recorded_assignments;
-	ret_status->dropped_passes = published->dropped_passes +
-				     atomic_load(&losses[MT_LOSS_PASS_NO_RING].n) +
-				     atomic_load(&losses[MT_LOSS_PASS_RING_FULL].n);
+	ret_status->dropped_passes =
+		mt_lost_passes(&now) - mt_lost_passes(before) + published->discarded_passes;
 	ret_status->dropped_layers =
-		published->dropped_layers + atomic_load(&losses[MT_LOSS_LAYER_RING_FULL].n);
-	ret_status->dropped_bytes = published->dropped_bytes;
+		now.n[MT_LOSS_LAYER_RING_FULL] - before->n[MT_LOSS_LAYER_RING_FULL];
+	ret_status->dropped_bytes = 0;
 	for (int i = 0; i < MT_N_LOSS; i++)
-		ret_status->dropped_bytes += atomic_load(&losses[i].n_bytes);
+		ret_status->dropped_bytes += now.n_bytes[i] - before->n_bytes[i];
 	ret_status->misuse = published->misuse;
 	ret_status->file_bytes = published->file_bytes;
 	ret_status->file_limit_bytes = session->opts.file_limit_bytes;
-	ret_status->ring_bytes = session->pool.ring_bytes * session->pool.n_rings;
+	ret_status->ring_bytes = session->opts.ring_bytes * session->pool.n_rings;
 	ret_status->ring_peak_bytes = published->ring_peak_bytes;
 	ret_status->writer_cpu_ns = published->writer_cpu_ns;
 }
@@ -423,7 +444,7 @@ int moetrace_status(struct moetrace_session *session, struct moetrace_session_st
 {
 	struct mt_published published;
 
-	if (!session || !ret_status || ret_status->size < sizeof(*ret_status))
+	if (!session || !ret_status || ret_status->size != sizeof(*ret_status))
 		return MOETRACE_E_INVALID;
 	if (atomic_load(&session->forked))
 		return MOETRACE_E_STATE;

@@ -14,6 +14,7 @@
 
 #include <moetrace/moetrace.h>
 
+#include "libtrace/narrow.h"
 #include "libtrace/queue.h"
 #include "libtrace/ring.h"
 
@@ -22,6 +23,7 @@
 	X(MODEL, "pass", "a pass names a model that was not added; pass ignored")             \
 	X(PHASE, "pass", "a pass or slice has no valid phase; pass ignored")                  \
 	X(SLICES, "pass", "the slices' rows do not add up to the pass's rows; pass ignored")  \
+	X(RANGE, "pass", "more than MOETRACE_MAX_ROWS rows, or positions past 2^32; ignored")  \
 	X(SIZE, "pass", "a struct's size member is not set; use MOETRACE_INIT()")             \
 	X(LAYER, "pass", "a selection names a layer that the model does not have; ignored")   \
 	X(ROWS, "pass", "a selection's rows are not those of its pass; ignored")              \
@@ -30,6 +32,8 @@
 	X(POINTER, "pass", "a selection's arrays are NULL or not aligned; ignored")           \
 	X(ROW_MAP, "pass", "a row map does not ascend within its pass; ignored")              \
 	X(DUPLICATE, "pass", "a layer was handed over twice in one pass; the first counts")   \
+	X(RULE, "pass", "a selection names a rule that was not added, or base_ids without one, "     \
+			"or of rows without all their experts; taken as the router's own")    \
 	X(REQUEST, "request", "a call names a request that is not open; ignored")             \
 	X(POSITION, "request", "a position of a request was computed twice in one attempt")
 
@@ -58,11 +62,11 @@ struct mt_model {
 	struct moetrace_layer_info *layer_infos;
 };
 
-/* Losses of one kind since the writer last looked. Times bound them; see gap in the schema. */
+/* Losses of one kind. The counts only grow; the times are those since the writer last looked. */
 struct mt_loss {
 	_Atomic uint64_t n;
 	_Atomic uint64_t n_bytes;
-	_Atomic uint64_t first_ns; /* 0: none yet */
+	_Atomic uint64_t first_ns; /* 0: none since then */
 	_Atomic uint64_t last_ns;
 };
 
@@ -81,21 +85,26 @@ struct moetrace_pass {
 	_Atomic uint32_t recording_id; /* stop looks at it from another thread */
 	uint32_t n_rows;
 	uint32_t padding_rows;
+	_Atomic uintptr_t owner; /* thread that has the main stream; 0: nobody handed over yet */
 	_Atomic uint32_t n_dropped;
-	_Atomic uint64_t handed_over[MT_LAYER_WORDS]; /* a bit a layer index */
 	_Atomic uint64_t dropped[MT_LAYER_WORDS];
 };
 
 struct mt_writer;
+
+/* A look at the losses. */
+struct mt_loss_counts {
+	uint64_t n[MT_N_LOSS];
+	uint64_t n_bytes[MT_N_LOSS];
+};
 
 /* Counters that the writer publishes at each commit. */
 struct mt_published {
 	uint64_t recorded_passes;
 	uint64_t recorded_rows;
 	uint64_t recorded_assignments;
-	uint64_t dropped_passes;
-	uint64_t dropped_layers;
-	uint64_t dropped_bytes;
+	uint64_t discarded_passes;     /* taken from the rings and not stored: the file is full */
+	struct mt_loss_counts at_start; /* losses when the recording started */
 	uint64_t misuse;
 	uint64_t file_bytes;
 	uint64_t file_limit_bytes;
@@ -108,6 +117,7 @@ struct moetrace_session {
 	struct moetrace_session_opts opts; /* resolved; strings are copies */
 	char *path;
 	uint64_t start_monotonic_ns;
+	mt_narrow_plain_fn narrow_plain;
 	struct mt_ring_pool pool;
 	struct moetrace_pass passes[MT_MAX_RINGS]; /* by ring */
 
@@ -117,13 +127,13 @@ struct moetrace_session {
 	struct mt_model *models[MOETRACE_MAX_MODELS];
 	_Alignas(MT_LINE_BYTES) struct mt_loss losses[MT_N_LOSS];
 	_Atomic uint64_t misuse[MT_N_MISUSE];
-	_Atomic uint64_t n_lost_passes; /* never reset: requests compare it */
 
 	/* Control. */
 	pthread_mutex_t control;      /* start, stop, model_add one at a time */
 	uint32_t last_recording_id;   /* under control */
 	uint32_t n_layers_added;      /* under control: keys of table layer */
 	_Atomic uint64_t n_requests;  /* handles given out */
+	_Atomic uint32_t n_rules;     /* handles given out */
 	_Atomic int failed;           /* the writer cannot write any more: its status */
 	_Atomic int forked;           /* this is a child's copy */
 
@@ -143,6 +153,10 @@ static inline uint64_t mt_session_ns(const struct moetrace_session *session, uin
 {
 	return monotonic_ns - session->start_monotonic_ns;
 }
+
+/* Read the losses; the times are left alone. */
+void mt_losses_read(struct moetrace_session *session, struct mt_loss_counts *ret_counts);
+uint64_t mt_lost_passes(const struct mt_loss_counts *counts);
 
 /* Set the text that moetrace_errmsg() gives; returns @status. */
 int mt_session_error(struct moetrace_session *session, int status, const char *format, ...)

@@ -49,8 +49,16 @@ static void give_up(struct mt_writer *writer, int status)
 			 status == MOETRACE_E_NOMEM ? "out of memory while writing" :
 						      mt_store_error(writer->store));
 	if (writer->recording_id)
-		mt_store_last_words(writer->store, writer->recording_id, (int64_t)now_ns(writer),
-				    "io_error");
+		mt_writer_count_failure(writer);
+}
+
+/* What failed may work again: then the file can say how the recording ended. */
+static void say_last_words(struct mt_writer *writer)
+{
+	if (writer->has_last_words &&
+	    mt_store_last_words(writer->store, &writer->last_gap,
+				(int64_t)writer->losses.passes) == MOETRACE_OK)
+		writer->has_last_words = 0;
 }
 
 /* Remember a failure of a step; returns the writer's status. */
@@ -72,50 +80,92 @@ static int is_over_limit(const struct mt_writer *writer)
 		       mt_writer_reserve_bytes(writer) >= limit_bytes;
 }
 
-/* Take the records of one ring that lie before @limit. */
-static void drain_ring(struct mt_writer *writer, uint32_t index, uint64_t limit, int must_wait)
+/* The next record of a ring before @limit, or NULL; waits for its producer if it must. */
+static struct mt_record *next_record(struct mt_ring *ring, uint64_t limit, int must_wait)
 {
-	struct mt_ring *ring = &writer->session->pool.rings[index];
-	uint64_t waiting_bytes = mt_ring_waiting_bytes(ring);
 	uint64_t until_ns = mt_monotonic_ns() + RECORD_PATIENCE_NS;
 	const struct timespec pause = { 0, 20 * 1000 };
-	struct mt_record *record;
+	struct mt_record *record = mt_ring_peek(ring, limit);
 
-	if (waiting_bytes > writer->ring_peak_bytes)
-		writer->ring_peak_bytes = waiting_bytes;
-	while (!writer->status && !writer->is_full &&
-	       atomic_load_explicit(&ring->tail, memory_order_relaxed) < limit) {
+	while (!record && must_wait && mt_ring_tail(ring) < limit &&
+	       mt_monotonic_ns() < until_ns) {
+		nanosleep(&pause, NULL);
 		record = mt_ring_peek(ring, limit);
-		if (!record && (!must_wait || mt_monotonic_ns() > until_ns))
-			return;
-		if (!record) {
-			nanosleep(&pause, NULL);
-			continue;
-		}
-		check(writer, mt_assembly_record(&writer->assembly, index, record));
-		mt_ring_take(ring, record);
-		writer->is_full = writer->recording_id && is_over_limit(writer);
+	}
+	return record;
+}
+
+/*
+ * The stream whose next record is the oldest, so that passes close in the order they ended in.
+ * Of equals the main streams come first: a pass's BEGIN before its layers.
+ */
+static int oldest(struct mt_record *const *records, uint32_t n_streams)
+{
+	int found = -1;
+
+	for (uint32_t i = 0; i < n_streams; i++)
+		if (records[i] &&
+		    (found < 0 || records[i]->time_ns < records[found]->time_ns))
+			found = (int)i;
+	return found;
+}
+
+static void note_peaks(struct mt_writer *writer)
+{
+	for (uint32_t i = 0; i < writer->session->pool.n_streams; i++) {
+		uint64_t waiting_bytes = mt_ring_waiting_bytes(&writer->session->pool.rings[i]);
+
+		if (waiting_bytes > writer->ring_peak_bytes)
+			writer->ring_peak_bytes = waiting_bytes;
 	}
 }
 
+static void take(struct mt_writer *writer, uint32_t stream, struct mt_record *record)
+{
+	struct mt_ring_pool *pool = &writer->session->pool;
+
+	check(writer, mt_assembly_record(&writer->assembly, stream % pool->n_rings, record));
+	mt_ring_take(&pool->rings[stream], record);
+}
+
+/* Before a pass ends: its records in the side stream, which may lie past this look's limit. */
+static void take_side(struct mt_writer *writer, uint32_t ring, const struct mt_record *end)
+{
+	uint32_t side = ring + writer->session->pool.n_rings;
+	uint64_t limit = ((const struct mt_record_end *)end)->side_position;
+	struct mt_record *record;
+
+	while (!writer->status &&
+	       (record = next_record(&writer->session->pool.rings[side], limit, 1)))
+		take(writer, side, record);
+}
+
+/* Take the records that lie before the given positions, the streams' merged by time. */
 static void drain(struct mt_writer *writer, const uint64_t *heads, int must_wait)
 {
-	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++)
-		drain_ring(writer, i, heads[i], must_wait);
+	struct mt_ring_pool *pool = &writer->session->pool;
+	struct mt_record *records[MT_MAX_STREAMS];
+	int stream;
+
+	note_peaks(writer);
+	for (uint32_t i = 0; i < pool->n_streams; i++)
+		records[i] = next_record(&pool->rings[i], heads[i], must_wait);
+	while (!writer->status && !writer->is_full &&
+	       (stream = oldest(records, pool->n_streams)) >= 0) {
+		uint32_t side = (uint32_t)stream + pool->n_rings;
+
+		if (records[stream]->type == MT_RECORD_END) {
+			take_side(writer, (uint32_t)stream, records[stream]);
+			records[side] = next_record(&pool->rings[side], heads[side], 0);
+		}
+		take(writer, (uint32_t)stream, records[stream]);
+		records[stream] = next_record(&pool->rings[stream], heads[stream], must_wait);
+		writer->is_full = writer->recording_id && is_over_limit(writer);
+	}
 	if (writer->is_full && !writer->status)
 		mt_writer_end_full(writer);
 }
 
-static void note_heads(struct mt_writer *writer, uint64_t *ret_heads)
-{
-	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++)
-		ret_heads[i] = mt_ring_head(&writer->session->pool.rings[i]);
-}
-
-/*
- * A transaction for this cycle. While another program holds the write lock, everything stays
- * where it is; only so long, though, when somebody waits.
- */
 static int begin(struct mt_writer *writer, int must_wait)
 {
 	uint64_t until_ns = mt_monotonic_ns() + LOCK_PATIENCE_NS;
@@ -138,17 +188,15 @@ static int begin(struct mt_writer *writer, int must_wait)
 
 static int do_request(struct mt_writer *writer, struct mt_message *message)
 {
-	uint64_t n_lost_passes = atomic_load(&writer->session->n_lost_passes);
-
 	switch (message->type) {
 	case MT_MESSAGE_REQUEST:
-		return mt_ledger_begin(&writer->ledger, message, n_lost_passes);
+		return mt_ledger_begin(&writer->ledger, message);
 	case MT_MESSAGE_ATTRIBUTE:
 		return mt_ledger_attribute(&writer->ledger, message);
 	case MT_MESSAGE_TOKENS:
 		return mt_ledger_tokens(&writer->ledger, message);
 	default:
-		return mt_ledger_end(&writer->ledger, message, n_lost_passes);
+		return mt_ledger_end(&writer->ledger, message);
 	}
 }
 
@@ -168,6 +216,9 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 	switch (message->type) {
 	case MT_MESSAGE_MODEL:
 		status = mt_writer_add_model(writer, message->model);
+		break;
+	case MT_MESSAGE_RULE:
+		status = mt_store_rule(writer->store, (int64_t)message->number, message->text);
 		break;
 	case MT_MESSAGE_REQUEST:
 	case MT_MESSAGE_ATTRIBUTE:
@@ -194,9 +245,8 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 
 static int has_work(struct mt_writer *writer, const uint64_t *heads)
 {
-	for (uint32_t i = 0; i < writer->session->pool.n_rings; i++)
-		if (atomic_load_explicit(&writer->session->pool.rings[i].tail,
-					 memory_order_relaxed) < heads[i])
+	for (uint32_t i = 0; i < writer->session->pool.n_streams; i++)
+		if (mt_ring_tail(&writer->session->pool.rings[i]) < heads[i])
 			return 1;
 	return mt_queue_has_messages(&writer->session->queue);
 }
@@ -219,15 +269,16 @@ static void do_messages(struct mt_writer *writer)
 
 static void cycle(struct mt_writer *writer)
 {
-	uint64_t heads[MT_MAX_RINGS];
+	uint64_t heads[MT_MAX_STREAMS];
 	uint64_t now;
 
-	note_heads(writer, heads);
+	mt_ring_heads(&writer->session->pool, heads);
 	if (!writer->status && has_work(writer, heads) && begin(writer, 0) == MOETRACE_E_STATE)
 		return;
 	do_messages(writer);
 	if (!writer->status && has_work(writer, heads) && begin(writer, 0) == MOETRACE_OK)
 		drain(writer, heads, 0);
+	say_last_words(writer);
 	now = now_ns(writer);
 	if (!writer->status && now - writer->last_commit_ns >= writer->commit_interval_ns)
 		check(writer, mt_writer_commit(writer));

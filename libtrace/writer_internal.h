@@ -54,10 +54,17 @@ struct mt_writer {
 	uint64_t start_cpu_ns;
 	int64_t last_gap_id;
 	int64_t last_diagnostic_id;
-	int64_t load_pass_id; /* last pass in table expert_load_window */
 	uint64_t last_loss_ns;
 	struct mt_open_gap gaps[MT_N_LOSS];
 	struct mt_losses losses;
+	struct mt_loss_counts losses_seen;
+	struct mt_loss_counts losses_at_start;
+	uint64_t discarded_passes;
+	struct mt_assembly_counts committed; /* counters of the last commit */
+	uint64_t committed_losses;  /* passes lost, as of the last commit */
+	uint64_t committed_ns;
+	int has_last_words; /* a failed recording's end is still to be written */
+	struct mt_gap_row last_gap;
 	uint64_t misuse_seen[MT_N_MISUSE];
 	uint64_t misuse_first_ns[MT_N_MISUSE];
 };
@@ -72,6 +79,7 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 int mt_writer_commit(struct mt_writer *writer);
 int mt_writer_close_store(struct mt_writer *writer);
 void mt_writer_end_full(struct mt_writer *writer);
+void mt_writer_count_failure(struct mt_writer *writer);
 uint64_t mt_writer_reserve_bytes(const struct mt_writer *writer);
 
 #endif

@@ -22,9 +22,12 @@ AC_DEFUN([MT_ARG_WITH_YAJL], [
 			CPPFLAGS="$CPPFLAGS $YAJL_CFLAGS"
 			LIBS="$LIBS $YAJL_LIBS"
 			AC_MSG_CHECKING([for yajl in $with_yajl])
-			AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <yajl/yajl_parse.h>]],
-				[[yajl_handle h = yajl_alloc(0, 0, 0); yajl_free(h);]])],
-				[mt_yajl_state=yes], [mt_yajl_reason="no usable yajl in $with_yajl"])
+			AS_IF([test -f "$with_yajl/include/yajl/yajl_parse.h"], [
+				AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <yajl/yajl_parse.h>]],
+					[[yajl_handle h = yajl_alloc(0, 0, 0); yajl_free(h);]])],
+					[mt_yajl_state=yes])])
+			AS_IF([test "$mt_yajl_state" = no],
+				[mt_yajl_reason="no usable yajl in $with_yajl"])
 			AC_MSG_RESULT([$mt_yajl_state])
 			CPPFLAGS=$mt_save_CPPFLAGS
 			LIBS=$mt_save_LIBS])

@@ -114,7 +114,7 @@ CREATE TABLE request (
 	end_ns INTEGER,            -- when it ended; NULL: not ended
 	end_state TEXT,            -- 'finished', 'aborted' or 'failed'; NULL: not ended
 	verdict TEXT NOT NULL,     -- 'complete', 'partial' or 'unfinished'; independent of end_state
-	reasons TEXT               -- why partial, comma-separated without spaces: lost (the recorder dropped something), began_before (positions from before the recording), unwritten (nobody wrote a layer), unresolved (verify rows whose acceptance was never reported), missing (positions that no pass carried), invalid (ids that no expert has); NULL: not partial
+	reasons TEXT               -- why partial, comma-separated without spaces: lost (the recorder dropped something), began_before (positions from before the recording), unwritten (nobody wrote a layer), unresolved (verify rows whose acceptance was never reported), missing (positions that no pass carried), invalid (ids that no expert has), repeated (positions computed twice in one attempt); NULL: not partial
 );
 
 -- A property of a request, such as domain, route or user class.
@@ -135,7 +135,7 @@ CREATE TABLE request_token (
 
 -- One forward pass of one model over n_rows rows (tokens).
 CREATE TABLE pass (
-	pass_id INTEGER PRIMARY KEY,   -- key; ascends in the order in which passes ended (sort by begin_ns for time)
+	pass_id INTEGER PRIMARY KEY,   -- key; ascends in the order in which passes ended, as far as several at once can tell
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
 	model_id INTEGER NOT NULL REFERENCES model(model_id), -- its model
 	phase TEXT NOT NULL,           -- 'prefill', 'decode', 'mixed', 'verify', 'draft', 'idle' or 'dummy'
@@ -164,6 +164,13 @@ CREATE TABLE pass_request (
 	PRIMARY KEY (pass_id, slice)
 ) WITHOUT ROWID;
 
+-- A rule that changes a router's choice before the experts run, such as Opportunistic Expert
+-- Activation.
+CREATE TABLE rule (
+	rule_id INTEGER PRIMARY KEY, -- key
+	name TEXT NOT NULL           -- NAME[:key=value,...], e.g. 'oea:k0=3'
+);
+
 -- Runs of top-k rows of equal format, over layers and passes. A row of a pass and layer is
 -- found through pass_layer. Row i of a run has its ids at byte i * k * id_bytes of topk_ids
 -- and its weights at byte i * k * 2 of topk_weights.
@@ -176,7 +183,10 @@ CREATE TABLE topk (
 	topk_ids BLOB NOT NULL,      -- logical expert ids [n_rows][k], unsigned
 	topk_weights BLOB,           -- weights [n_rows][k] on the scale that the runtime passed; NULL: weight_format is 'none'
 	row_map BLOB,                -- u32 a row: the row's number in its pass; NULL: rows 0, 1, ... of the pass
-	n_valid BLOB                 -- u8 a row: entries in use, those past it are 0; NULL: all k
+	n_valid BLOB,                -- u8 a row: entries in use, those past it are 0; NULL: all k
+	base_k INTEGER,              -- entries a row of base_ids; NULL: no base_ids
+	base_ids BLOB,               -- the router's own choice before the rule changed it [n_rows][base_k], like topk_ids; NULL: not told
+	rule_id INTEGER REFERENCES rule(rule_id) -- rule that chose topk_ids; NULL: the router's own choice
 );
 
 -- A layer of a pass.
@@ -243,7 +253,7 @@ CREATE TABLE gap (
 	end_ns INTEGER NOT NULL,     -- not before the last loss
 	n_lost INTEGER NOT NULL,     -- records lost
 	bytes_lost INTEGER,          -- their size; NULL: unknown
-	reason TEXT NOT NULL         -- 'no_ring' (more passes at once than rings), 'ring_full' (the writer fell behind) or 'stop_timeout' (still running when stop gave up)
+	reason TEXT NOT NULL         -- 'no_ring' (more passes at once than rings), 'ring_full' (the writer fell behind), 'stop_timeout' (still running when stop gave up), 'file_limit' or 'io_error' (not stored any more)
 );
 
 -- Something a person should know: a refused call, a failing disk, a source that is off.

@@ -74,11 +74,14 @@ static int check_shape(struct loader *loader, const char *name, const struct mtk
 	if (same)
 		return MOETRACE_OK;
 	if (tensor->n_dims > MTK_TENSOR_MAX_DIMS)
-		return fail(loader, MOETRACE_E_FORMAT, "%s: %u dimensions, expected %u", name,
+		return fail(loader, MOETRACE_E_FORMAT,
+			    "%s: %u dimensions, expected %u; convert the model again", name,
 			    tensor->n_dims, n_dims);
 	print_shape(tensor->n_dims, tensor->dims, found, sizeof(found));
 	print_shape(n_dims, dims, expected, sizeof(expected));
-	return fail(loader, MOETRACE_E_FORMAT, "%s: shape %s, expected %s", name, found, expected);
+	return fail(loader, MOETRACE_E_FORMAT,
+		    "%s: shape %s, expected %s; correct the config or convert the model again",
+		    name, found, expected);
 }
 
 static int check_size(struct loader *loader, const char *name, const struct mtk_tensor *tensor)
@@ -87,7 +90,7 @@ static int check_size(struct loader *loader, const char *name, const struct mtk_
 
 	if (tensor->dtype != MTK_DTYPE_F32 && tensor->dtype != MTK_DTYPE_F16 &&
 	    tensor->dtype != MTK_DTYPE_BF16)
-		return fail(loader, MOETRACE_E_FORMAT, "%s: expected type F32, F16 or BF16", name);
+		return fail(loader, MOETRACE_E_FORMAT, "%s: expected type F32, F16 or BF16; convert the model again", name);
 	bytes = mtk_dtype_bytes(tensor->dtype);
 	for (uint32_t i = 0; i < tensor->n_dims; i++)
 		if (__builtin_mul_overflow(bytes, tensor->dims[i], &bytes))
@@ -98,17 +101,49 @@ static int check_size(struct loader *loader, const char *name, const struct mtk_
 	return MOETRACE_OK;
 }
 
+/* The bits of an element's exponent, all of which are set in an infinity or NaN. */
+static uint32_t exponent_bits(enum mtk_dtype dtype)
+{
+	if (dtype == MTK_DTYPE_F32)
+		return 0x7f800000;
+	return dtype == MTK_DTYPE_F16 ? 0x7c00 : 0x7f80;
+}
+
+/* One such weight would spoil every row that meets it, and choose experts by nothing. */
+static int check_finite(struct loader *loader, const char *name, const struct mtk_tensor *tensor)
+{
+	const size_t element_bytes = mtk_dtype_bytes(tensor->dtype);
+	const size_t n = tensor->n_bytes / element_bytes;
+	const uint32_t exponent = exponent_bits(tensor->dtype);
+	const uint32_t fraction = (exponent & -exponent) - 1;
+	const unsigned char *at = tensor->data;
+
+	for (size_t i = 0; i < n; i++, at += element_bytes) {
+		uint32_t bits = (uint32_t)at[0] | (uint32_t)at[1] << 8;
+
+		if (element_bytes == 4)
+			bits |= (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+		if ((bits & exponent) == exponent)
+			return fail(loader, MOETRACE_E_FORMAT,
+				    "%s: element %zu is %s; fetch or convert the model again", name,
+				    i, bits & fraction ? "NaN" : "infinite");
+	}
+	return MOETRACE_OK;
+}
+
 static int find_tensor(struct loader *loader, const char *name, uint32_t n_dims,
 		       const uint64_t *dims, struct mtk_tensor *ret_tensor)
 {
 	int status = loader->source->find(loader->source->ctx, name, ret_tensor);
 
 	if (status == MOETRACE_E_NOT_FOUND)
-		return fail(loader, status, "%s: the tensor is missing", name);
+		return fail(loader, status, "%s: the tensor is missing; convert the model again", name);
 	if (status)
 		return fail(loader, status, "%s: the tensor cannot be read", name);
 	status = check_shape(loader, name, ret_tensor, n_dims, dims);
-	return status ? status : check_size(loader, name, ret_tensor);
+	if (!status)
+		status = check_size(loader, name, ret_tensor);
+	return status ? status : check_finite(loader, name, ret_tensor);
 }
 
 /* Norm weights are few: they are kept as fp32. */
@@ -277,7 +312,34 @@ static int refuse_unknown_parts(struct loader *loader, uint32_t layer)
 		layer_name(name, layer, suffixes[i]);
 		if (loader->source->find(loader->source->ctx, name, &tensor) == MOETRACE_OK)
 			return fail(loader, MOETRACE_E_UNSUPPORTED,
-				    "%s: a Qwen3-MoE layer has no such tensor", name);
+				    "%s: a Qwen3-MoE layer has no such tensor; give another model",
+				    name);
+	}
+	return MOETRACE_OK;
+}
+
+/* A layer that the config does not count would be left out without a word. */
+static int refuse_unused_layer(struct loader *loader)
+{
+	static const char *const suffixes[] = {
+		"input_layernorm.weight",   "mlp.experts.down_proj",
+		"mlp.experts.gate_up_proj", "mlp.gate.weight",
+		"post_attention_layernorm.weight", "self_attn.k_norm.weight",
+		"self_attn.k_proj.weight",  "self_attn.o_proj.weight",
+		"self_attn.q_norm.weight",  "self_attn.q_proj.weight",
+		"self_attn.v_proj.weight",
+	};
+	const uint32_t n_layers = loader->model->config.n_layers;
+
+	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++) {
+		char name[NAME_BYTES];
+		struct mtk_tensor tensor;
+
+		layer_name(name, n_layers, suffixes[i]);
+		if (loader->source->find(loader->source->ctx, name, &tensor) == MOETRACE_OK)
+			return fail(loader, MOETRACE_E_FORMAT,
+				    "%s: not used, num_hidden_layers is %u; correct the config",
+				    name, n_layers);
 	}
 	return MOETRACE_OK;
 }
@@ -348,6 +410,8 @@ static int load_model(struct loader *loader)
 				     &model->head);
 	for (uint32_t i = 0; !status && i < config->n_layers; i++)
 		status = load_layer(loader, i);
+	if (!status)
+		status = refuse_unused_layer(loader);
 	return status ? status : fill_rope(loader);
 }
 

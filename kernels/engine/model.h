@@ -84,7 +84,8 @@ int mtk_model_config_check(const struct mtk_model_config *config, char *message)
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID    impossible hyper-parameters
  *          MOETRACE_E_NOT_FOUND  a tensor is missing
- *          MOETRACE_E_FORMAT     a tensor has another shape, type or size than the config implies
+ *          MOETRACE_E_FORMAT     a tensor has another shape, type or size than the config implies,
+ *                                holds an infinity or NaN, or is one of a layer beyond n_layers
  *          MOETRACE_E_UNSUPPORTED  a tensor that this front end does not compute (a bias), or
  *                                MOETRACE_CPU names a level that is not available
  *          MOETRACE_E_NOMEM

@@ -15,7 +15,7 @@
 
 #include "common/json.h"
 
-#define ARCHITECTURE "Qwen3MoeForCausalLM"
+#define ARCHITECTURE	 "Qwen3MoeForCausalLM"
 #define CONFIG_MAX_BYTES (1u << 20)
 #define CONFIG_MAX_DEPTH 16
 
@@ -29,28 +29,28 @@ struct field {
 	const char *key;
 	enum field_type type;
 	size_t offset;
-	int64_t max;		/* FIELD_U32; the least value is 1 */
+	int64_t max; /* FIELD_U32; the least value is 1 */
 	bool optional;
 };
 
 #define CONFIG(member) offsetof(struct mtk_model_config, member)
 
 static const struct field fields[] = {
-	{ "vocab_size", FIELD_U32, CONFIG(n_vocab), 1 << 20, false },
-	{ "hidden_size", FIELD_U32, CONFIG(n_hidden), 1 << 16, false },
-	{ "num_hidden_layers", FIELD_U32, CONFIG(n_layers), 1024, false },
-	{ "num_attention_heads", FIELD_U32, CONFIG(n_heads), 1024, false },
-	{ "num_key_value_heads", FIELD_U32, CONFIG(n_kv_heads), 1024, false },
-	{ "head_dim", FIELD_U32, CONFIG(head_dim), 1024, false },
-	{ "moe_intermediate_size", FIELD_U32, CONFIG(n_intermediate), 1 << 16, false },
-	{ "num_experts", FIELD_U32, CONFIG(n_experts), 4096, false },
-	{ "num_experts_per_tok", FIELD_U32, CONFIG(top_k), 4096, false },
-	{ "norm_topk_prob", FIELD_BOOLEAN, CONFIG(norm_topk_prob), 0, false },
-	{ "tie_word_embeddings", FIELD_BOOLEAN, CONFIG(tie_word_embeddings), 0, false },
-	{ "rms_norm_eps", FIELD_FLOAT, CONFIG(rms_norm_eps), 0, false },
-	{ "rope_theta", FIELD_FLOAT, CONFIG(rope_theta), 0, false },
+	{"vocab_size", FIELD_U32, CONFIG(n_vocab), 1 << 20, false},
+	{"hidden_size", FIELD_U32, CONFIG(n_hidden), 1 << 16, false},
+	{"num_hidden_layers", FIELD_U32, CONFIG(n_layers), 1024, false},
+	{"num_attention_heads", FIELD_U32, CONFIG(n_heads), 1024, false},
+	{"num_key_value_heads", FIELD_U32, CONFIG(n_kv_heads), 1024, false},
+	{"head_dim", FIELD_U32, CONFIG(head_dim), 1024, false},
+	{"moe_intermediate_size", FIELD_U32, CONFIG(n_intermediate), 1 << 16, false},
+	{"num_experts", FIELD_U32, CONFIG(n_experts), 4096, false},
+	{"num_experts_per_tok", FIELD_U32, CONFIG(top_k), 4096, false},
+	{"norm_topk_prob", FIELD_BOOLEAN, CONFIG(norm_topk_prob), 0, false},
+	{"tie_word_embeddings", FIELD_BOOLEAN, CONFIG(tie_word_embeddings), 0, false},
+	{"rms_norm_eps", FIELD_FLOAT, CONFIG(rms_norm_eps), 0, false},
+	{"rope_theta", FIELD_FLOAT, CONFIG(rope_theta), 0, false},
 	/* Read to be compared with the context asked for. */
-	{ "max_position_embeddings", FIELD_U32, CONFIG(n_context), INT32_MAX, true },
+	{"max_position_embeddings", FIELD_U32, CONFIG(n_context), INT32_MAX, true},
 };
 
 #define N_FIELDS (sizeof(fields) / sizeof(fields[0]))
@@ -58,25 +58,25 @@ static const struct field fields[] = {
 /* Settings that would change the computation, with the one value that leaves it as it is. */
 static const struct {
 	const char *key;
-	enum mt_json_kind kind;		/* null is neutral for every key */
-	const char *text;		/* string, or number as written */
+	enum mt_json_kind kind; /* null is neutral for every key */
+	const char *text;	/* string, or number as written */
 } neutral[] = {
-	{ "attention_bias", MT_JSON_BOOLEAN, NULL },
-	{ "use_sliding_window", MT_JSON_BOOLEAN, NULL },
-	{ "hidden_act", MT_JSON_STRING, "silu" },
-	{ "decoder_sparse_step", MT_JSON_NUMBER, "1" },
-	{ "mlp_only_layers", MT_JSON_ARRAY_BEGIN, NULL },
-	{ "rope_scaling", MT_JSON_NULL, NULL },
-	{ "quantization_config", MT_JSON_NULL, NULL },
+	{"attention_bias", MT_JSON_BOOLEAN, NULL},
+	{"use_sliding_window", MT_JSON_BOOLEAN, NULL},
+	{"hidden_act", MT_JSON_STRING, "silu"},
+	{"decoder_sparse_step", MT_JSON_NUMBER, "1"},
+	{"mlp_only_layers", MT_JSON_ARRAY_BEGIN, NULL},
+	{"rope_scaling", MT_JSON_NULL, NULL},
+	{"quantization_config", MT_JSON_NULL, NULL},
 };
 
 #define N_NEUTRAL (sizeof(neutral) / sizeof(neutral[0]))
 
 struct reader {
 	struct mtk_model_config config;
-	const struct field *field;	/* the key last seen fills it, or NULL */
-	size_t neutral;			/* the key last seen is in that table, or N_NEUTRAL */
-	uint32_t seen;			/* bit i: fields[i] */
+	const struct field *field; /* the key last seen fills it, or NULL */
+	size_t neutral;		   /* the key last seen is in that table, or N_NEUTRAL */
+	uint32_t seen;		   /* bit i: fields[i] */
 };
 
 _Static_assert(N_FIELDS <= 32, "one bit a field");
@@ -174,7 +174,7 @@ static int value_read(struct reader *reader, const struct mt_json_event *event,
 		return field_read(reader, event, error);
 	if (reader->neutral < N_NEUTRAL && !value_is_neutral(reader->neutral, event))
 		return refuse(error, MOETRACE_E_UNSUPPORTED, neutral[reader->neutral].key,
-			      "has a value that this engine does not compute");
+			      "has a value that this engine does not compute; give another model");
 	return MOETRACE_OK;
 }
 
@@ -194,7 +194,7 @@ static int receive(void *context, const struct mt_json_event *event, struct mt_j
 	/* An empty list is neutral where a list is; what stands in one is not. */
 	if (reader->neutral < N_NEUTRAL)
 		return refuse(error, MOETRACE_E_UNSUPPORTED, neutral[reader->neutral].key,
-			      "has a value that this engine does not compute");
+			      "has a value that this engine does not compute; give another model");
 	return MOETRACE_OK;
 }
 
@@ -205,7 +205,7 @@ static int fields_complete(const char *name, const struct reader *reader, struct
 	for (i = 0; i < N_FIELDS; i++) {
 		if (!(reader->seen >> i & 1) && !fields[i].optional)
 			return mtk_error_set(error, MOETRACE_E_FORMAT,
-					     "%s: __metadata__ config: %s is missing", name,
+					     "%s: __metadata__ config: %s is missing; add it", name,
 					     fields[i].key);
 	}
 	return MOETRACE_OK;
@@ -223,25 +223,29 @@ static int config_finish(const char *name, struct reader *reader, uint32_t n_con
 	if (max_context != 0 && n_context > max_context)
 		return mtk_error_set(error, MOETRACE_E_INVALID,
 				     "%s: a context of %u positions, the model was made for %u "
-				     "(max_position_embeddings)",
+				     "(max_position_embeddings); lower --context",
 				     name, n_context, max_context);
 	reader->config.n_context = n_context;
 	status = mtk_model_config_check(&reader->config, message);
 	if (status < 0)
-		return mtk_error_set(error, status, "%s: %s", name, message);
+		return mtk_error_set(error, status, "%s: __metadata__ config: %s; correct it", name,
+				     message);
 	return MOETRACE_OK;
 }
 
 static int config_parse(const char *name, const char *text, struct reader *reader,
 			struct mtk_error *error)
 {
-	struct mt_json_limits limits = { CONFIG_MAX_BYTES, CONFIG_MAX_DEPTH };
+	struct mt_json_limits limits = {CONFIG_MAX_BYTES, CONFIG_MAX_DEPTH};
 	struct mt_json_error json_error;
 	int status = mt_json_parse(text, strlen(text), &limits, receive, reader, &json_error);
 
 	if (status < 0)
-		return mtk_error_set(error, status, "%s: __metadata__ config: %s", name,
-				     json_error.text);
+		return mtk_error_set(error, status,
+				     status == MOETRACE_E_FORMAT
+					     ? "%s: __metadata__ config: %s; correct it"
+					     : "%s: __metadata__ config: %s",
+				     name, json_error.text);
 	return MOETRACE_OK;
 }
 
@@ -251,21 +255,21 @@ int mtk_qwen3moe_config_read(const struct mtk_safetensors *file, uint32_t n_cont
 	const char *name = mtk_safetensors_name(file);
 	const char *architecture = mtk_safetensors_metadata(file, "architecture");
 	const char *config = mtk_safetensors_metadata(file, "config");
-	struct reader reader = { .neutral = N_NEUTRAL };
+	struct reader reader = {.neutral = N_NEUTRAL};
 	int status;
 
 	if (!architecture)
 		return mtk_error_set(error, MOETRACE_E_UNSUPPORTED,
-				     "%s: not a Qwen3-MoE model: __metadata__ has no architecture",
+				     "%s: not a Qwen3-MoE model: __metadata__ has no architecture; "
+				     "write it and the config there",
 				     name);
 	if (strcmp(architecture, ARCHITECTURE) != 0)
 		return mtk_error_set(error, MOETRACE_E_UNSUPPORTED,
-				     "%s: not a Qwen3-MoE model: the architecture is %.100s, this "
-				     "engine runs " ARCHITECTURE,
+				     "%s: not a Qwen3-MoE model: the architecture is %.100s; give a "
+				     "model of " ARCHITECTURE,
 				     name, architecture);
 	if (!config)
-		return mtk_error_set(error, MOETRACE_E_FORMAT, "%s: __metadata__ has no config",
-				     name);
+		return mtk_error_set(error, MOETRACE_E_FORMAT, "%s: __metadata__ has no config; write the model's there", name);
 	status = config_parse(name, config, &reader, error);
 	if (status < 0)
 		return status;

@@ -55,21 +55,22 @@ static int length_check(const char *name, const unsigned char *bytes, uint64_t f
 
 	if (file_bytes < LENGTH_BYTES)
 		return mtk_error_set(error, MOETRACE_E_FORMAT,
-				     file_bytes == 0 ?
-					     "%s: the file is empty" :
-					     "%s: not a safetensors file: shorter than 8 bytes",
+				     file_bytes == 0
+					     ? "%s: the file is empty; fetch or convert it again"
+					     : "%s: not a safetensors file: shorter than 8 bytes; "
+					       "give the path of one",
 				     name);
 	header_bytes = little_endian_u64(bytes);
 	if (header_bytes > MTK_SAFETENSORS_MAX_HEADER_BYTES)
 		return mtk_error_set(error, MOETRACE_E_FORMAT,
 				     "%s: not a safetensors file: a header of %llu bytes, the "
-				     "format's limit is %u",
+				     "format's limit is %u; give the path of one",
 				     name, (unsigned long long)header_bytes,
 				     MTK_SAFETENSORS_MAX_HEADER_BYTES);
 	if (header_bytes > file_bytes - LENGTH_BYTES)
 		return mtk_error_set(error, MOETRACE_E_FORMAT,
 				     "%s: truncated: a header of %llu bytes is announced, %llu "
-				     "bytes follow",
+				     "bytes follow; fetch or convert it again",
 				     name, (unsigned long long)header_bytes,
 				     (unsigned long long)(file_bytes - LENGTH_BYTES));
 	*ret_header_bytes = header_bytes;
@@ -88,27 +89,31 @@ static int ranges_check(struct mtk_safetensors *file, uint64_t data_bytes, struc
 		const struct mtk_safetensors_entry *entry = &file->entries[i];
 
 		if (entry->end > data_bytes)
-			return mtk_error_set(error, MOETRACE_E_FORMAT,
-					     "%s: tensor %s: data_offsets end at byte %llu of %llu; "
-					     "the file is truncated or damaged",
-					     file->name, entry->name, (unsigned long long)entry->end,
-					     (unsigned long long)data_bytes);
+			return mtk_error_set(
+				error, MOETRACE_E_FORMAT,
+				"%s: tensor %s: data_offsets end at byte %llu of %llu; "
+				"the file is truncated or damaged: fetch or convert it again",
+				file->name, entry->name, (unsigned long long)entry->end,
+				(unsigned long long)data_bytes);
 		if (entry->begin != end)
-			return mtk_error_set(error, MOETRACE_E_FORMAT,
-					     entry->begin < end ?
-						     "%s: tensor %s: data_offsets overlap the tensor "
-						     "before (begin at %llu, expected %llu)" :
-						     "%s: tensor %s: data_offsets leave a hole "
-						     "(begin at %llu, expected %llu)",
-					     file->name, entry->name,
-					     (unsigned long long)entry->begin,
-					     (unsigned long long)end);
+			return mtk_error_set(
+				error, MOETRACE_E_FORMAT,
+				entry->begin < end
+					? "%s: tensor %s: data_offsets overlap the tensor "
+					  "before (begin at %llu, expected %llu); fetch or "
+					  "convert the file again"
+					: "%s: tensor %s: data_offsets leave a hole "
+					  "(begin at %llu, expected %llu); fetch or convert the "
+					  "file again",
+				file->name, entry->name, (unsigned long long)entry->begin,
+				(unsigned long long)end);
 		end = entry->end;
 	}
 	if (end != data_bytes)
 		return mtk_error_set(error, MOETRACE_E_FORMAT,
-				     "%s: %llu bytes after the last tensor belong to none", file->name,
-				     (unsigned long long)(data_bytes - end));
+				     "%s: %llu bytes after the last tensor belong to none; fetch or "
+				     "convert the file again",
+				     file->name, (unsigned long long)(data_bytes - end));
 	return MOETRACE_OK;
 }
 
@@ -181,7 +186,9 @@ static int bytes_read(const char *path, int fd, unsigned char *bytes, size_t n_b
 					     strerror(errno));
 		if (n == 0)
 			return mtk_error_set(error, MOETRACE_E_IO,
-					     "%s: the file became shorter while it was read", path);
+					     "%s: the file became shorter while it was read; wait "
+					     "until it is written",
+					     path);
 		done += (size_t)n;
 	}
 	return MOETRACE_OK;
@@ -191,7 +198,7 @@ static int bytes_read(const char *path, int fd, unsigned char *bytes, size_t n_b
 static int file_read(const char *path, int fd, uint64_t file_bytes, unsigned char **ret_bytes,
 		     struct mtk_error *error)
 {
-	unsigned char length[LENGTH_BYTES] = { 0 };
+	unsigned char length[LENGTH_BYTES] = {0};
 	unsigned char *bytes;
 	uint64_t header_bytes;
 	int status;
@@ -207,7 +214,7 @@ static int file_read(const char *path, int fd, uint64_t file_bytes, unsigned cha
 	bytes = file_bytes > SIZE_MAX ? NULL : malloc((size_t)file_bytes);
 	if (!bytes)
 		return mtk_error_set(error, MOETRACE_E_NOMEM,
-				     "%s: %llu bytes do not fit into memory", path,
+				     "%s: %llu bytes do not fit into memory; use a smaller model", path,
 				     (unsigned long long)file_bytes);
 	status = bytes_read(path, fd, bytes, (size_t)file_bytes, error);
 	if (status < 0) {
@@ -234,7 +241,7 @@ int mtk_safetensors_open(const char *path, struct mtk_safetensors **ret_file,
 		status = mtk_error_set(error, MOETRACE_E_IO, "%s: cannot read: %s", path,
 				       strerror(errno));
 	else if (!S_ISREG(info.st_mode))
-		status = mtk_error_set(error, MOETRACE_E_IO, "%s: not a regular file", path);
+		status = mtk_error_set(error, MOETRACE_E_IO, "%s: not a regular file; give the path of one", path);
 	else
 		status = file_read(path, fd, (uint64_t)info.st_size, &bytes, error);
 	close(fd);
@@ -314,7 +321,7 @@ static int source_find(void *ctx, const char *name, struct mtk_tensor *ret_tenso
 
 struct mtk_tensor_source mtk_safetensors_source(struct mtk_safetensors *file)
 {
-	return (struct mtk_tensor_source){ .ctx = file, .find = source_find };
+	return (struct mtk_tensor_source){.ctx = file, .find = source_find};
 }
 
 const char *mtk_safetensors_metadata(const struct mtk_safetensors *file, const char *key)

@@ -27,7 +27,7 @@ enum field {
 
 struct header {
 	struct mtk_safetensors *file;
-	struct mtk_safetensors_entry entry;	/* the tensor being read; owns its name */
+	struct mtk_safetensors_entry entry; /* the tensor being read; owns its name */
 	bool in_metadata;
 	char *metadata_key;
 	enum field field;
@@ -38,8 +38,8 @@ struct header {
 };
 
 static const char *const known_refused[] = {
-	"F64", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F4", "F6_E2M3", "F6_E3M2", "I64", "I32",
-	"I16", "I8",      "U64",     "U32",     "U16", "U8",     "BOOL",    "C64",
+	"F64", "F8_E4M3", "F8_E5M2", "F8_E8M0", "F4",  "F6_E2M3", "F6_E3M2", "I64", "I32",
+	"I16", "I8",	  "U64",     "U32",	"U16", "U8",	  "BOOL",    "C64",
 };
 
 static int refuse(struct mt_json_error *error, int status, const char *name, const char *what)
@@ -116,7 +116,7 @@ static int dtype_read(struct header *header, const struct mt_json_event *event,
 	for (i = 0; i < sizeof(known_refused) / sizeof(known_refused[0]); i++) {
 		if (!mt_json_text_is(event, known_refused[i]))
 			continue;
-		snprintf(what, sizeof(what), "type %s is not supported (F32, F16 and BF16 are)",
+		snprintf(what, sizeof(what), "type %s is not supported; convert it to F32, F16 or BF16",
 			 known_refused[i]);
 		return refuse(error, MOETRACE_E_UNSUPPORTED, header->entry.name, what);
 	}
@@ -132,9 +132,9 @@ static int number_read(struct header *header, const struct mt_json_event *event,
 
 	if (!event->is_int64 || event->int64 < 0)
 		return refuse_field(error, header,
-				    header->field == FIELD_SHAPE ?
-					    "a dimension is not a non-negative integer" :
-					    "a data offset is not a non-negative integer");
+				    header->field == FIELD_SHAPE
+					    ? "a dimension is not a non-negative integer"
+					    : "a data offset is not a non-negative integer");
 	if (header->field == FIELD_SHAPE) {
 		if (entry->tensor.n_dims >= MTK_TENSOR_MAX_DIMS)
 			return refuse_field(error, header, "more than 8 dimensions");
@@ -170,7 +170,8 @@ static int sizes_check(const struct header *header, struct mt_json_error *error)
 			return refuse_field(error, header, "the shape has more than 2^64 bytes");
 	}
 	if (entry->end - entry->begin != n_bytes) {
-		snprintf(what, sizeof(what), "shape and type need %llu bytes, data_offsets give %llu",
+		snprintf(what, sizeof(what),
+			 "shape and type need %llu bytes, data_offsets give %llu",
 			 (unsigned long long)n_bytes,
 			 (unsigned long long)(entry->end - entry->begin));
 		return refuse_field(error, header, what);
@@ -217,7 +218,7 @@ static int metadata_add(struct header *header, const struct mt_json_event *event
 		return refuse(error, status, NULL, "out of memory");
 	}
 	file->metadata[file->n_metadata++] =
-		(struct mtk_safetensors_pair){ header->metadata_key, value };
+		(struct mtk_safetensors_pair){header->metadata_key, value};
 	header->metadata_key = NULL;
 	return MOETRACE_OK;
 }
@@ -250,7 +251,8 @@ static int field_begin(struct header *header, const struct mt_json_event *event,
 	else if (mt_json_text_is(event, "data_offsets"))
 		header->field = FIELD_OFFSETS;
 	else
-		return refuse_field(error, header, "a field that is not dtype, shape or data_offsets");
+		return refuse_field(error, header,
+				    "a field that is not dtype, shape or data_offsets");
 	return MOETRACE_OK;
 }
 
@@ -261,7 +263,8 @@ static int value_receive(struct header *header, const struct mt_json_event *even
 	if (header->in_metadata) {
 		if (event->kind == MT_JSON_STRING)
 			return metadata_add(header, event, error);
-		return refuse(error, MOETRACE_E_FORMAT, NULL, "a __metadata__ value is not a string");
+		return refuse(error, MOETRACE_E_FORMAT, NULL,
+			      "a __metadata__ value is not a string");
 	}
 	if (header->field == FIELD_DTYPE && event->kind == MT_JSON_STRING)
 		return dtype_read(header, event, error);
@@ -275,9 +278,9 @@ static int value_receive(struct header *header, const struct mt_json_event *even
 		return MOETRACE_OK;
 	}
 	return refuse_field(error, header,
-			    header->field == FIELD_DTYPE ? "dtype is not a string" :
-			    header->field == FIELD_SHAPE ? "shape is not an array" :
-							   "data_offsets is not an array");
+			    header->field == FIELD_DTYPE   ? "dtype is not a string"
+			    : header->field == FIELD_SHAPE ? "shape is not an array"
+							   : "data_offsets is not an array");
 }
 
 static int receive(void *context, const struct mt_json_event *event, struct mt_json_error *error)
@@ -311,21 +314,23 @@ static int receive(void *context, const struct mt_json_event *event, struct mt_j
 int mtk_safetensors_header_read(struct mtk_safetensors *file, const char *text, size_t n_bytes,
 				struct mtk_error *error)
 {
-	struct mt_json_limits limits = { MTK_SAFETENSORS_MAX_HEADER_BYTES, HEADER_MAX_DEPTH };
-	struct header header = { .file = file };
+	struct mt_json_limits limits = {MTK_SAFETENSORS_MAX_HEADER_BYTES, HEADER_MAX_DEPTH};
+	struct header header = {.file = file};
 	struct mt_json_error json_error;
 	int status;
 
 	if (n_bytes == 0 || text[0] != '{')
 		return mtk_error_set(error, MOETRACE_E_FORMAT,
-				     "%s: not a safetensors file: the header does not begin with {",
+				     "%s: not a safetensors file: the header does not begin with {; "
+				     "give the path of one",
 				     file->name);
 	status = mt_json_parse(text, n_bytes, &limits, receive, &header, &json_error);
 	free(header.entry.name);
 	free(header.metadata_key);
-	if (status < 0 && status != MOETRACE_E_UNSUPPORTED)
-		return mtk_error_set(error, status, "%s: header byte %zu: %s", file->name,
-				     json_error.byte, json_error.text);
+	if (status == MOETRACE_E_FORMAT)
+		return mtk_error_set(error, status,
+				     "%s: header byte %zu: %s; fetch or convert the file again",
+				     file->name, json_error.byte, json_error.text);
 	if (status < 0)
 		return mtk_error_set(error, status, "%s: %s", file->name, json_error.text);
 	return MOETRACE_OK;

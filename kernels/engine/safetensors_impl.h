@@ -13,9 +13,9 @@
 
 struct mtk_safetensors_entry {
 	char *name;
-	uint64_t begin;			/* bytes from the start of the data section */
+	uint64_t begin; /* bytes from the start of the data section */
 	uint64_t end;
-	struct mtk_tensor tensor;	/* data and n_bytes are set once the range is checked */
+	struct mtk_tensor tensor; /* data and n_bytes are set once the range is checked */
 };
 
 struct mtk_safetensors_pair {
@@ -25,7 +25,7 @@ struct mtk_safetensors_pair {
 
 struct mtk_safetensors {
 	char *name;
-	unsigned char *bytes;		/* the whole file */
+	unsigned char *bytes; /* the whole file */
 	size_t n_bytes;
 	struct mtk_safetensors_entry *entries;
 	size_t n_entries;

@@ -14,8 +14,8 @@ struct mtk_scheduler {
 	struct mtk_schedule_limits limits;
 	struct mtk_sequence *sequences;
 	uint32_t n_sequences;
-	uint32_t n_admitted;	/* sequences below this were admitted */
-	uint32_t *active;	/* [n_batch] */
+	uint32_t n_admitted; /* sequences below this were admitted */
+	uint32_t *active;    /* [n_batch] */
 	uint32_t n_active;
 	struct mtk_schedule_pass pass;
 };
@@ -33,7 +33,7 @@ static int limits_check(const struct mtk_workload *workload,
 		return mtk_error_set(error, MOETRACE_E_INVALID,
 				     "batch + chunk and context must be below 2^31");
 	if (workload->n_requests > UINT32_MAX)
-		return mtk_error_set(error, MOETRACE_E_INVALID, "%s: more than 2^32 requests",
+		return mtk_error_set(error, MOETRACE_E_INVALID, "%s: more than 2^32 requests; split it",
 				     workload->name);
 	for (i = 0; i < workload->n_requests; i++) {
 		const struct mtk_workload_request *request = &workload->requests[i];
@@ -42,8 +42,8 @@ static int limits_check(const struct mtk_workload *workload,
 			return mtk_error_set(error, MOETRACE_E_LIMIT,
 					     "%s: line %zu: the prompt has %zu tokens, the context "
 					     "%u; shorten it or raise --context",
-					     workload->name, request->line,
-					     request->n_prompt_bytes, limits->n_context);
+					     workload->name, request->line, request->n_prompt_bytes,
+					     limits->n_context);
 	}
 	return MOETRACE_OK;
 }
@@ -95,7 +95,8 @@ int mtk_scheduler_create(const struct mtk_workload *workload,
 	    pass_allocate(&scheduler->pass, limits) < 0) {
 		mtk_scheduler_destroy(scheduler);
 		return mtk_error_set(error, MOETRACE_E_NOMEM,
-				     "out of memory for a batch of %u and chunks of %u rows",
+				     "out of memory for a batch of %u and chunks of %u rows; lower "
+				     "--batch or --chunk",
 				     limits->n_batch, limits->n_chunk);
 	}
 	for (i = 0; i < scheduler->n_sequences; i++)
@@ -178,9 +179,9 @@ static void slice_add(struct mtk_scheduler *scheduler, uint32_t index, uint32_t 
 	for (i = 0; i < n_rows; i++) {
 		uint32_t row = pass->n_rows + i, position = sequence->n_computed + i;
 
-		pass->token_ids[row] = position < sequence->n_prompt ?
-					       sequence->request->prompt[position] :
-					       sequence->text[position - sequence->n_prompt];
+		pass->token_ids[row] = position < sequence->n_prompt
+					       ? sequence->request->prompt[position]
+					       : sequence->text[position - sequence->n_prompt];
 		pass->positions[row] = (int32_t)position;
 		pass->slots[row] = sequence->slot;
 		pass->want_logits[row] = slice->samples && i == n_rows - 1;

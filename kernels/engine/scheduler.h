@@ -6,7 +6,8 @@
  * Requests are admitted in the order of the workload, up to n_batch at a time; one that finishes
  * makes room for the next at once (continuous batching). A pass holds first one decode row of every
  * admitted request whose prompt is computed, then up to n_chunk prompt rows of the others, oldest
- * first (chunked prefill); a pass with both is mixed. A request is in a pass with one slice at most.
+ * first (chunked prefill); a pass with both is mixed. A request is in a pass with one slice at
+ * most.
  *
  * The token sampled last is never computed, so a request that is done has computed n_prompt +
  * n_generated - 1 positions. Where max_new_tokens would pass the end of the context, the request
@@ -22,19 +23,19 @@
 #include "kernels/engine/workload.h"
 
 enum mtk_finish {
-	MTK_FINISH_NONE,	/* waiting or running */
+	MTK_FINISH_NONE, /* waiting or running */
 	MTK_FINISH_LENGTH,
-	MTK_FINISH_STOP,	/* the stop byte was generated; it is the last of the text */
+	MTK_FINISH_STOP, /* the stop byte was generated; it is the last of the text */
 };
 
 struct mtk_sequence {
 	const struct mtk_workload_request *request;
-	unsigned char *text;	/* generated; [n_limit], made at admission */
-	uint32_t n_limit;	/* tokens it may generate, at least 1 */
-	uint32_t n_prompt;	/* tokens of the prompt */
-	uint32_t n_computed;	/* positions forwarded through the model */
-	uint32_t n_generated;	/* tokens sampled */
-	uint32_t slot;		/* of the KV cache; the caller's */
+	unsigned char *text;  /* generated; [n_limit], made at admission */
+	uint32_t n_limit;     /* tokens it may generate, at least 1 */
+	uint32_t n_prompt;    /* tokens of the prompt */
+	uint32_t n_computed;  /* positions forwarded through the model */
+	uint32_t n_generated; /* tokens sampled */
+	uint32_t slot;	      /* of the KV cache; the caller's */
 	enum mtk_finish finish;
 };
 
@@ -42,28 +43,28 @@ struct mtk_slice {
 	uint32_t sequence;
 	uint32_t first_position;
 	uint32_t n_rows;
-	bool is_decode;		/* else prefill */
-	bool samples;		/* the last row's logits give the next token */
+	bool is_decode; /* else prefill */
+	bool samples;	/* the last row's logits give the next token */
 };
 
 struct mtk_schedule_limits {
-	uint32_t n_batch;	/* requests at a time, at least 1 */
-	uint32_t n_chunk;	/* prefill rows a pass, at least 1 */
-	uint32_t n_context;	/* positions a request, at least 1 */
-	int32_t stop_byte;	/* negative: none */
+	uint32_t n_batch;   /* requests at a time, at least 1 */
+	uint32_t n_chunk;   /* prefill rows a pass, at least 1 */
+	uint32_t n_context; /* positions a request, at least 1 */
+	int32_t stop_byte;  /* negative: none */
 };
 
 /* One pass: slices in row order, and the rows themselves. The arrays belong to the scheduler. */
 struct mtk_schedule_pass {
-	struct mtk_slice *slices;	/* [n_batch] */
-	int32_t *token_ids;		/* [n_batch + n_chunk], as the three that follow */
+	struct mtk_slice *slices; /* [n_batch] */
+	int32_t *token_ids;	  /* [n_batch + n_chunk], as the three that follow */
 	int32_t *positions;
 	uint32_t *slots;
 	uint8_t *want_logits;
 	uint32_t n_slices;
 	uint32_t n_rows;
 	uint32_t n_decode_rows;
-	uint32_t n_samples;		/* slices that sample */
+	uint32_t n_samples; /* slices that sample */
 };
 
 struct mtk_scheduler;

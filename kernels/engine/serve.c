@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The serving loop. One round is: admit, form a pass, run it, sample, complete it, end what is done.
- * Every admitted request holds one slot of the cache and one open request of the recorder until it
- * ends; the order begin, pass_end, end that the recorder asks for follows from the order of a round.
+ * The serving loop. One round is: admit, form a pass, run it, sample, complete it, end what is
+ * done. Every admitted request holds one slot of the cache and one open request of the recorder
+ * until it ends; the order begin, pass_end, end that the recorder asks for follows from the order
+ * of a round.
  */
 #include "kernels/engine/serve.h"
 
@@ -25,9 +26,9 @@ struct mtk_server {
 	struct mtk_threads *threads;
 	struct mtk_kv_cache *kv;
 	struct mtk_workspace *workspace;
-	struct mtk_rng *rngs;		/* [n_requests] one stream a request */
-	float *logits;			/* [n_batch][N_VOCAB] */
-	unsigned char *tokens;		/* [n_batch] */
+	struct mtk_rng *rngs;  /* [n_requests] one stream a request */
+	float *logits;	       /* [n_batch][N_VOCAB] */
+	unsigned char *tokens; /* [n_batch] */
 	struct mtk_serve_recorder recorder;
 	struct mtk_serve_stats stats;
 	bool was_run;
@@ -67,8 +68,7 @@ static void limits_fit(struct mtk_schedule_limits *limits, const struct mtk_work
 	limits->n_context = min_u32(limits->n_context, max_positions);
 }
 
-static int buffers_allocate(struct mtk_server *server, uint32_t n_requests,
-			    struct mtk_error *error)
+static int buffers_allocate(struct mtk_server *server, uint32_t n_requests, struct mtk_error *error)
 {
 	uint32_t n_batch = server->options.limits.n_batch, i;
 
@@ -91,19 +91,19 @@ static int engine_allocate(struct mtk_server *server, struct mtk_error *error)
 
 	status = mtk_kv_cache_create(config, limits->n_batch, limits->n_context, &server->kv);
 	if (status < 0)
-		return mtk_error_set(error, status,
-				     "a cache of %u sequences of %u positions cannot be made: %s",
-				     limits->n_batch, limits->n_context,
-				     moetrace_status_string(status));
+		return mtk_error_set(
+			error, status, "a cache of %u sequences of %u positions cannot be made: %s; lower --batch "
+			"or --context",
+			limits->n_batch, limits->n_context, moetrace_status_string(status));
 	status = mtk_workspace_create(server->model, limits->n_batch + limits->n_chunk,
 				      &server->workspace);
 	if (status < 0)
-		return mtk_error_set(error, status, "a pass of %u rows cannot be made: %s",
+		return mtk_error_set(error, status, "a pass of %u rows cannot be made: %s; lower --batch or --chunk",
 				     limits->n_batch + limits->n_chunk,
 				     moetrace_status_string(status));
 	status = mtk_threads_create(server->options.n_threads, &server->threads);
 	if (status < 0)
-		return mtk_error_set(error, status, "%u threads cannot be started: %s",
+		return mtk_error_set(error, status, "%u threads cannot be started: %s; lower --threads",
 				     server->options.n_threads, moetrace_status_string(status));
 	return MOETRACE_OK;
 }
@@ -117,8 +117,8 @@ int mtk_server_create(const struct mtk_model *model, const struct mtk_workload *
 
 	if (mtk_model_borrow_config(model)->n_vocab != N_VOCAB)
 		return mtk_error_set(error, MOETRACE_E_UNSUPPORTED,
-				     "the model has a vocabulary of %u, text is served as bytes: "
-				     "256 is required",
+				     "the model has a vocabulary of %u, text is served as bytes; give "
+				     "a model with a vocabulary of 256",
 				     mtk_model_borrow_config(model)->n_vocab);
 	server = calloc(1, sizeof(*server));
 	if (!server)
@@ -193,13 +193,13 @@ static int request_end(struct mtk_server *server, uint32_t index,
 static int pass_run(struct mtk_server *server, const struct mtk_schedule_pass *pass,
 		    struct mtk_error *error)
 {
-	struct mtk_forward_hooks hooks = { .ctx = &server->recorder,
-					   .select_experts = mtk_serve_record_layer };
-	struct mtk_batch batch = { .n_rows = pass->n_rows,
-				   .token_ids = pass->token_ids,
-				   .positions = pass->positions,
-				   .slots = pass->slots,
-				   .want_logits = pass->want_logits };
+	struct mtk_forward_hooks hooks = {.ctx = &server->recorder,
+					  .select_experts = mtk_serve_record_layer};
+	struct mtk_batch batch = {.n_rows = pass->n_rows,
+				  .token_ids = pass->token_ids,
+				  .positions = pass->positions,
+				  .slots = pass->slots,
+				  .want_logits = pass->want_logits};
 	int status;
 
 	mtk_serve_record_pass_begin(&server->recorder, pass);

@@ -26,10 +26,10 @@ struct moetrace_session;
  * decode_only_ns and decode_only_rows cover the passes with decode rows alone, without any split.
  */
 struct mtk_serve_stats {
-	uint32_t n_requests;		/* in the workload */
+	uint32_t n_requests; /* in the workload */
 	uint32_t n_done;
 	uint32_t n_active;
-	uint64_t n_generated;		/* tokens sampled */
+	uint64_t n_generated; /* tokens sampled */
 	uint64_t n_prefill_passes;
 	uint64_t n_decode_passes;
 	uint64_t n_mixed_passes;
@@ -39,8 +39,8 @@ struct mtk_serve_stats {
 	uint64_t prefill_ns;
 	uint64_t decode_ns;
 	uint64_t decode_only_ns;
-	uint64_t total_ns;		/* from the first admission to the end of the last pass */
-	bool interrupted;		/* the observer ended the run */
+	uint64_t total_ns; /* from the first admission to the end of the last pass */
+	bool interrupted;  /* the observer ended the run */
 };
 
 /**
@@ -53,9 +53,9 @@ typedef bool mtk_serve_observe_fn(void *context, const struct mtk_serve_stats *s
 struct mtk_serve_options {
 	struct mtk_schedule_limits limits;
 	uint32_t n_threads;
-	float temperature;		/* not above 0: greedy */
+	float temperature; /* not above 0: greedy */
 	uint64_t seed;
-	mtk_serve_observe_fn *observe;	/* NULL: never interrupted */
+	mtk_serve_observe_fn *observe; /* NULL: never interrupted */
 	void *observe_context;
 };
 
@@ -83,7 +83,7 @@ void mtk_server_destroy(struct mtk_server *server);
 
 /* What the recorder is to know; all zero: nothing is recorded. */
 struct mtk_serve_recording {
-	struct moetrace_session *session;	/* recording already, or NULL */
+	struct moetrace_session *session; /* recording already, or NULL */
 	const char *model_name;
 	bool records_tokens;
 };

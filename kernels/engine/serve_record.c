@@ -24,8 +24,8 @@ static void layer_describe(struct moetrace_layer_info *info, uint32_t layer,
 	info->scoring = MOETRACE_SCORING_SOFTMAX;
 	info->renormalize = config->norm_topk_prob ? MOETRACE_YES : MOETRACE_NO;
 	info->correction_bias = MOETRACE_NO;
-	info->weight_kind = config->norm_topk_prob ? MOETRACE_WEIGHT_RENORMALIZED :
-						     MOETRACE_WEIGHT_RAW;
+	info->weight_kind =
+		config->norm_topk_prob ? MOETRACE_WEIGHT_RENORMALIZED : MOETRACE_WEIGHT_RAW;
 	info->expert_weight_bytes = mtk_model_expert_weight_bytes(model);
 	info->router_impl = "moetrace cpu";
 	info->runner_backend = "moetrace cpu";
@@ -138,10 +138,9 @@ int mtk_serve_record_begin(struct mtk_serve_recorder *recorder, uint32_t index,
 	info.prompt_positions = sequence->n_prompt;
 	status = moetrace_request_begin(recorder->session, &info, &recorder->requests[index]);
 	for (i = 0; i < request->n_attributes && status == MOETRACE_OK; i++)
-		status = moetrace_request_attribute_set(recorder->session,
-							recorder->requests[index],
-							request->attributes[i].key,
-							request->attributes[i].value);
+		status = moetrace_request_attribute_set(
+			recorder->session, recorder->requests[index], request->attributes[i].key,
+			request->attributes[i].value);
 	if (status == MOETRACE_OK)
 		status = tokens_record(recorder, index, 0, request->prompt, sequence->n_prompt);
 	return status < 0 ? failed(sequence, status, error) : MOETRACE_OK;

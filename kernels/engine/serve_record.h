@@ -18,14 +18,14 @@
 #include "kernels/engine/scheduler.h"
 
 struct mtk_serve_recorder {
-	struct moetrace_session *session;	/* NULL: nothing is recorded */
+	struct moetrace_session *session; /* NULL: nothing is recorded */
 	bool records_tokens;
 	uint32_t model;
-	uint64_t *requests;			/* [n_sequences] handles */
-	struct moetrace_slice *slices;		/* [n_batch] */
-	struct moetrace_selection selection;	/* what is the same in every layer is set once */
-	struct moetrace_pass *pass;		/* in flight, or NULL */
-	uint64_t n_passes;			/* the engine's own number of the pass */
+	uint64_t *requests;		     /* [n_sequences] handles */
+	struct moetrace_slice *slices;	     /* [n_batch] */
+	struct moetrace_selection selection; /* what is the same in every layer is set once */
+	struct moetrace_pass *pass;	     /* in flight, or NULL */
+	uint64_t n_passes;		     /* the engine's own number of the pass */
 };
 
 /**

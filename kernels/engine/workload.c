@@ -28,8 +28,8 @@ static bool line_is_blank(const char *text, size_t n_bytes)
 	return true;
 }
 
-static int request_add(struct mtk_workload *workload, size_t line, const char *text,
-		       size_t n_bytes, struct mtk_error *error)
+static int request_add(struct mtk_workload *workload, size_t line, const char *text, size_t n_bytes,
+		       struct mtk_error *error)
 {
 	int status;
 
@@ -54,9 +54,14 @@ static int request_add(struct mtk_workload *workload, size_t line, const char *t
 static int lines_read(struct mtk_workload *workload, const char *bytes, size_t n_bytes,
 		      struct mtk_error *error)
 {
+	static const char mark[] = "\xef\xbb\xbf";
 	const char *at = bytes, *end = bytes + n_bytes;
 	size_t line = 1;
 
+	if (n_bytes >= strlen(mark) && memcmp(bytes, mark, strlen(mark)) == 0)
+		return mtk_error_set(error, MOETRACE_E_FORMAT,
+				     "%s: begins with a UTF-8 byte order mark; remove it",
+				     workload->name);
 	for (; at < end; line++) {
 		const char *newline = memchr(at, '\n', (size_t)(end - at));
 		const char *line_end = newline ? newline : end;
@@ -71,7 +76,8 @@ static int lines_read(struct mtk_workload *workload, const char *bytes, size_t n
 		at = newline ? newline + 1 : end;
 	}
 	if (workload->n_requests == 0)
-		return mtk_error_set(error, MOETRACE_E_FORMAT, "%s: the workload has no requests",
+		return mtk_error_set(error, MOETRACE_E_FORMAT, "%s: the workload has no requests; write one JSON object a line, "
+				     "with prompt and max_new_tokens",
 				     workload->name);
 	return MOETRACE_OK;
 }
@@ -102,7 +108,8 @@ static int ids_check(const struct mtk_workload *workload, struct mtk_error *erro
 	for (i = 1; i < n && status == MOETRACE_OK; i++) {
 		if (strcmp(sorted[i - 1]->id, sorted[i]->id) == 0)
 			status = mtk_error_set(error, MOETRACE_E_FORMAT,
-					       "%s: line %zu: id %.100s is that of line %zu too",
+					       "%s: line %zu: id %.100s is that of line %zu too; "
+					       "give each request its own",
 					       workload->name, sorted[i]->line, sorted[i]->id,
 					       sorted[i - 1]->line);
 	}
@@ -157,7 +164,7 @@ static int buffer_grow(const char *path, char **bytes, size_t *max_bytes, struct
 	char *grown;
 
 	if (*max_bytes > MTK_WORKLOAD_MAX_BYTES)
-		return mtk_error_set(error, MOETRACE_E_LIMIT, "%s: more than %u bytes", path,
+		return mtk_error_set(error, MOETRACE_E_LIMIT, "%s: more than %u bytes; split it into several workloads", path,
 				     MTK_WORKLOAD_MAX_BYTES);
 	if (max > MTK_WORKLOAD_MAX_BYTES)
 		max = (size_t)MTK_WORKLOAD_MAX_BYTES + 1;
@@ -200,8 +207,7 @@ err_bytes:
 	return status;
 }
 
-int mtk_workload_read(const char *path, struct mtk_workload **ret_workload,
-		      struct mtk_error *error)
+int mtk_workload_read(const char *path, struct mtk_workload **ret_workload, struct mtk_error *error)
 {
 	char *bytes = NULL;
 	size_t n_bytes = 0;

@@ -20,13 +20,13 @@
 
 struct mtk_workload_attribute {
 	char *key;
-	char *value;		/* a number as written; a boolean as true or false */
+	char *value; /* a number as written; a boolean as true or false */
 };
 
 struct mtk_workload_request {
-	size_t line;		/* of the file, from 1 */
-	char *id;		/* external id as text */
-	bool id_is_integer;	/* it was an integer, or the default */
+	size_t line;	    /* of the file, from 1 */
+	char *id;	    /* external id as text */
+	bool id_is_integer; /* it was an integer, or the default */
 	unsigned char *prompt;
 	size_t n_prompt_bytes;
 	uint64_t max_new_tokens;
@@ -35,9 +35,9 @@ struct mtk_workload_request {
 };
 
 struct mtk_workload {
-	char *name;		/* the path given at reading, for errors */
+	char *name; /* the path given at reading, for errors */
 	struct mtk_workload_request *requests;
-	size_t n_requests;	/* at least 1 */
+	size_t n_requests; /* at least 1 */
 	size_t max_requests;
 };
 

@@ -42,7 +42,7 @@ static int text_copy(const char *text, size_t n_bytes, const char *what, char **
 	char *copy;
 
 	if (n_bytes > 0 && memchr(text, '\0', n_bytes)) {
-		snprintf(error->text, sizeof(error->text), "%s holds a zero byte", what);
+		snprintf(error->text, sizeof(error->text), "%s holds a zero byte; remove it", what);
 		return MOETRACE_E_FORMAT;
 	}
 	copy = malloc(n_bytes + 1);
@@ -69,7 +69,7 @@ static int key_read(struct line *line, const struct mt_json_event *event,
 	if (line->key != KEY_ATTRIBUTE)
 		return MOETRACE_OK;
 	if (event->n_bytes == 0)
-		return refuse(error, MOETRACE_E_FORMAT, "a key is empty");
+		return refuse(error, MOETRACE_E_FORMAT, "a key is empty; give it a name");
 	return text_copy(event->text, event->n_bytes, "a key", &line->attribute_key, error);
 }
 
@@ -80,7 +80,8 @@ static int id_read(struct line *line, const struct mt_json_event *event,
 		line->request.id_is_integer = true;
 	else if (event->kind != MT_JSON_STRING || event->n_bytes == 0)
 		return refuse(error, MOETRACE_E_FORMAT,
-			      "id is neither a string that is not empty nor a 64-bit integer");
+			      "id is neither a string that is not empty nor a 64-bit integer; give "
+			      "one of them, or no id");
 	return text_copy(event->text, event->n_bytes, "id", &line->request.id, error);
 }
 
@@ -88,9 +89,9 @@ static int prompt_read(struct line *line, const struct mt_json_event *event,
 		       struct mt_json_error *error)
 {
 	if (event->kind != MT_JSON_STRING)
-		return refuse(error, MOETRACE_E_FORMAT, "prompt is not a string");
+		return refuse(error, MOETRACE_E_FORMAT, "prompt is not a string; put it between double quotes");
 	if (event->n_bytes == 0)
-		return refuse(error, MOETRACE_E_FORMAT, "prompt is empty");
+		return refuse(error, MOETRACE_E_FORMAT, "prompt is empty; give it at least one byte");
 	line->request.prompt = malloc(event->n_bytes);
 	if (!line->request.prompt)
 		return refuse(error, MOETRACE_E_NOMEM, "out of memory");
@@ -103,7 +104,7 @@ static int max_new_tokens_read(struct line *line, const struct mt_json_event *ev
 			       struct mt_json_error *error)
 {
 	if (event->kind != MT_JSON_NUMBER || !event->is_int64 || event->int64 < 1)
-		return refuse(error, MOETRACE_E_FORMAT, "max_new_tokens is not a positive integer");
+		return refuse(error, MOETRACE_E_FORMAT, "max_new_tokens is not a positive integer; give a whole number from 1");
 	line->request.max_new_tokens = (uint64_t)event->int64;
 	return MOETRACE_OK;
 }
@@ -138,7 +139,8 @@ static int attribute_read(struct line *line, const struct mt_json_event *event,
 		n_bytes = strlen(text);
 	} else if (event->kind != MT_JSON_STRING && event->kind != MT_JSON_NUMBER) {
 		snprintf(error->text, sizeof(error->text),
-			 "%.100s is not a string, a number or a boolean", line->attribute_key);
+			 "%.100s is not a string, a number or a boolean; give one of them",
+			 line->attribute_key);
 		return MOETRACE_E_FORMAT;
 	}
 	status = attributes_reserve(line, error);
@@ -148,7 +150,7 @@ static int attribute_read(struct line *line, const struct mt_json_event *event,
 	if (status < 0)
 		return status;
 	request->attributes[request->n_attributes++] =
-		(struct mtk_workload_attribute){ line->attribute_key, value };
+		(struct mtk_workload_attribute){line->attribute_key, value};
 	line->attribute_key = NULL;
 	return MOETRACE_OK;
 }
@@ -176,7 +178,7 @@ static int receive(void *context, const struct mt_json_event *event, struct mt_j
 	if (event->depth == 0) {
 		if (event->kind == MT_JSON_OBJECT_BEGIN || event->kind == MT_JSON_OBJECT_END)
 			return MOETRACE_OK;
-		return refuse(error, MOETRACE_E_FORMAT, "not a JSON object");
+		return refuse(error, MOETRACE_E_FORMAT, "not a JSON object; write a request as {...}");
 	}
 	if (event->kind == MT_JSON_KEY)
 		return key_read(line, event, error);
@@ -189,11 +191,11 @@ static int request_complete(const char *name, size_t line, struct mtk_workload_r
 	char id[24];
 
 	if (!request->prompt)
-		return mtk_error_set(error, MOETRACE_E_FORMAT, "%s: line %zu: prompt is missing",
-				     name, line);
+		return mtk_error_set(error, MOETRACE_E_FORMAT, "%s: line %zu: prompt is missing; add \"prompt\": \"TEXT\"", name, line);
 	if (request->max_new_tokens == 0)
 		return mtk_error_set(error, MOETRACE_E_FORMAT,
-				     "%s: line %zu: max_new_tokens is missing", name, line);
+				     "%s: line %zu: max_new_tokens is missing; add \"max_new_tokens\": N",
+				     name, line);
 	if (request->id)
 		return MOETRACE_OK;
 	snprintf(id, sizeof(id), "%zu", line - 1);
@@ -207,8 +209,8 @@ static int request_complete(const char *name, size_t line, struct mtk_workload_r
 int mtk_workload_line_read(const char *name, size_t line, const char *text, size_t n_bytes,
 			   struct mtk_workload_request *ret_request, struct mtk_error *error)
 {
-	struct mt_json_limits limits = { MTK_WORKLOAD_MAX_BYTES, LINE_MAX_DEPTH };
-	struct line state = { .request.line = line };
+	struct mt_json_limits limits = {MTK_WORKLOAD_MAX_BYTES, LINE_MAX_DEPTH};
+	struct line state = {.request.line = line};
 	struct mt_json_error json_error;
 	int status = mt_json_parse(text, n_bytes, &limits, receive, &state, &json_error);
 

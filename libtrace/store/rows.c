@@ -130,6 +130,15 @@ int mt_store_layer(struct mt_store *store, int64_t layer_id, int64_t model_id, i
 	return mt_store_step(store, MT_STMT_LAYER);
 }
 
+int mt_store_rule(struct mt_store *store, int64_t rule_id, const char *name)
+{
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_RULE);
+
+	mt_store_bind_int(stmt, 1, rule_id);
+	mt_store_bind_text(stmt, 2, name);
+	return mt_store_step(store, MT_STMT_RULE);
+}
+
 int mt_store_recording(struct mt_store *store, int64_t recording_id, int64_t start_ns,
 		       const char *routing_source)
 {

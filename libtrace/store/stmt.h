@@ -24,7 +24,8 @@
 	X(PASS, "INSERT INTO pass VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")               \
 	X(SLICE, "INSERT INTO pass_request VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)")         \
 	X(PASS_LAYER, "INSERT INTO pass_layer VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?)") \
-	X(TOPK, "INSERT INTO topk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)")                        \
+	X(RULE, "INSERT INTO rule VALUES (?, ?)")                                             \
+	X(TOPK, "INSERT INTO topk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")               \
 	X(LOAD, "INSERT INTO expert_load_window VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "       \
 		"ON CONFLICT (recording_id, start_ns, layer_id, expert) DO UPDATE SET "       \
 		"prefill_tokens = prefill_tokens + excluded.prefill_tokens, "                 \

@@ -137,7 +137,6 @@ static int make_schema(struct mt_store *store)
 	if (store->is_network)
 		exec(store, "PRAGMA locking_mode = EXCLUSIVE");
 	exec(store, "PRAGMA page_size = 4096");
-	exec(store, "PRAGMA journal_mode = WAL");
 	exec(store, "PRAGMA synchronous = NORMAL");
 	exec(store, "PRAGMA wal_autocheckpoint = 0");
 	exec(store, "PRAGMA cache_size = -65536");
@@ -150,7 +149,8 @@ static int make_schema(struct mt_store *store)
 		exec_schema_file(store, &mt_schema_files[i]);
 	exec(store, "COMMIT");
 	store->in_transaction = 0;
-	return store->status;
+	/* Only now: a process killed before leaves an empty file, never half a schema. */
+	return exec(store, "PRAGMA journal_mode = WAL");
 }
 
 static int prepare(struct mt_store *store)
@@ -218,6 +218,17 @@ static int create_file(const char *path, char *ret_error)
 	return MOETRACE_OK;
 }
 
+/* SQLite takes 'file:...' and ':memory:' for more than names; './' in front makes them names. */
+static char *literal_path(const char *path)
+{
+	size_t n_bytes = strlen(path) + 3;
+	char *literal = malloc(n_bytes);
+
+	if (literal)
+		snprintf(literal, n_bytes, "%s%s", path[0] == '/' ? "" : "./", path);
+	return literal;
+}
+
 int mt_store_open(const char *path, struct mt_store **ret_store, char *ret_error)
 {
 	struct mt_store *store;
@@ -227,14 +238,15 @@ int mt_store_open(const char *path, struct mt_store **ret_store, char *ret_error
 	if (status)
 		return status;
 	store = calloc(1, sizeof(*store));
-	if (!store || !(store->path = strdup(path))) {
+	if (!store || !(store->path = literal_path(path))) {
 		free(store);
 		unlink(path);
 		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s: out of memory", path);
 		return MOETRACE_E_NOMEM;
 	}
 	store->is_network = is_network_file_system(path);
-	if (sqlite3_open_v2(path, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, NULL))
+	if (sqlite3_open_v2(store->path, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
+			    NULL))
 		mt_store_fail(store, "open");
 	if (store->status || make_schema(store) || prepare(store)) {
 		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s", store->error);
@@ -273,16 +285,27 @@ int mt_store_refuse(struct mt_store *store, const char *reason)
 	return mt_store_fail(store, reason);
 }
 
-void mt_store_last_words(struct mt_store *store, int64_t recording_id, int64_t end_ns,
-			 const char *end_reason)
+int mt_store_last_words(struct mt_store *store, const struct mt_gap_row *gap,
+			int64_t dropped_passes)
 {
-	sqlite3_stmt *stmt = store->stmts[MT_STMT_RECORDING_END];
+	int status = store->status;
 
-	sqlite3_bind_int64(stmt, 1, end_ns);
-	mt_store_bind_text(stmt, 2, end_reason);
-	sqlite3_bind_int64(stmt, 3, recording_id);
-	(void)sqlite3_step(stmt);
-	sqlite3_reset(stmt);
+	if (sqlite3_exec(store->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
+		return MOETRACE_E_IO;
+	/* The failure is set aside, so that the statements run; it stays one, whatever they say. */
+	store->status = MOETRACE_OK;
+	store->in_transaction = 1;
+	mt_store_recording_end(store, gap->recording_id, gap->end_ns, gap->reason);
+	if (gap->n_lost)
+		mt_store_gap(store, gap);
+	mt_store_stat(store, gap->recording_id, "dropped_passes", dropped_passes);
+	if (mt_store_step(store, MT_STMT_COMMIT) == MOETRACE_OK) {
+		store->in_transaction = 0;
+		store->status = status;
+		return MOETRACE_OK;
+	}
+	store->status = status;
+	return MOETRACE_E_IO;
 }
 
 static uint64_t file_bytes(const char *path, const char *suffix)
@@ -365,7 +388,7 @@ static int fold(struct mt_store *store, uint64_t wait_ns)
 	return 0;
 }
 
-int mt_store_close(struct mt_store *store, uint64_t wait_ns, int *ret_folded)
+int mt_store_close(struct mt_store *store, int64_t close_ns, uint64_t wait_ns, int *ret_folded)
 {
 	int status;
 
@@ -373,7 +396,7 @@ int mt_store_close(struct mt_store *store, uint64_t wait_ns, int *ret_folded)
 	/* A failed store keeps its journal: folding it could fail half-way for the same reason. */
 	*ret_folded = !store->status && fold(store, wait_ns);
 	if (!*ret_folded && mt_store_begin(store) == MOETRACE_OK) {
-		mt_store_diagnostic(store, MT_NULL, MT_NULL, "warning", "store",
+		mt_store_diagnostic(store, MT_NULL, close_ns, "warning", "store",
 				    "another program kept the file open at close: its journal "
 				    "(-wal) stays beside it; keep both together",
 				    1);

@@ -37,9 +37,9 @@ int mt_store_open(const char *path, struct mt_store **ret_store, char *ret_error
 
 /*
  * Commit, fold the journal into the file and close; waits up to @wait_ns for readers. Sets
- * *ret_folded to 0 when they kept the journal alive.
+ * *ret_folded to 0 when they kept the journal alive, which a diagnostic at @close_ns says.
  */
-int mt_store_close(struct mt_store *store, uint64_t wait_ns, int *ret_folded);
+int mt_store_close(struct mt_store *store, int64_t close_ns, uint64_t wait_ns, int *ret_folded);
 
 /* Remove the files of a store that could not be set up. */
 void mt_store_remove(const char *path);
@@ -57,9 +57,13 @@ int mt_store_in_transaction(const struct mt_store *store);
 int mt_store_commit(struct mt_store *store);
 /* Fail for a reason that SQLite does not know; returns the status. */
 int mt_store_refuse(struct mt_store *store, const char *reason);
-/* After a failure: try, once and without complaint, to say in the file why it ends. */
-void mt_store_last_words(struct mt_store *store, int64_t recording_id, int64_t end_ns,
-			 const char *end_reason);
+struct mt_gap_row;
+/*
+ * After a failure: try to say in the file that the recording ended with the gap, for the
+ * gap's reason, and what was lost. The store stays failed; mt_store_error() may have new words.
+ */
+int mt_store_last_words(struct mt_store *store, const struct mt_gap_row *gap,
+			int64_t dropped_passes);
 /* Copy the journal into the file without waiting for readers, if it has grown long. */
 int mt_store_checkpoint(struct mt_store *store, int even_if_short);
 
@@ -79,6 +83,8 @@ int mt_store_model(struct mt_store *store, int64_t model_id,
 		   const struct moetrace_model_info *info);
 int mt_store_layer(struct mt_store *store, int64_t layer_id, int64_t model_id, int64_t moe_ordinal,
 		   const struct moetrace_layer_info *info);
+
+int mt_store_rule(struct mt_store *store, int64_t rule_id, const char *name);
 
 /* Recordings, requests. */
 int mt_store_recording(struct mt_store *store, int64_t recording_id, int64_t start_ns,
@@ -157,6 +163,9 @@ struct mt_topk_rows {
 	const uint16_t *weights;  /* NULL with format NONE */
 	const uint32_t *row_map;  /* or NULL */
 	const uint8_t *n_valid;   /* or NULL */
+	const uint8_t *base_ids;  /* [n_rows][base_k] or NULL */
+	uint32_t base_k;          /* 0: no base_ids */
+	uint32_t rule_id;         /* 0: none */
 };
 /* Where they were put; the run is written when it is long enough, or at a commit. */
 int mt_store_topk(struct mt_store *store, const struct mt_topk_rows *rows, int64_t *ret_topk_id,

@@ -24,11 +24,14 @@ struct mt_run {
 	uint8_t weight_format;
 	uint8_t has_row_map;
 	uint8_t has_valid;
+	uint32_t base_k;  /* 0: no base_ids */
+	uint32_t rule_id; /* 0: none */
 	uint64_t capacity_rows;
 	uint8_t *ids;
 	uint16_t *weights;
 	uint32_t *row_map;
 	uint8_t *n_valid;
+	uint8_t *base_ids;
 };
 
 struct mt_store {

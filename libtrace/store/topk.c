@@ -16,7 +16,8 @@ static uint64_t row_bytes(const struct mt_run *run)
 {
 	return (uint64_t)run->k * run->id_bytes +
 	       (run->weight_format != MOETRACE_WEIGHT_FORMAT_NONE ? run->k * 2u : 0) +
-	       (run->has_row_map ? 4 : 0) + (run->has_valid ? 1 : 0);
+	       (run->has_row_map ? 4 : 0) + (run->has_valid ? 1 : 0) +
+	       (uint64_t)run->base_k * run->id_bytes;
 }
 
 static int is_same_format(const struct mt_run *run, const struct mt_topk_rows *rows)
@@ -24,7 +25,8 @@ static int is_same_format(const struct mt_run *run, const struct mt_topk_rows *r
 	return run->k == rows->k && run->id_bytes == rows->id_bytes &&
 	       run->weight_format == rows->weight_format &&
 	       run->has_row_map == (rows->row_map != NULL) &&
-	       run->has_valid == (rows->n_valid != NULL);
+	       run->has_valid == (rows->n_valid != NULL) && run->base_k == rows->base_k &&
+	       run->rule_id == rows->rule_id;
 }
 
 static const char *const weight_format_names[] = {
@@ -59,6 +61,13 @@ static int close_run(struct mt_store *store, struct mt_run *run)
 		bind_blob(stmt, 8, run->row_map, (uint64_t)run->n_rows * 4);
 	if (run->has_valid)
 		bind_blob(stmt, 9, run->n_valid, run->n_rows);
+	if (run->base_k) {
+		mt_store_bind_int(stmt, 10, run->base_k);
+		bind_blob(stmt, 11, run->base_ids,
+			  (uint64_t)run->n_rows * run->base_k * run->id_bytes);
+	}
+	if (run->rule_id)
+		mt_store_bind_int(stmt, 12, run->rule_id);
 	store->stats.pending_bytes += run->n_rows * row_bytes(run) + 64;
 	run->topk_id = 0;
 	run->n_rows = 0;
@@ -92,6 +101,7 @@ void mt_store_free_runs(struct mt_store *store)
 		free(store->runs[i].weights);
 		free(store->runs[i].row_map);
 		free(store->runs[i].n_valid);
+		free(store->runs[i].base_ids);
 	}
 }
 
@@ -99,7 +109,7 @@ void mt_store_free_runs(struct mt_store *store)
 static int reserve_rows(struct mt_store *store, struct mt_run *run, uint64_t n_rows)
 {
 	uint64_t capacity_rows = MT_RUN_BYTES / row_bytes(run) + 1;
-	void *ids, *weights, *row_map, *n_valid;
+	void *ids, *weights, *row_map, *n_valid, *base_ids;
 
 	if (n_rows <= run->capacity_rows)
 		return MOETRACE_OK;
@@ -113,7 +123,10 @@ static int reserve_rows(struct mt_store *store, struct mt_run *run, uint64_t n_r
 	run->row_map = row_map ? row_map : run->row_map;
 	n_valid = realloc(run->n_valid, capacity_rows);
 	run->n_valid = n_valid ? n_valid : run->n_valid;
-	if (!ids || !weights || !row_map || !n_valid)
+	/* One byte more, so that the size is never 0, for which NULL would be no failure. */
+	base_ids = realloc(run->base_ids, capacity_rows * run->base_k * run->id_bytes + 1);
+	run->base_ids = base_ids ? base_ids : run->base_ids;
+	if (!ids || !weights || !row_map || !n_valid || !base_ids)
 		return mt_store_fail(store, "gather rows: out of memory");
 	run->capacity_rows = capacity_rows;
 	return MOETRACE_OK;
@@ -126,6 +139,8 @@ static void set_format(struct mt_run *run, const struct mt_topk_rows *rows)
 	run->weight_format = rows->weight_format;
 	run->has_row_map = rows->row_map != NULL;
 	run->has_valid = rows->n_valid != NULL;
+	run->base_k = rows->base_k;
+	run->rule_id = rows->rule_id;
 	run->capacity_rows = 0; /* of this format: the arrays are resized */
 }
 
@@ -181,6 +196,10 @@ int mt_store_topk(struct mt_store *store, const struct mt_topk_rows *rows, int64
 			memcpy(run->row_map + run->n_rows, rows->row_map, rows->n_rows * 4ul);
 		if (rows->n_valid)
 			memcpy(run->n_valid + run->n_rows, rows->n_valid, rows->n_rows);
+		if (rows->base_k)
+			memcpy(run->base_ids +
+				       (uint64_t)run->n_rows * run->base_k * run->id_bytes,
+			       rows->base_ids, (uint64_t)rows->n_rows * run->base_k * run->id_bytes);
 	}
 	*ret_topk_id = run->topk_id;
 	*ret_topk_row = run->n_rows;

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: MIT
 --
 -- Expert load: how many tokens each expert of each layer received in a recording. Experts
--- that received none are listed with 0, so that dead experts are seen. From
+-- that received none are listed with 0, so that dead experts are seen, in the layers of the
+-- models that ran in the recording. Everything that ran counts, warm-up (other_tokens) too. From
 -- expert_load_window, which lags the last commit of a live file by at most a second (loss).
 CREATE VIEW expert_load AS
 WITH load AS (
@@ -10,6 +11,10 @@ WITH load AS (
 		sum(verify_tokens) AS verify_tokens, sum(other_tokens) AS other_tokens,
 		sum(padding_tokens) AS padding_tokens
 	FROM expert_load_window GROUP BY recording_id, layer_id, expert
+),
+used AS (
+	SELECT DISTINCT w.recording_id, l.model_id
+	FROM load AS w JOIN layer AS l ON l.layer_id = w.layer_id
 ),
 slot AS (
 	SELECT l.layer_id, l.model_id, l.layer, hi.value * 256 + lo.value AS expert,
@@ -21,7 +26,7 @@ slot AS (
 		ON lo.value < l.n_experts + l.n_zero_experts + l.n_shared_slots - hi.value * 256
 )
 SELECT
-	r.recording_id AS recording_id,            -- INTEGER recording
+	u.recording_id AS recording_id,            -- INTEGER recording
 	s.model_id AS model_id,                    -- INTEGER model
 	s.layer_id AS layer_id,                    -- INTEGER layer's key
 	s.layer AS layer,                          -- INTEGER number of the layer in the model
@@ -37,7 +42,7 @@ SELECT
 	coalesce(w.verify_tokens, 0) AS verify_tokens,   -- INTEGER of them in verify slices
 	coalesce(w.other_tokens, 0) AS other_tokens,     -- INTEGER of them in draft slices or of no request
 	coalesce(w.padding_tokens, 0) AS padding_tokens  -- INTEGER padding rows, not in tokens
-FROM recording AS r
-CROSS JOIN slot AS s
-LEFT JOIN load AS w ON w.recording_id = r.recording_id AND w.layer_id = s.layer_id
+FROM used AS u
+JOIN slot AS s ON s.model_id = u.model_id
+LEFT JOIN load AS w ON w.recording_id = u.recording_id AND w.layer_id = s.layer_id
 	AND w.expert = s.expert;

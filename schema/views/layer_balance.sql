@@ -1,8 +1,8 @@
 -- SPDX-License-Identifier: MIT
 --
 -- Balance of each layer over a recording: routed experts only, padding excluded.
--- Per pass: balancedness = mean load of an expert / load of the most loaded expert
--- (1: even; 1 / n_experts: one expert takes all), with mean load = selections / n_experts.
+-- balancedness = mean load of an expert / load of the most loaded expert, of the recording's
+-- totals (1: even; 1 / n_experts: one expert takes all), with mean load = tokens / n_experts.
 CREATE VIEW layer_balance AS
 WITH per_pass AS (
 	SELECT p.recording_id, pl.layer_id, count(*) AS n_passes,

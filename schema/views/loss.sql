@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: MIT
 --
--- What each recording lost, and how far the file reaches: look here first. A recording
--- without losses has 0 in every dropped column, end_reason set and lag_passes 0.
+-- What each recording lost, and how far the file reaches: look here first. A recording that
+-- is whole has end_reason set and 0 in every other column. NULL in a counter: the process died
+-- before its first commit.
 CREATE VIEW loss AS
 SELECT
 	r.recording_id AS recording_id,       -- INTEGER recording

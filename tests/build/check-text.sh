@@ -15,7 +15,7 @@ tree_files() {
 			exit
 		fi
 		find . -name config.status | sed 's|/config.status$||' | grep -v '^\.$' >"$tmp/builds"
-		find . \( -name autom4te.cache -o -name .deps -o -name .libs \) -prune -o -type f -print |
+		find . \( -name .git -o -name autom4te.cache -o -name .deps -o -name .libs \) -prune -o -type f -print |
 			awk -v builds="$tmp/builds" '
 				BEGIN { while ((getline line < builds) > 0) build[++n] = line "/" }
 				{

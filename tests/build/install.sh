@@ -62,6 +62,16 @@ if [ -f "$lib/libmoetrace.a" ]; then
 	expect_out "$version $version"
 fi
 
+# The same program against the build tree, which needs no installation.
+uninstalled() {
+	PKG_CONFIG_PATH=$MOETRACE_BUILDDIR pkg-config "$@" moetrace
+}
+# shellcheck disable=SC2046,SC2086 # lists of options
+expect_ok $MOETRACE_CC -std=c99 $(uninstalled --cflags) -o "$tmp/twin" "$tmp/user.c" \
+	$(uninstalled --libs)
+expect_ok env LD_LIBRARY_PATH="$MOETRACE_BUILDDIR/libtrace/.libs" "$tmp/twin"
+expect_out "$version $version"
+
 # The command finds its library where it was installed to.
 expect_ok env LD_LIBRARY_PATH="$lib" "$root/bin/moetrace" --version
 expect_match "$tmp/out" "$version"

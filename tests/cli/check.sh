@@ -87,6 +87,9 @@ violates topk_blobs "UPDATE topk SET topk_ids = topk_ids || x'00' WHERE topk_id 
 violates topk_blobs "UPDATE topk SET topk_ids = CAST(substr(topk_ids, 2) AS BLOB) WHERE topk_id = 1;"
 violates topk_blobs "UPDATE topk SET topk_weights = CAST(substr(topk_weights, 2) AS BLOB) WHERE topk_id = 1;"
 violates topk_blobs "UPDATE topk SET topk_weights = NULL WHERE topk_id = 1;"
+violates topk_blobs "INSERT INTO rule VALUES (1, 'oea:k0=1');
+	UPDATE topk SET rule_id = 1, base_k = 2, base_ids = x'0000' WHERE topk_id = 1;"
+violates topk_blobs "UPDATE topk SET base_k = 1, base_ids = zeroblob(n_rows * id_bytes) WHERE topk_id = 1;"
 violates topk_blobs "UPDATE topk SET topk_weights = zeroblob(78) WHERE topk_id = 2;"
 violates topk_blobs "UPDATE topk SET row_map = CAST(substr(row_map, 2) AS BLOB) WHERE topk_id = 2;"
 violates topk_blobs "UPDATE topk SET n_valid = CAST(substr(n_valid, 2) AS BLOB) WHERE topk_id = 2;"

@@ -55,7 +55,8 @@ INSERT INTO pass_request VALUES
 -- Layer 1 has every row; layer 2 sees rows 0 and 2 of pass 1 and uses fewer than three entries
 -- in some rows (ids are two bytes: 300 is a zero expert, 302 the shared slot); layer 3 is the
 -- draft model's.
-INSERT INTO topk VALUES
+INSERT INTO topk (topk_id, n_rows, k, id_bytes, weight_format, topk_ids, topk_weights, row_map,
+	n_valid) VALUES
 	(1, 14, 2, 1, 'fp16',
 	 x'0001' || x'0102' || x'0203' || x'0001' || x'0003' || x'0300' || x'0201' || x'0102'
 	 || x'0003' || x'0001' || x'0102' || x'0203' || x'0001' || x'0300',

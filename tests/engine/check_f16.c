@@ -16,8 +16,8 @@
 static double half_value(uint16_t half)
 {
 	int exponent = half >> 10 & 0x1f, fraction = half & 0x3ff;
-	double magnitude = exponent == 0 ? ldexp(fraction, -24) :
-					   ldexp(1024 + fraction, exponent - 25);
+	double magnitude =
+		exponent == 0 ? ldexp(fraction, -24) : ldexp(1024 + fraction, exponent - 25);
 
 	return half & 0x8000 ? -magnitude : magnitude;
 }
@@ -60,7 +60,8 @@ START_TEST(test_f16_narrow_rounds_to_nearest_even)
 	uint32_t i;
 
 	for (i = 0; i < 0x7bff; i++) {
-		float middle = (float)((half_value((uint16_t)i) + half_value((uint16_t)(i + 1))) / 2);
+		float middle =
+			(float)((half_value((uint16_t)i) + half_value((uint16_t)(i + 1))) / 2);
 		uint16_t even = (uint16_t)(i & 1 ? i + 1 : i);
 
 		ck_assert_uint_eq(mt_f16_from_f32(middle), even);

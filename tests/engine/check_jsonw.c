@@ -60,8 +60,9 @@ START_TEST(test_nesting)
 	mt_jsonw_key(&writer, "d");
 	mt_jsonw_hex(&writer, "\x00\xfe", 2);
 	mt_jsonw_object_end(&writer);
-	expect_line("{\"a\":[-9223372036854775808,18446744073709551615,{},[]],\"b\":true,\"c\":null,"
-		    "\"d\":\"00fe\"}\n");
+	expect_line(
+		"{\"a\":[-9223372036854775808,18446744073709551615,{},[]],\"b\":true,\"c\":null,"
+		"\"d\":\"00fe\"}\n");
 }
 END_TEST
 
@@ -79,19 +80,23 @@ static const struct {
 	size_t n_bytes;
 	const char *json;
 } strings[] = {
-	{ "", 0, "\"\"\n" },
-	{ "a\"b\\c/", 6, "\"a\\\"b\\\\c/\"\n" },
-	{ "\b\f\n\r\t", 5, "\"\\b\\f\\n\\r\\t\"\n" },
-	{ "\0\x1f\x7f", 3, "\"\\u0000\\u001f\\u007f\"\n" },
-	{ "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 9, "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"\n" },
+	{"", 0, "\"\"\n"},
+	{"a\"b\\c/", 6, "\"a\\\"b\\\\c/\"\n"},
+	{"\b\f\n\r\t", 5, "\"\\b\\f\\n\\r\\t\"\n"},
+	{"\0\x1f\x7f", 3, "\"\\u0000\\u001f\\u007f\"\n"},
+	{"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 9, "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"\n"},
 	/* One replacement for each maximal part, as Unicode recommends. */
-	{ "a\xff" "b", 3, "\"a\xef\xbf\xbd" "b\"\n" },
-	{ "\xc0\xaf", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"\n" },
-	{ "\xf0\x9f\x98", 3, "\"\xef\xbf\xbd\"\n" },
-	{ "\xf0\x9f\x98x", 4, "\"\xef\xbf\xbdx\"\n" },
-	{ "\xed\xa0\x80", 3, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"\n" },
-	{ "\xf4\x90\x80\x80", 4, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"\n" },
-	{ "\xe2\x82", 2, "\"\xef\xbf\xbd\"\n" },
+	{"a\xff"
+	 "b",
+	 3,
+	 "\"a\xef\xbf\xbd"
+	 "b\"\n"},
+	{"\xc0\xaf", 2, "\"\xef\xbf\xbd\xef\xbf\xbd\"\n"},
+	{"\xf0\x9f\x98", 3, "\"\xef\xbf\xbd\"\n"},
+	{"\xf0\x9f\x98x", 4, "\"\xef\xbf\xbdx\"\n"},
+	{"\xed\xa0\x80", 3, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"\n"},
+	{"\xf4\x90\x80\x80", 4, "\"\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"\n"},
+	{"\xe2\x82", 2, "\"\xef\xbf\xbd\"\n"},
 };
 
 START_TEST(test_strings)
@@ -106,7 +111,7 @@ START_TEST(test_strings)
 }
 END_TEST
 
-static const double doubles[] = { 0.0, -1.5, 0.1, 1.0 / 3.0, 1e300, 5e-324, DBL_MAX, 123456789.125 };
+static const double doubles[] = {0.0, -1.5, 0.1, 1.0 / 3.0, 1e300, 5e-324, DBL_MAX, 123456789.125};
 
 START_TEST(test_doubles)
 {

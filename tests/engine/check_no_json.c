@@ -23,7 +23,7 @@ static int receive(void *context, const struct mt_json_event *event, struct mt_j
 
 START_TEST(test_parse_names_the_package)
 {
-	struct mt_json_limits limits = { 100, 10 };
+	struct mt_json_limits limits = {100, 10};
 	struct mt_json_error error;
 
 	ck_assert_int_eq(mt_json_parse("{}", 2, &limits, receive, NULL, &error),

@@ -33,11 +33,11 @@ START_TEST(test_parse_sound)
 		uint64_t dims[3];
 		size_t begin, n_bytes;
 	} expected[] = {
-		{ "embed", MTK_DTYPE_F16, 2, { 3, 5 }, 0, 30 },
-		{ "norm", MTK_DTYPE_F32, 1, { 7 }, 30, 28 },
-		{ "scalar", MTK_DTYPE_BF16, 0, { 0 }, 58, 2 },
-		{ "none", MTK_DTYPE_F32, 2, { 4, 0 }, 60, 0 },
-		{ "experts.down", MTK_DTYPE_BF16, 3, { 1, 29, 1 }, 60, 58 },
+		{"embed", MTK_DTYPE_F16, 2, {3, 5}, 0, 30},
+		{"norm", MTK_DTYPE_F32, 1, {7}, 30, 28},
+		{"scalar", MTK_DTYPE_BF16, 0, {0}, 58, 2},
+		{"none", MTK_DTYPE_F32, 2, {4, 0}, 60, 0},
+		{"experts.down", MTK_DTYPE_BF16, 3, {1, 29, 1}, 60, 58},
 	};
 	struct model_file file = model_file_sound();
 	struct mtk_tensor_source source;
@@ -73,7 +73,7 @@ END_TEST
 
 #define T(dtype, shape, offsets) \
 	"{\"t\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}}"
-#define TWO(first, second)                                                   \
+#define TWO(first, second)                                                     \
 	"{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":" first "}," \
 	"\"b\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":" second "}}"
 
@@ -83,75 +83,78 @@ static const struct {
 	int status;
 	const char *words;
 } refused[] = {
-	{ "", 0, MOETRACE_E_FORMAT, "m: not a safetensors file" },
-	{ " {}", 0, MOETRACE_E_FORMAT, "does not begin with {" },
-	{ "[]", 0, MOETRACE_E_FORMAT, "does not begin with {" },
-	{ "{", 0, MOETRACE_E_FORMAT, "m: header byte 1: " },
-	{ "{}x", 0, MOETRACE_E_FORMAT, "header byte" },
-	{ "{}", 1, MOETRACE_E_FORMAT, "1 bytes after the last tensor" },
-	{ "{\"t\":7}", 0, MOETRACE_E_FORMAT, "tensor t: the entry is not a JSON object" },
-	{ "{\"t\":[]}", 0, MOETRACE_E_FORMAT, "tensor t: the entry is not a JSON object" },
-	{ "{\"t\":{}}", 0, MOETRACE_E_FORMAT, "tensor t: dtype is missing" },
-	{ "{\"t\":{\"dtype\":\"F32\"}}", 0, MOETRACE_E_FORMAT, "tensor t: shape is missing" },
-	{ "{\"t\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, MOETRACE_E_FORMAT, "not two numbers" },
-	{ "{\"t\":{\"dtype\":7}}", 0, MOETRACE_E_FORMAT, "tensor t: dtype is not a string" },
-	{ "{\"t\":{\"dtype\":[\"F32\"]}}", 0, MOETRACE_E_FORMAT, "tensor t: dtype is not a string" },
-	{ "{\"t\":{\"dtype\":{\"a\":1}}}", 0, MOETRACE_E_FORMAT, "tensor t: dtype is not a string" },
-	{ "{\"t\":{\"shape\":4}}", 0, MOETRACE_E_FORMAT, "tensor t: shape is not an array" },
-	{ "{\"t\":{\"shape\":null}}", 0, MOETRACE_E_FORMAT, "tensor t: shape is not an array" },
-	{ "{\"t\":{\"data_offsets\":\"0\"}}", 0, MOETRACE_E_FORMAT, "data_offsets is not an array" },
-	{ "{\"t\":{\"strides\":[1]}}", 0, MOETRACE_E_FORMAT, "a field that is not" },
-	{ "{\"\":{}}", 0, MOETRACE_E_FORMAT, "a tensor's name is empty" },
-	{ "{\"a\\u0000b\":{}}", 0, MOETRACE_E_FORMAT, "zero byte" },
-	{ "{\"__metadata__\":7}", 0, MOETRACE_E_FORMAT, "not a JSON object" },
-	{ "{\"__metadata__\":{\"a\":7}}", 0, MOETRACE_E_FORMAT, "value is not a string" },
-	{ "{\"__metadata__\":{\"a\":{}}}", 0, MOETRACE_E_FORMAT, "value is not a string" },
-	{ "{\"__metadata__\":{\"a\":\"x\\u0000y\"}}", 0, MOETRACE_E_FORMAT, "zero byte" },
-	{ "{\"__metadata__\":{},\"__metadata__\":{}}", 0, MOETRACE_E_FORMAT, "comes twice" },
-	{ "{\"t\":{\"shape\":[[1]]}}", 0, MOETRACE_E_FORMAT, "nested deeper" },
-	{ T("F64", "[1]", "[0,8]"), 8, MOETRACE_E_UNSUPPORTED, "tensor t: type F64 is not supported" },
-	{ T("I64", "[1]", "[0,8]"), 8, MOETRACE_E_UNSUPPORTED, "tensor t: type I64 is not supported" },
-	{ T("F8_E4M3", "[1]", "[0,1]"), 1, MOETRACE_E_UNSUPPORTED, "type F8_E4M3" },
-	{ T("f32", "[1]", "[0,4]"), 4, MOETRACE_E_FORMAT, "\"f32\" is not a tensor type" },
-	{ T("", "[1]", "[0,4]"), 4, MOETRACE_E_FORMAT, "\"\" is not a tensor type" },
-	{ T("F32", "[-1]", "[0,4]"), 4, MOETRACE_E_FORMAT, "a dimension is not" },
-	{ T("F32", "[1.0]", "[0,4]"), 4, MOETRACE_E_FORMAT, "a dimension is not" },
-	{ T("F32", "[1e0]", "[0,4]"), 4, MOETRACE_E_FORMAT, "a dimension is not" },
-	{ T("F32", "[\"1\"]", "[0,4]"), 4, MOETRACE_E_FORMAT, "not a number" },
-	{ T("F32", "[null]", "[0,4]"), 4, MOETRACE_E_FORMAT, "not a number" },
-	{ T("F32", "[9223372036854775808]", "[0,4]"), 4, MOETRACE_E_FORMAT, "a dimension is not" },
-	{ T("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, MOETRACE_E_FORMAT, "more than 8 dimensions" },
-	{ T("F32", "[4611686018427387904]", "[0,0]"), 0, MOETRACE_E_FORMAT, "2^64 bytes" },
-	{ T("F16", "[4294967296,4294967296]", "[0,0]"), 0, MOETRACE_E_FORMAT, "2^64 bytes" },
-	{ T("F16", "[2]", "[0,5]"), 5, MOETRACE_E_FORMAT, "need 4 bytes, data_offsets give 5" },
-	{ T("F16", "[2]", "[0,3]"), 3, MOETRACE_E_FORMAT, "need 4 bytes, data_offsets give 3" },
-	{ T("F16", "[2]", "[4,0]"), 4, MOETRACE_E_FORMAT, "end before they begin" },
-	{ T("F16", "[2]", "[-4,0]"), 4, MOETRACE_E_FORMAT, "a data offset is not" },
-	{ T("F16", "[2]", "[0]"), 4, MOETRACE_E_FORMAT, "not two numbers" },
-	{ T("F16", "[2]", "[]"), 4, MOETRACE_E_FORMAT, "not two numbers" },
-	{ T("F16", "[2]", "[0,4,4]"), 4, MOETRACE_E_FORMAT, "more than two numbers" },
-	{ T("F16", "[2]", "[0,4]"), 3, MOETRACE_E_FORMAT, "tensor t: data_offsets end at byte 4 of 3" },
-	{ T("F16", "[2]", "[0,4]"), 5, MOETRACE_E_FORMAT, "1 bytes after the last tensor" },
-	{ T("F16", "[2]", "[1,5]"), 5, MOETRACE_E_FORMAT, "tensor t: data_offsets leave a hole" },
-	{ T("F16", "[2]", "[9223372036854775803,9223372036854775807]"), 4, MOETRACE_E_FORMAT,
-	  "data_offsets end at byte 9223372036854775807 of 4" },
-	{ TWO("[0,4]", "[4,8]") "  \n!", 8, MOETRACE_E_FORMAT, "header byte" },
-	{ TWO("[0,4]", "[2,6]"), 6, MOETRACE_E_FORMAT, "tensor b: data_offsets overlap" },
-	{ TWO("[0,4]", "[0,4]"), 4, MOETRACE_E_FORMAT, "tensor b: data_offsets overlap" },
-	{ TWO("[0,4]", "[5,9]"), 9, MOETRACE_E_FORMAT, "tensor b: data_offsets leave a hole" },
-	{ TWO("[4,8]", "[1,5]"), 8, MOETRACE_E_FORMAT, "tensor b: data_offsets leave a hole" },
-	{ "{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]},"
-	  "\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]}}",
-	  8, MOETRACE_E_FORMAT, "key \"a\" comes twice" },
-	{ "{\"a\":{\"dtype\":\"F16\",\"dtype\":\"F32\"}}", 0, MOETRACE_E_FORMAT, "comes twice" },
-	{ "{\"a\\u001b[31m\":{}}", 0, MOETRACE_E_FORMAT, "tensor a?[31m: dtype is missing" },
+	{"", 0, MOETRACE_E_FORMAT, "m: not a safetensors file"},
+	{" {}", 0, MOETRACE_E_FORMAT, "does not begin with {"},
+	{"[]", 0, MOETRACE_E_FORMAT, "does not begin with {"},
+	{"{", 0, MOETRACE_E_FORMAT, "m: header byte 1: "},
+	{"{}x", 0, MOETRACE_E_FORMAT, "header byte"},
+	{"{}", 1, MOETRACE_E_FORMAT, "1 bytes after the last tensor"},
+	{"{\"t\":7}", 0, MOETRACE_E_FORMAT, "tensor t: the entry is not a JSON object"},
+	{"{\"t\":[]}", 0, MOETRACE_E_FORMAT, "tensor t: the entry is not a JSON object"},
+	{"{\"t\":{}}", 0, MOETRACE_E_FORMAT, "tensor t: dtype is missing"},
+	{"{\"t\":{\"dtype\":\"F32\"}}", 0, MOETRACE_E_FORMAT, "tensor t: shape is missing"},
+	{"{\"t\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, MOETRACE_E_FORMAT, "not two numbers"},
+	{"{\"t\":{\"dtype\":7}}", 0, MOETRACE_E_FORMAT, "tensor t: dtype is not a string"},
+	{"{\"t\":{\"dtype\":[\"F32\"]}}", 0, MOETRACE_E_FORMAT, "tensor t: dtype is not a string"},
+	{"{\"t\":{\"dtype\":{\"a\":1}}}", 0, MOETRACE_E_FORMAT, "tensor t: dtype is not a string"},
+	{"{\"t\":{\"shape\":4}}", 0, MOETRACE_E_FORMAT, "tensor t: shape is not an array"},
+	{"{\"t\":{\"shape\":null}}", 0, MOETRACE_E_FORMAT, "tensor t: shape is not an array"},
+	{"{\"t\":{\"data_offsets\":\"0\"}}", 0, MOETRACE_E_FORMAT, "data_offsets is not an array"},
+	{"{\"t\":{\"strides\":[1]}}", 0, MOETRACE_E_FORMAT, "a field that is not"},
+	{"{\"\":{}}", 0, MOETRACE_E_FORMAT, "a tensor's name is empty"},
+	{"{\"a\\u0000b\":{}}", 0, MOETRACE_E_FORMAT, "zero byte"},
+	{"{\"__metadata__\":7}", 0, MOETRACE_E_FORMAT, "not a JSON object"},
+	{"{\"__metadata__\":{\"a\":7}}", 0, MOETRACE_E_FORMAT, "value is not a string"},
+	{"{\"__metadata__\":{\"a\":{}}}", 0, MOETRACE_E_FORMAT, "value is not a string"},
+	{"{\"__metadata__\":{\"a\":\"x\\u0000y\"}}", 0, MOETRACE_E_FORMAT, "zero byte"},
+	{"{\"__metadata__\":{},\"__metadata__\":{}}", 0, MOETRACE_E_FORMAT, "comes twice"},
+	{"{\"t\":{\"shape\":[[1]]}}", 0, MOETRACE_E_FORMAT, "nested deeper"},
+	{T("F64", "[1]", "[0,8]"), 8, MOETRACE_E_UNSUPPORTED,
+	 "tensor t: type F64 is not supported"},
+	{T("I64", "[1]", "[0,8]"), 8, MOETRACE_E_UNSUPPORTED,
+	 "tensor t: type I64 is not supported"},
+	{T("F8_E4M3", "[1]", "[0,1]"), 1, MOETRACE_E_UNSUPPORTED, "type F8_E4M3"},
+	{T("f32", "[1]", "[0,4]"), 4, MOETRACE_E_FORMAT, "\"f32\" is not a tensor type"},
+	{T("", "[1]", "[0,4]"), 4, MOETRACE_E_FORMAT, "\"\" is not a tensor type"},
+	{T("F32", "[-1]", "[0,4]"), 4, MOETRACE_E_FORMAT, "a dimension is not"},
+	{T("F32", "[1.0]", "[0,4]"), 4, MOETRACE_E_FORMAT, "a dimension is not"},
+	{T("F32", "[1e0]", "[0,4]"), 4, MOETRACE_E_FORMAT, "a dimension is not"},
+	{T("F32", "[\"1\"]", "[0,4]"), 4, MOETRACE_E_FORMAT, "not a number"},
+	{T("F32", "[null]", "[0,4]"), 4, MOETRACE_E_FORMAT, "not a number"},
+	{T("F32", "[9223372036854775808]", "[0,4]"), 4, MOETRACE_E_FORMAT, "a dimension is not"},
+	{T("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, MOETRACE_E_FORMAT, "more than 8 dimensions"},
+	{T("F32", "[4611686018427387904]", "[0,0]"), 0, MOETRACE_E_FORMAT, "2^64 bytes"},
+	{T("F16", "[4294967296,4294967296]", "[0,0]"), 0, MOETRACE_E_FORMAT, "2^64 bytes"},
+	{T("F16", "[2]", "[0,5]"), 5, MOETRACE_E_FORMAT, "need 4 bytes, data_offsets give 5"},
+	{T("F16", "[2]", "[0,3]"), 3, MOETRACE_E_FORMAT, "need 4 bytes, data_offsets give 3"},
+	{T("F16", "[2]", "[4,0]"), 4, MOETRACE_E_FORMAT, "end before they begin"},
+	{T("F16", "[2]", "[-4,0]"), 4, MOETRACE_E_FORMAT, "a data offset is not"},
+	{T("F16", "[2]", "[0]"), 4, MOETRACE_E_FORMAT, "not two numbers"},
+	{T("F16", "[2]", "[]"), 4, MOETRACE_E_FORMAT, "not two numbers"},
+	{T("F16", "[2]", "[0,4,4]"), 4, MOETRACE_E_FORMAT, "more than two numbers"},
+	{T("F16", "[2]", "[0,4]"), 3, MOETRACE_E_FORMAT,
+	 "tensor t: data_offsets end at byte 4 of 3"},
+	{T("F16", "[2]", "[0,4]"), 5, MOETRACE_E_FORMAT, "1 bytes after the last tensor"},
+	{T("F16", "[2]", "[1,5]"), 5, MOETRACE_E_FORMAT, "tensor t: data_offsets leave a hole"},
+	{T("F16", "[2]", "[9223372036854775803,9223372036854775807]"), 4, MOETRACE_E_FORMAT,
+	 "data_offsets end at byte 9223372036854775807 of 4"},
+	{TWO("[0,4]", "[4,8]") "  \n!", 8, MOETRACE_E_FORMAT, "header byte"},
+	{TWO("[0,4]", "[2,6]"), 6, MOETRACE_E_FORMAT, "tensor b: data_offsets overlap"},
+	{TWO("[0,4]", "[0,4]"), 4, MOETRACE_E_FORMAT, "tensor b: data_offsets overlap"},
+	{TWO("[0,4]", "[5,9]"), 9, MOETRACE_E_FORMAT, "tensor b: data_offsets leave a hole"},
+	{TWO("[4,8]", "[1,5]"), 8, MOETRACE_E_FORMAT, "tensor b: data_offsets leave a hole"},
+	{"{\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[0,4]},"
+	 "\"a\":{\"dtype\":\"F16\",\"shape\":[2],\"data_offsets\":[4,8]}}",
+	 8, MOETRACE_E_FORMAT, "key \"a\" comes twice"},
+	{"{\"a\":{\"dtype\":\"F16\",\"dtype\":\"F32\"}}", 0, MOETRACE_E_FORMAT, "comes twice"},
+	{"{\"a\\u001b[31m\":{}}", 0, MOETRACE_E_FORMAT, "tensor a?[31m: dtype is missing"},
 };
 
 START_TEST(test_parse_refuses)
 {
 	struct model_file file = model_file_make(refused[_i].header, refused[_i].data_bytes);
 	struct mtk_safetensors *read = NULL;
-	struct mtk_error error = { .text = "" };
+	struct mtk_error error = {.text = ""};
 
 	ck_assert_int_eq(parse(&file, &read, &error), refused[_i].status);
 	ck_assert_ptr_null(read);
@@ -186,10 +189,10 @@ START_TEST(test_parse_length)
 		uint64_t length;
 		const char *words;
 	} lengths[] = {
-		{ 122, "truncated: a header of 122 bytes is announced, 121 bytes follow" },
-		{ 100000001, "the format's limit is 100000000" },
-		{ UINT64_MAX, "a header of 18446744073709551615 bytes" },
-		{ 0, "does not begin with {" },
+		{122, "truncated: a header of 122 bytes is announced, 121 bytes follow"},
+		{100000001, "the format's limit is 100000000"},
+		{UINT64_MAX, "a header of 18446744073709551615 bytes"},
+		{0, "does not begin with {"},
 	};
 	struct model_file file = model_file_make("{}", 119);
 	struct mtk_safetensors *read;
@@ -238,10 +241,10 @@ START_TEST(test_open_errors)
 	ck_assert_int_eq(mtk_safetensors_open("m", &read, &error), MOETRACE_E_NOT_FOUND);
 	ck_assert_str_eq(error.text, "m: cannot open: No such file or directory");
 	ck_assert_int_eq(mtk_safetensors_open(".", &read, &error), MOETRACE_E_IO);
-	ck_assert_str_eq(error.text, ".: not a regular file");
+	ck_assert_str_eq(error.text, ".: not a regular file; give the path of one");
 	file_write("m", "", 0);
 	ck_assert_int_eq(mtk_safetensors_open("m", &read, &error), MOETRACE_E_FORMAT);
-	ck_assert_str_eq(error.text, "m: the file is empty");
+	ck_assert_str_eq(error.text, "m: the file is empty; fetch or convert it again");
 	file_write("m", "1234567", 7);
 	ck_assert_int_eq(mtk_safetensors_open("m", &read, &error), MOETRACE_E_FORMAT);
 	ck_assert_str_eq(error.text, "m: not a safetensors file: shorter than 8 bytes");
@@ -282,7 +285,7 @@ START_TEST(test_open_tinymoe)
 {
 	struct mtk_safetensors *read;
 	struct mtk_tensor tensor;
-	struct mtk_error error = { .text = "" };
+	struct mtk_error error = {.text = ""};
 	size_t n_bytes = 0, i;
 
 	ck_assert_msg(mtk_safetensors_open(model_file_tinymoe_path(), &read, &error) == MOETRACE_OK,

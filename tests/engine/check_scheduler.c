@@ -76,8 +76,8 @@ static void pass_expect(struct mtk_scheduler *scheduler, const char *expected)
 
 START_TEST(test_passes_are_mixed_and_chunked)
 {
-	static const uint32_t lengths[][2] = { { 3, 3 }, { 6, 1 }, { 2, 2 } };
-	struct mtk_schedule_limits limits = { 2, 4, 16, -1 };
+	static const uint32_t lengths[][2] = {{3, 3}, {6, 1}, {2, 2}};
+	struct mtk_schedule_limits limits = {2, 4, 16, -1};
 	struct mtk_workload *workload = workload_make(lengths, 3);
 	struct mtk_scheduler *scheduler;
 
@@ -101,8 +101,8 @@ END_TEST
 
 START_TEST(test_stop_byte_and_context)
 {
-	static const uint32_t lengths[][2] = { { 2, 9 }, { 4, 9 }, { 5, 1 } };
-	struct mtk_schedule_limits limits = { 3, 16, 5, 'A' };
+	static const uint32_t lengths[][2] = {{2, 9}, {4, 9}, {5, 1}};
+	struct mtk_schedule_limits limits = {3, 16, 5, 'A'};
 	struct mtk_workload *workload = workload_make(lengths, 3);
 	struct mtk_scheduler *scheduler;
 
@@ -128,18 +128,20 @@ END_TEST
 
 START_TEST(test_create_refuses)
 {
-	static const uint32_t lengths[][2] = { { 3, 3 }, { 6, 1 } };
+	static const uint32_t lengths[][2] = {{3, 3}, {6, 1}};
 	static const struct {
 		struct mtk_schedule_limits limits;
 		int status;
 		const char *words;
 	} cases[] = {
-		{ { 0, 1, 9, -1 }, MOETRACE_E_INVALID, "at least 1" },
-		{ { 1, 0, 9, -1 }, MOETRACE_E_INVALID, "at least 1" },
-		{ { 1, 1, 0, -1 }, MOETRACE_E_INVALID, "at least 1" },
-		{ { UINT32_MAX, 2, 9, -1 }, MOETRACE_E_INVALID, "2^31" },
-		{ { 1, 1, 1u << 31, -1 }, MOETRACE_E_INVALID, "2^31" },
-		{ { 1, 1, 5, -1 }, MOETRACE_E_LIMIT, "w: line 2: the prompt has 6 tokens, the context 5" },
+		{{0, 1, 9, -1}, MOETRACE_E_INVALID, "at least 1"},
+		{{1, 0, 9, -1}, MOETRACE_E_INVALID, "at least 1"},
+		{{1, 1, 0, -1}, MOETRACE_E_INVALID, "at least 1"},
+		{{UINT32_MAX, 2, 9, -1}, MOETRACE_E_INVALID, "2^31"},
+		{{1, 1, 1u << 31, -1}, MOETRACE_E_INVALID, "2^31"},
+		{{1, 1, 5, -1},
+		 MOETRACE_E_LIMIT,
+		 "w: line 2: the prompt has 6 tokens, the context 5"},
 	};
 	struct mtk_workload *workload = workload_make(lengths, 2);
 	struct mtk_scheduler *scheduler;
@@ -147,8 +149,9 @@ START_TEST(test_create_refuses)
 	size_t i;
 
 	for (i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		ck_assert_int_eq(mtk_scheduler_create(workload, &cases[i].limits, &scheduler, &error),
-				 cases[i].status);
+		ck_assert_int_eq(
+			mtk_scheduler_create(workload, &cases[i].limits, &scheduler, &error),
+			cases[i].status);
 		ck_assert_msg(strstr(error.text, cases[i].words) != NULL, "%s", error.text);
 	}
 	mtk_workload_destroy(workload);
@@ -185,7 +188,8 @@ static void pass_check(struct mtk_scheduler *scheduler, const struct mtk_schedul
 					  sequence->n_prompt + sequence->n_generated - 1);
 		} else {
 			ck_assert_uint_ge(row, pass->n_decode_rows);
-			ck_assert_uint_le(slice->first_position + slice->n_rows, sequence->n_prompt);
+			ck_assert_uint_le(slice->first_position + slice->n_rows,
+					  sequence->n_prompt);
 			n_prefill_rows += slice->n_rows;
 		}
 		ck_assert_int_eq(slice->samples,
@@ -197,9 +201,9 @@ static void pass_check(struct mtk_scheduler *scheduler, const struct mtk_schedul
 			ck_assert_uint_lt(position, limits->n_context);
 			ck_assert_uint_eq(pass->slots[row], 100 + slice->sequence);
 			ck_assert_int_eq(pass->token_ids[row],
-					 position < sequence->n_prompt ?
-						 sequence->request->prompt[position] :
-						 token_of(slice->sequence, position - 1));
+					 position < sequence->n_prompt
+						 ? sequence->request->prompt[position]
+						 : token_of(slice->sequence, position - 1));
 			ck_assert_int_eq(pass->want_logits[row] != 0,
 					 slice->samples && j == slice->n_rows - 1);
 		}
@@ -253,7 +257,7 @@ static void random_workload_serve(uint64_t seed)
 	limits.n_chunk = 1 + random_below(50);
 	limits.n_context = 40 + random_below(30);
 	limits.stop_byte = random_below(2) ? 'F' : -1;
-	workload = workload_make((const uint32_t (*)[2])lengths, n_sequences);
+	workload = workload_make((const uint32_t(*)[2])lengths, n_sequences);
 	ck_assert_int_eq(mtk_scheduler_create(workload, &limits, &scheduler, NULL), MOETRACE_OK);
 	for (;;) {
 		const struct mtk_schedule_pass *pass;

@@ -21,7 +21,7 @@
 static struct mtk_model *model;
 static struct mtk_workload *workload;
 static const struct mtk_serve_options usual = {
-	.limits = { .n_batch = 4, .n_chunk = 64, .n_context = 1024, .stop_byte = -1 },
+	.limits = {.n_batch = 4, .n_chunk = 64, .n_context = 1024, .stop_byte = -1},
 	.n_threads = 2,
 };
 
@@ -59,10 +59,10 @@ struct texts {
 static struct mtk_serve_stats serve(const struct mtk_serve_options *options,
 				    struct moetrace_session *session, struct texts *ret_texts)
 {
-	struct mtk_serve_recording recording = { session, "tinymoe", true };
+	struct mtk_serve_recording recording = {session, "tinymoe", true};
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
-	struct mtk_error error = { .text = "" };
+	struct mtk_error error = {.text = ""};
 	uint32_t i;
 
 	ck_assert_msg(mtk_server_create(model, workload, options, &server, &error) == MOETRACE_OK,
@@ -115,10 +115,11 @@ START_TEST(test_recorder_is_told)
 		/* Every token, with the last one, which was sampled and not computed. */
 		ck_assert_uint_eq(request->n_tokens, request->n_positions + 1);
 		for (j = 0; j < request->n_tokens; j++)
-			ck_assert_uint_eq(request->tokens[j],
-					  j < request->n_prompt ?
-						  asked->prompt[j] :
-						  (unsigned char)texts.bytes[i][j - request->n_prompt]);
+			ck_assert_uint_eq(
+				request->tokens[j],
+				j < request->n_prompt
+					? asked->prompt[j]
+					: (unsigned char)texts.bytes[i][j - request->n_prompt]);
 		n_rows += request->n_positions;
 	}
 	ck_assert_uint_eq(kept->n_rows, n_rows);
@@ -138,8 +139,8 @@ END_TEST
 static const struct {
 	uint32_t n_batch, n_chunk, n_threads, n_context;
 } shapes[] = {
-	{ 1, 1, 1, 1024 },   { 1, 1000, 1, 1024 }, { 12, 7, 1, 512 },
-	{ 12, 1000, 2, 400 }, { 3, 33, 2, 1024 },   { 65536, 1048576, 3, 1024 },
+	{1, 1, 1, 1024},    {1, 1000, 1, 1024}, {12, 7, 1, 512},
+	{12, 1000, 2, 400}, {3, 33, 2, 1024},	{65536, 1048576, 3, 1024},
 };
 
 START_TEST(test_any_shape_gives_the_same)
@@ -158,7 +159,8 @@ START_TEST(test_any_shape_gives_the_same)
 	options.n_threads = shapes[_i].n_threads;
 	serve(&options, fake_recorder_reset(), &got);
 	texts_compare(&got, &want, N_REQUESTS);
-	ck_assert_int_eq(memcmp(kept.requests, fake_recorder()->requests, sizeof(kept.requests)), 0);
+	ck_assert_int_eq(memcmp(kept.requests, fake_recorder()->requests, sizeof(kept.requests)),
+			 0);
 	ck_assert_uint_eq(kept.n_rows, fake_recorder()->n_rows);
 }
 END_TEST
@@ -243,7 +245,7 @@ static bool stop_after_two(void *context, const struct mtk_serve_stats *stats)
 START_TEST(test_interrupted)
 {
 	struct mtk_serve_options options = usual;
-	struct mtk_serve_recording recording = { fake_recorder_reset(), "tinymoe", false };
+	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", false};
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
 	uint32_t n_calls = 0, i;
@@ -266,7 +268,7 @@ END_TEST
 
 START_TEST(test_recorder_fails)
 {
-	struct mtk_serve_recording recording = { fake_recorder_reset(), "tinymoe", false };
+	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", false};
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
 	struct mtk_error error;

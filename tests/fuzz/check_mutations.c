@@ -141,8 +141,9 @@ START_TEST(test_tinymoe_truncated)
 	size_t cuts[9];
 
 	header_bytes = header_bytes_of(bytes);
-	memcpy(cuts, (size_t[]){ 0, 1, 7, 8, 9, 8 + header_bytes / 2, 8 + header_bytes,
-				 8 + header_bytes + 1, n_bytes - 1 },
+	memcpy(cuts,
+	       (size_t[]){0, 1, 7, 8, 9, 8 + header_bytes / 2, 8 + header_bytes,
+			  8 + header_bytes + 1, n_bytes - 1},
 	       sizeof(cuts));
 	for (i = 0; i < sizeof(cuts) / sizeof(cuts[0]); i++)
 		ck_assert_int_eq(try_prefix(fuzz_safetensors_input, bytes, cuts[i]), 0);
@@ -176,10 +177,11 @@ END_TEST
 
 START_TEST(test_workload_damage)
 {
-	static const char text[] =
-		"{\"id\": \"r-0\", \"prompt\": \"\\u00e9\\ud83d\\ude00 x\", \"max_new_tokens\": 12}\n"
-		"\n{\"prompt\": \"abc\", \"domain\": \"c\", \"hot\": true, \"max_new_tokens\": 7}\r\n"
-		"{\"max_new_tokens\": 1, \"prompt\": \"\\n\", \"w\": -1.5e3}";
+	static const char text[] = "{\"id\": \"r-0\", \"prompt\": \"\\u00e9\\ud83d\\ude00 x\", "
+				   "\"max_new_tokens\": 12}\n"
+				   "\n{\"prompt\": \"abc\", \"domain\": \"c\", \"hot\": true, "
+				   "\"max_new_tokens\": 7}\r\n"
+				   "{\"max_new_tokens\": 1, \"prompt\": \"\\n\", \"w\": -1.5e3}";
 	unsigned char bytes[sizeof(text)];
 	size_t n_bytes = sizeof(text) - 1, i;
 

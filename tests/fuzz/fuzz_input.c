@@ -38,8 +38,8 @@ static void error_check(const struct mtk_error *error)
 /* Read every byte of a tensor, so that a sanitizer sees a range that is too long. */
 static size_t tensor_check(const struct mtk_tensor *tensor)
 {
-	static const size_t element_bytes[] = { [MTK_DTYPE_F32] = 4, [MTK_DTYPE_F16] = 2,
-						[MTK_DTYPE_BF16] = 2 };
+	static const size_t element_bytes[] = {
+		[MTK_DTYPE_F32] = 4, [MTK_DTYPE_F16] = 2, [MTK_DTYPE_BF16] = 2};
 	const unsigned char *data = tensor->data;
 	uint64_t n_elements = 1;
 	volatile unsigned char sum = 0;
@@ -60,7 +60,7 @@ static void file_check(struct mtk_safetensors *file, size_t n_bytes)
 	struct mtk_tensor_source source = mtk_safetensors_source(file);
 	struct mtk_model_config config;
 	struct mtk_tensor tensor, found;
-	struct mtk_error error = { .text = "" };
+	struct mtk_error error = {.text = ""};
 	const char *name, *last = NULL;
 	size_t n_data_bytes = 0, i;
 
@@ -84,7 +84,7 @@ static void file_check(struct mtk_safetensors *file, size_t n_bytes)
 int fuzz_safetensors_input(const unsigned char *bytes, size_t n_bytes)
 {
 	struct mtk_safetensors *file = NULL;
-	struct mtk_error error = { .text = "" };
+	struct mtk_error error = {.text = ""};
 
 	if (mtk_safetensors_parse("fuzz", bytes, n_bytes, &file, &error) < 0) {
 		require(!file, "outputs are set on success only");
@@ -121,11 +121,12 @@ static int json_receive(void *context, const struct mt_json_event *event,
 
 int fuzz_json_input(const unsigned char *bytes, size_t n_bytes)
 {
-	struct mt_json_limits limits = { 1 << 20, 16 };
-	struct mt_json_error error = { .text = "" };
-	struct depths depths = { 0 };
+	struct mt_json_limits limits = {1 << 20, 16};
+	struct mt_json_error error = {.text = ""};
+	struct depths depths = {0};
 
-	if (mt_json_parse((const char *)bytes, n_bytes, &limits, json_receive, &depths, &error) < 0) {
+	if (mt_json_parse((const char *)bytes, n_bytes, &limits, json_receive, &depths, &error) <
+	    0) {
 		require(error.text[0] != '\0', "a failure has words");
 		require(error.byte <= n_bytes && error.line >= 1 && error.column >= 1,
 			"a failure has a place in the text");
@@ -138,7 +139,7 @@ int fuzz_json_input(const unsigned char *bytes, size_t n_bytes)
 int fuzz_workload_input(const unsigned char *bytes, size_t n_bytes)
 {
 	struct mtk_workload *workload = NULL;
-	struct mtk_error error = { .text = "" };
+	struct mtk_error error = {.text = ""};
 	size_t i;
 
 	if (mtk_workload_parse("fuzz", (const char *)bytes, n_bytes, &workload, &error) < 0) {

@@ -37,6 +37,9 @@
 #define GREEDY_GAP 0.005
 #define N_GREEDY_BYTES 64
 
+/* Tests that run on every level. */
+#define N_LEVEL_TESTS 6
+
 struct results {
 	float router_logits[N_LAYERS][N_ROWS][N_EXPERTS];
 	int32_t ids[N_LAYERS][N_ROWS][TOP_K];
@@ -156,6 +159,32 @@ START_TEST(test_router_logits)
 }
 END_TEST
 
+static int compare_ids(const void *a, const void *b)
+{
+	int32_t left = *(const int32_t *)a, right = *(const int32_t *)b;
+
+	return left < right ? -1 : left > right;
+}
+
+/* Sorted, both rows are the same: the sets are equal, and no expert comes twice. */
+static void check_same_set(size_t row, const int32_t *found, const uint8_t *expected)
+{
+	int32_t left[TOP_K], right[TOP_K];
+
+	for (uint32_t j = 0; j < TOP_K; j++) {
+		left[j] = found[j];
+		right[j] = expected[j];
+	}
+	qsort(left, TOP_K, sizeof(left[0]), compare_ids);
+	qsort(right, TOP_K, sizeof(right[0]), compare_ids);
+	for (uint32_t j = 0; j < TOP_K; j++) {
+		ck_assert_msg(left[j] == right[j], "row %zu: expert %d, not %d", row, left[j],
+			      right[j]);
+		ck_assert_msg(j == 0 || left[j - 1] < left[j], "row %zu: expert %d comes twice",
+			      row, left[j]);
+	}
+}
+
 /* The place of an expert in a row, or TOP_K. */
 static uint32_t place_of(const uint8_t *ids, int32_t id)
 {
@@ -186,11 +215,10 @@ START_TEST(test_choice)
 		if (gaps[row] < NEAR_TIE)
 			continue;
 		n_compared++;
+		check_same_set(row, found_ids, ids + row * TOP_K);
 		for (uint32_t j = 0; j < TOP_K; j++) {
 			uint32_t place = place_of(ids + row * TOP_K, found_ids[j]);
 
-			ck_assert_msg(place < TOP_K, "row %zu: expert %d was not expected", row,
-				      found_ids[j]);
 			ck_assert_float_eq_tol(found_weights[j], weights[row * TOP_K + place],
 					       1e-5f);
 		}
@@ -418,6 +446,48 @@ START_TEST(test_greedy_text)
 }
 END_TEST
 
+/* What the processor says of itself, without the engine's own detection. */
+static int levels_of_processor(void)
+{
+	int n_levels = 1;
+
+#if defined(__x86_64__)
+	static const char *const flags[][5] = {
+		{" avx2 ", " fma ", " f16c ", NULL},
+		{" avx512f ", " avx512vl ", " avx512bw ", " avx512dq ", NULL},
+	};
+	static char line[1 << 16];
+	FILE *in = fopen("/proc/cpuinfo", "r");
+
+	ck_assert_ptr_nonnull(in);
+	while (fgets(line, sizeof(line), in) && strncmp(line, "flags", 5) != 0)
+		continue;
+	fclose(in);
+	ck_assert_int_eq(strncmp(line, "flags", 5), 0);
+	line[strcspn(line, "\n")] = ' ';
+	for (size_t i = 0; i < 2; i++, n_levels++)
+		for (size_t j = 0; flags[i][j]; j++)
+			if (!strstr(line, flags[i][j]))
+				return n_levels;
+#endif
+	return n_levels;
+}
+
+START_TEST(test_levels)
+{
+	ck_assert_int_ge(levels_available(), 1);
+	ck_assert_int_eq(levels_available(), levels_of_processor());
+	for (int i = 0; i < levels_available(); i++) {
+		struct tinymoe tiny;
+
+		tinymoe_use_level(i);
+		tiny = tinymoe_open(1, 1, 1);
+		ck_assert_str_eq(mtk_model_cpu_name(tiny.model), level_name(i));
+		tinymoe_close(&tiny);
+	}
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("golden");
@@ -426,6 +496,7 @@ static Suite *make_suite(void)
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 120);
+	tcase_add_test(tcase, test_levels);
 	tcase_add_loop_test(tcase, test_router_logits, 0, n_levels);
 	tcase_add_loop_test(tcase, test_choice, 0, n_levels);
 	tcase_add_loop_test(tcase, test_cross_entropy, 0, n_levels);
@@ -439,10 +510,17 @@ static Suite *make_suite(void)
 int main(void)
 {
 	SRunner *runner = srunner_create(make_suite());
-	int n_failed;
+	const int n_levels = levels_available();
+	int n_failed, n_run;
 
 	srunner_run_all(runner, CK_NORMAL);
 	n_failed = srunner_ntests_failed(runner);
+	n_run = srunner_ntests_run(runner);
 	srunner_free(runner);
+	printf("levels run: %d\n", n_levels);
+	if (n_levels < 1 || n_run != 1 + N_LEVEL_TESTS * n_levels) {
+		printf("%d tests ran, not one and %d a level\n", n_run, N_LEVEL_TESTS);
+		return EXIT_FAILURE;
+	}
 	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

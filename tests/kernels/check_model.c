@@ -63,6 +63,7 @@ struct fake_source {
 	const char *spoiled_name;
 	void (*spoil)(struct mtk_tensor *tensor);	/* NULL: the tensor is missing */
 	const char *extra_name;				/* a tensor beyond those of the list */
+	uint32_t n_layers;				/* that it has; 0: 2 */
 	uint16_t data[2 * 7 * 10 * 21];			/* enough for each of them */
 };
 
@@ -73,11 +74,21 @@ static bool ends_with(const char *name, const char *suffix)
 	return n >= n_suffix && !strcmp(name + n - n_suffix, suffix);
 }
 
+/* Whether the name is of a layer that the source does not have. */
+static bool is_beyond(const struct fake_source *source, const char *name)
+{
+	uint32_t n_layers = source->n_layers ? source->n_layers : 2, layer;
+
+	return sscanf(name, "model.layers.%u.", &layer) == 1 && layer >= n_layers;
+}
+
 static int find_fake(void *ctx, const char *name, struct mtk_tensor *ret_tensor)
 {
 	struct fake_source *source = ctx;
 	bool spoiled = source->spoiled_name && !strcmp(name, source->spoiled_name);
 
+	if (is_beyond(source, name))
+		return MOETRACE_E_NOT_FOUND;
 	if (source->extra_name && !strcmp(name, source->extra_name))
 		return MOETRACE_OK;
 	if (spoiled && !source->spoil)
@@ -198,6 +209,91 @@ START_TEST(test_spoiled_tensor)
 	ck_assert_msg(strstr(message, spoiled[_i].name) != NULL, "no name in: %s", message);
 	ck_assert_msg(strstr(message, spoiled[_i].says) != NULL, "not what was wrong: %s", message);
 	ck_assert_ptr_null(strchr(message, '\n'));
+}
+END_TEST
+
+/* Bits of one element at the end of a tensor, in each type and place where tensors are read. */
+static const struct {
+	const char *name;
+	enum mtk_dtype dtype;
+	uint32_t bits;
+	const char *says; /* NULL: the model is taken */
+} elements[] = {
+	{"lm_head.weight", MTK_DTYPE_BF16, 0x7f80, "element 398 is infinite"},
+	{"lm_head.weight", MTK_DTYPE_BF16, 0xff80, "element 398 is infinite"},
+	{"lm_head.weight", MTK_DTYPE_BF16, 0x7fc0, "element 398 is NaN"},
+	{"lm_head.weight", MTK_DTYPE_BF16, 0xff81, "element 398 is NaN"},
+	{"lm_head.weight", MTK_DTYPE_BF16, 0x7f7f, NULL},
+	{"model.layers.1.self_attn.q_norm.weight", MTK_DTYPE_F16, 0x7c00, "element 5 is infinite"},
+	{"model.layers.1.self_attn.q_norm.weight", MTK_DTYPE_F16, 0xfc01, "element 5 is NaN"},
+	{"model.layers.1.self_attn.q_norm.weight", MTK_DTYPE_F16, 0xfbff, NULL},
+	{"model.layers.0.mlp.experts.gate_up_proj", MTK_DTYPE_F16, 0x7e00, "element 1469 is NaN"},
+	{"model.layers.0.mlp.experts.down_proj", MTK_DTYPE_BF16, 0x7fff, "element 734 is NaN"},
+	{"model.norm.weight", MTK_DTYPE_F32, 0x7f800000, "element 20 is infinite"},
+	{"model.norm.weight", MTK_DTYPE_F32, 0xff800001, "element 20 is NaN"},
+	{"model.norm.weight", MTK_DTYPE_F32, 0x7f7fffff, NULL},
+	{"model.layers.1.mlp.gate.weight", MTK_DTYPE_F32, 0x7fc00000, "element 146 is NaN"},
+	{"model.layers.0.self_attn.v_proj.weight", MTK_DTYPE_F32, 0xffc00000,
+	 "element 377 is NaN"},
+};
+
+static uint32_t spoiling_bits;
+static unsigned char spoilt_data[8192];
+
+/* The last element, at an odd address. */
+static void spoil_last_element(struct mtk_tensor *tensor)
+{
+	size_t element_bytes = mtk_dtype_bytes(tensor->dtype);
+
+	ck_assert_uint_lt(tensor->n_bytes, sizeof(spoilt_data));
+	memset(spoilt_data, 0, sizeof(spoilt_data));
+	for (size_t i = 0; i < element_bytes; i++)
+		spoilt_data[1 + tensor->n_bytes - element_bytes + i] =
+			(unsigned char)(spoiling_bits >> 8 * i);
+	tensor->data = spoilt_data + 1;
+}
+
+START_TEST(test_weights_are_finite)
+{
+	static struct fake_source fake;
+	struct mtk_model *model = NULL;
+	char message[MTK_MESSAGE_BYTES] = "";
+	int status;
+
+	fake.spoiled_name = elements[_i].name;
+	fake.spoil = spoil_last_element;
+	spoiling_bits = elements[_i].bits;
+	status = create(&small, &fake, message, &model);
+	ck_assert_int_eq(status, elements[_i].says ? MOETRACE_E_FORMAT : MOETRACE_OK);
+	if (elements[_i].says) {
+		ck_assert_msg(strstr(message, elements[_i].name) != NULL, "%s", message);
+		ck_assert_msg(strstr(message, elements[_i].says) != NULL, "%s", message);
+	}
+	mtk_model_destroy(model);
+}
+END_TEST
+
+/* The tests of bits above say which type they are about. */
+START_TEST(test_elements_have_their_types)
+{
+	static struct fake_source fake;
+	struct mtk_tensor tensor;
+
+	ck_assert_int_eq(find_fake(&fake, elements[_i].name, &tensor), MOETRACE_OK);
+	ck_assert_int_eq(tensor.dtype, elements[_i].dtype);
+}
+END_TEST
+
+START_TEST(test_unused_layers)
+{
+	static struct fake_source fake = {.n_layers = 4};
+	struct mtk_model *model = NULL;
+	char message[MTK_MESSAGE_BYTES] = "";
+
+	ck_assert_int_eq(create(&small, &fake, message, &model), MOETRACE_E_FORMAT);
+	ck_assert_ptr_null(model);
+	ck_assert_ptr_nonnull(strstr(message, "model.layers.2.input_layernorm.weight: not used, "
+					      "num_hidden_layers is 2"));
 }
 END_TEST
 
@@ -447,6 +543,11 @@ static Suite *make_suite(void)
 
 	tcase_add_test(model, test_sound_model);
 	tcase_add_loop_test(model, test_spoiled_tensor, 0, sizeof(spoiled) / sizeof(spoiled[0]));
+	tcase_add_loop_test(model, test_weights_are_finite, 0,
+			    sizeof(elements) / sizeof(elements[0]));
+	tcase_add_loop_test(model, test_elements_have_their_types, 0,
+			    sizeof(elements) / sizeof(elements[0]));
+	tcase_add_test(model, test_unused_layers);
 	tcase_add_test(model, test_unknown_part);
 	tcase_add_test(model, test_unknown_level);
 	tcase_add_loop_test(model, test_bad_config, 0,

@@ -5,7 +5,7 @@
  *   mixed    two recordings and models, every kind of slice, row maps, rows with fewer than
  *            k entries, one- and two-byte ids, retracts, layers of which nothing is stored
  *   halves   every bit pattern of fp16 and of bf16 as a weight
- *   slices   slices of 256, 257 and 65 536 rows and more, with and without a row map
+ *   slices   slices of 1, 253, 257 and 65 793 rows, with and without a row map
  *   domains  64 requests of five domains whose experts differ; for the cookbook
  *   bulk     N decode passes of 64 requests over 58 layers of 256 experts, top-8, with weights
  *   ids      the same without weights
@@ -252,7 +252,7 @@ static void make_slices(struct tw *tw, int n)
 		{1, 1, 0, 256, 0, 0, 1, TW_FP16, false, false},
 		{2, 1, 1, 4, 0, 0, 1, TW_NONE, true, false},
 	};
-	static const int sizes[] = {255, 256, 257, 1, 65535, 65536, 65537, 65536 + 257};
+	static const int sizes[] = {253, 257, 1, 65536 + 257};
 	static struct tw_pass pass;
 	struct tw_rows rows;
 

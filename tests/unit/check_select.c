@@ -257,7 +257,7 @@ END_TEST
 
 static const char *hex_of(const uint16_t *ids, size_t n)
 {
-	static char hex[4 * 3 * 255 + 1];
+	static char hex[4 * 3 * MOETRACE_MAX_TOP_K + 1];
 	size_t i;
 
 	for (i = 0; i < n; i++)
@@ -265,7 +265,7 @@ static const char *hex_of(const uint16_t *ids, size_t n)
 	return hex;
 }
 
-static const uint32_t some_k[] = { 1, 2, 8, 9, 22, 32, 255 };
+static const uint32_t some_k[] = { 1, 2, 8, 9, 22, 32, MOETRACE_MAX_TOP_K };
 
 START_TEST(test_every_k)
 {

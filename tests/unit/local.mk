@@ -26,9 +26,12 @@ check_LTLIBRARIES += %D%/libmt_test.la
 
 %C%_programs = \
 	%D%/check_catalogue \
+	%D%/check_honest \
+	%D%/check_narrow \
 	%D%/check_pass \
 	%D%/check_recording \
 	%D%/check_request \
+	%D%/check_rule \
 	%D%/check_select \
 	%D%/check_world
 
@@ -44,6 +47,15 @@ thread_tests += \
 %C%_check_catalogue_CFLAGS = $(%C%_cflags)
 %C%_check_catalogue_LDADD = $(%C%_libs)
 
+%C%_check_honest_SOURCES = %D%/check_honest.c
+%C%_check_honest_CFLAGS = $(%C%_cflags)
+%C%_check_honest_LDADD = $(%C%_libs)
+
+%C%_check_narrow_SOURCES = %D%/check_narrow.c
+%C%_check_narrow_CFLAGS = $(%C%_cflags)
+%C%_check_narrow_LDADD = %D%/libmt_test.la libtrace/libmt_trace.la $(CHECK_LIBS) $(SQLITE3_LIBS) \
+	$(PTHREAD_LIBS) -lm
+
 %C%_check_pass_SOURCES = %D%/check_pass.c
 %C%_check_pass_CFLAGS = $(%C%_cflags)
 %C%_check_pass_LDADD = $(%C%_libs)
@@ -55,6 +67,10 @@ thread_tests += \
 %C%_check_request_SOURCES = %D%/check_request.c
 %C%_check_request_CFLAGS = $(%C%_cflags)
 %C%_check_request_LDADD = $(%C%_libs)
+
+%C%_check_rule_SOURCES = %D%/check_rule.c
+%C%_check_rule_CFLAGS = $(%C%_cflags)
+%C%_check_rule_LDADD = $(%C%_libs)
 
 %C%_check_select_SOURCES = %D%/check_select.c
 %C%_check_select_CFLAGS = $(%C%_cflags)

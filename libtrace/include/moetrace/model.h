@@ -18,7 +18,7 @@ MOETRACE_BEGIN_DECLS
 #define MOETRACE_MAX_MODELS 16        /* models a session */
 #define MOETRACE_MAX_MOE_LAYERS 1024  /* layers with experts a model */
 #define MOETRACE_MAX_EXPERTS 65536    /* ids that a layer can emit */
-#define MOETRACE_MAX_TOP_K 255        /* experts a row */
+#define MOETRACE_MAX_TOP_K 127        /* experts a row */
 
 enum moetrace_model_kind {
 	MOETRACE_MODEL_TARGET = 0,

@@ -27,6 +27,8 @@
 
 MOETRACE_BEGIN_DECLS
 
+#define MOETRACE_MAX_ROWS 16777216 /* rows a pass, padding included */
+
 struct moetrace_pass; /* opaque; memory of the session */
 
 enum moetrace_phase {
@@ -106,7 +108,8 @@ struct moetrace_selection {
 	                         in the model: dense layers are not counted here */
 	uint32_t n_rows;    /* rows in the arrays: the pass's n_rows; or these plus its padding_rows,
 	                       which then follow and are counted apart; or, with row_map, fewer */
-	uint32_t k;         /* entries a row, at most the layer's top_k; 0: the layer's top_k */
+	uint32_t k;         /* entries a row, at most the layer's top_k (with a rule: the layer's ids);
+	                       0: the layer's top_k */
 	uint32_t id_type;   /* enum moetrace_type, an integer type */
 	const void *ids;    /* [n_rows][k] logical expert ids in host memory, aligned to their type. A
 	                       negative id, or the type's largest value where it is unsigned, means
@@ -121,6 +124,13 @@ struct moetrace_selection {
 	size_t weights_row_bytes; /* from row to row; 0: rows follow each other */
 	const uint32_t *row_map;  /* [n_rows] ascending rows of the pass that this layer sees; NULL:
 	                             all of them. Padding is not shown with a map. */
+	uint32_t rule;            /* from moetrace_rule_add(): the rule that chose ids; 0: none, they are
+	                             the router's own */
+	uint32_t base_k;          /* entries a row of base_ids, at most the layer's top_k; 0: top_k */
+	const void *base_ids;     /* [n_rows][base_k], of id_type: what the router had chosen before the
+	                             rule; every entry is an expert, except in padding rows. NULL:
+	                             unknown. Needs a rule. */
+	size_t base_ids_row_bytes; /* from row to row; 0: rows follow each other */
 	uint32_t untimed;         /* 1: called after the fact (ids copied back from a device); the time
 	                             of the call, else stored as the layer's, means nothing */
 };
@@ -143,6 +153,22 @@ void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_s
  */
 MOETRACE_API
 void moetrace_pass_end(struct moetrace_pass *pass);
+
+/**
+ * Name a rule that changes routers' choices, for moetrace_selection.rule. Not part of the hot
+ * path.
+ *
+ * @name      NAME[:key=value,...], e.g. "oea:k0=3". Copied.
+ * @ret_rule  Its handle, never 0 and valid as long as the session; set to 0 on failure. The
+ *            same name again gives a handle of its own.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  session, ret_rule or name is NULL, or name is empty
+ *          MOETRACE_E_NOMEM
+ *          MOETRACE_E_STATE    this is a forked child
+ */
+MOETRACE_API MOETRACE_MUST_USE
+int moetrace_rule_add(struct moetrace_session *session, const char *name, uint32_t *ret_rule);
 
 MOETRACE_END_DECLS
 

@@ -12,8 +12,8 @@
  * recording that runs when they are given.
  *
  * Not yet told apart: positions that a prefix cache supplied, and the recomputation of a
- * preempted request. The first make the request partial ('missing'), the second counts as
- * misuse (a position computed twice).
+ * preempted request. The first make the request partial ('missing'), the second, too
+ * ('repeated': a position was computed twice), and counts as misuse.
  *
  * Threads: any. Not part of the hot path: calls may allocate and take a short lock; they
  * never wait for the disk.

@@ -46,11 +46,12 @@ struct moetrace_session_opts {
 	uint32_t weight_format;      /* enum moetrace_weight_format */
 	uint32_t n_rings;            /* passes that can be in flight at once, 1 to 64; 0: 4 */
 	uint64_t ring_bytes;         /* memory of each ring, a power of two from 64 KiB to 4 GiB;
-	                                0: 32 MiB. All rings are touched at open. */
+	                                0: 32 MiB. A quarter more is made for passes that several
+	                                threads hand layers to. All of it is touched at open. */
 	uint32_t commit_interval_ms; /* time between commits, 10 to 10000; 0: 200 */
 	uint32_t stop_timeout_ms;    /* what moetrace_stop() waits for passes in flight; 0: 2000 */
-	uint64_t file_limit_bytes;   /* the recording ends (end_reason 'file_limit') before the file
-	                                grows past this; 0: the smaller of 10 GiB and half of the
+	uint64_t file_limit_bytes;   /* the recording ends (end_reason 'file_limit') before file and
+	                                journal grow past this, at least 1 MiB; 0: the smaller of 10 GiB and half of the
 	                                free space of its file system at open */
 	uint64_t window_ns;          /* length of the windows of expert_load, at least 1 ms; it doubles
 	                                whenever a recording would pass 500 000 rows of them; 0: 10 s */

@@ -16,7 +16,7 @@ struct moetrace_session {
 #define MAX_ROWS 4096
 
 struct moetrace_pass {
-	uint64_t requests[MAX_ROWS];	/* of each row */
+	uint64_t requests[MAX_ROWS]; /* of each row */
 	uint32_t positions[MAX_ROWS];
 	uint32_t n_rows;
 	uint32_t n_layers;

@@ -12,20 +12,20 @@
 
 #include <moetrace/moetrace.h>
 
-#define FAKE_MAX_REQUESTS 256
+#define FAKE_MAX_REQUESTS  256
 #define FAKE_MAX_POSITIONS 512
-#define FAKE_MAX_LAYERS 8
-#define FAKE_MAX_TOP_K 8
+#define FAKE_MAX_LAYERS	   8
+#define FAKE_MAX_TOP_K	   8
 
 struct fake_request {
 	char external_id[64];
 	uint32_t n_prompt;
 	uint32_t n_attributes;
-	char attribute[64];		/* of the last one: key=value */
+	char attribute[64]; /* of the last one: key=value */
 	uint32_t tokens[FAKE_MAX_POSITIONS];
 	uint32_t n_tokens;
-	uint32_t n_computed;		/* positions seen in passes, in order and without a gap */
-	int end_state;			/* 0: open */
+	uint32_t n_computed; /* positions seen in passes, in order and without a gap */
+	int end_state;	     /* 0: open */
 	uint64_t n_positions;
 	/* The experts of each position and layer, in the order of selection. */
 	int32_t ids[FAKE_MAX_POSITIONS][FAKE_MAX_LAYERS][FAKE_MAX_TOP_K];
@@ -33,7 +33,7 @@ struct fake_request {
 };
 
 struct fake_recorder {
-	struct fake_request requests[FAKE_MAX_REQUESTS];	/* handle - 1 */
+	struct fake_request requests[FAKE_MAX_REQUESTS]; /* handle - 1 */
 	uint32_t n_requests;
 	uint32_t n_layers;
 	uint32_t top_k;
@@ -43,7 +43,7 @@ struct fake_recorder {
 	/* Answers to give instead of success; 0: success. */
 	int model_status;
 	int request_status;
-	uint32_t request_status_at;	/* the request that gets it, from 0 */
+	uint32_t request_status_at; /* the request that gets it, from 0 */
 };
 
 /* Forget everything; the session to hand to the engine. */

@@ -12,7 +12,8 @@
 #include <check.h>
 
 const char model_file_sound_header[] =
-	"{\"__metadata__\":{\"architecture\":\"Qwen3MoeForCausalLM\",\"config\":\"{\\\"vocab_size\\\": 256}\"},"
+	"{\"__metadata__\":{\"architecture\":\"Qwen3MoeForCausalLM\",\"config\":\"{\\\"vocab_"
+	"size\\\": 256}\"},"
 	"\"embed\":{\"dtype\":\"F16\",\"shape\":[3,5],\"data_offsets\":[0,30]},"
 	"\"norm\":{\"dtype\":\"F32\",\"shape\":[7],\"data_offsets\":[30,58]},"
 	"\"scalar\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[58,60]},"
@@ -21,7 +22,7 @@ const char model_file_sound_header[] =
 
 struct model_file model_file_make(const char *header, size_t data_bytes)
 {
-	struct model_file file = { .header_bytes = strlen(header) };
+	struct model_file file = {.header_bytes = strlen(header)};
 	size_t i;
 
 	file.n_bytes = 8 + file.header_bytes + data_bytes;

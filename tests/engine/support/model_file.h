@@ -12,7 +12,7 @@
 struct model_file {
 	unsigned char *bytes;
 	size_t n_bytes;
-	size_t header_bytes;	/* of the JSON, after the eight bytes of its length */
+	size_t header_bytes; /* of the JSON, after the eight bytes of its length */
 };
 
 /* A file of @header and @data_bytes counting bytes. */

@@ -26,7 +26,7 @@
 int suite_run(Suite *suite);
 
 /*
- * A path that ends in @name and was not returned before, in memory that is never freed. The
+ * A path that ends in @name and was not returned before, in memory of the process. The
  * folder exists, the file does not.
  */
 const char *suite_path(const char *name);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The API as a table of functions, so that the same test runs on a linked library and on one
+ * that was opened with dlopen(RTLD_NOW | RTLD_LOCAL), as a plugin's host would.
+ */
+#ifndef TEST_API_H
+#define TEST_API_H
+
+#include <moetrace/moetrace.h>
+
+#define API_FUNCTIONS(X)  \
+	X(session_open)   \
+	X(open_errmsg)    \
+	X(session_close)  \
+	X(start)          \
+	X(stop)           \
+	X(flush)          \
+	X(status)         \
+	X(model_add)      \
+	X(request_begin)  \
+	X(request_end)    \
+	X(pass_begin)     \
+	X(select_experts) \
+	X(pass_end)
+
+struct api {
+#define API_MEMBER(name) __typeof__(moetrace_##name) *name;
+	API_FUNCTIONS(API_MEMBER)
+#undef API_MEMBER
+};
+
+/*
+ * The table. NULL: this program opens the library at run time and there is none (built without
+ * a shared library).
+ */
+const struct api *api_get(void);
+
+#endif

@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: MIT
+#
+# Ten minutes of recording in which nothing is lost and no memory grows.
+
+. "$MOETRACE_SRCDIR/tests/support/lib.sh"
+
+MOETRACE_TEST_TIER=long
+export MOETRACE_TEST_TIER
+"$MOETRACE_BUILDDIR/tests/fault/check_soak"

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Honesty in odd circumstances: names that SQLite would read as something else, positions
+ * computed twice, passes that were never stored, and files of processes that died early.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/unit/support/agree.h"
+#include "tests/unit/support/db.h"
+#include "tests/unit/support/suite.h"
+#include "tests/unit/support/toy.h"
+
+static const char *const odd_names[] = { "file:precious.db", ":memory:", "file:x?mode=memory",
+					 "a'b\"c d.db" };
+
+/* The path of a name in the working folder, as SQLite takes it literally. */
+static sqlite3 *open_literally(const char *name)
+{
+	char path[128];
+
+	snprintf(path, sizeof(path), "./%s", name);
+	return db_open(path);
+}
+
+START_TEST(test_names_are_literal)
+{
+	struct moetrace_session *session;
+	sqlite3 *precious;
+	sqlite3 *db;
+	char folder[] = "/tmp/moetrace-odd.XXXXXX";
+
+	ck_assert_ptr_nonnull(mkdtemp(folder));
+	ck_assert_int_eq(chdir(folder), 0);
+	ck_assert_int_eq(sqlite3_open("precious.db", &precious), SQLITE_OK);
+	ck_assert_int_eq(sqlite3_exec(precious, "CREATE TABLE bank (x)", NULL, NULL, NULL), SQLITE_OK);
+	ck_assert_int_eq(moetrace_session_open(odd_names[_i], NULL, &session), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_start(session, NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_session_close(session), MOETRACE_OK);
+	ck_assert_int_eq(db_int(precious, "SELECT count(*) FROM sqlite_schema"), 1);
+	sqlite3_close(precious);
+	db = open_literally(odd_names[_i]);
+	ck_assert_str_eq(db_text(db, "SELECT end_reason FROM recording"), "closed");
+	db_close(db);
+	ck_assert_int_eq(unlink(odd_names[_i]), 0);
+	ck_assert_int_eq(unlink("precious.db"), 0);
+	ck_assert_int_eq(chdir("/"), 0);
+	/* Nothing else was made. */
+	ck_assert_int_eq(rmdir(folder), 0);
+}
+END_TEST
+
+/* Positions recomputed in a later pass, and twice in one slice. */
+START_TEST(test_repeated_positions)
+{
+	static const uint32_t twice[] = { 0, 1, 1 };
+	struct toy toy = toy_start("repeated.db", NULL, 1, 64, 2);
+	const uint64_t later = toy_request(&toy, "later"), at_once = toy_request(&toy, "at_once");
+	const struct moetrace_slice slice = { .request = at_once, .positions = twice, .n_rows = 3 };
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, later, 0, 4));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, later, 2, 4));
+	toy_finish(&toy, toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1), 3);
+	ck_assert_int_eq(moetrace_request_end(toy.session, later, MOETRACE_REQUEST_FINISHED, 6), 0);
+	ck_assert_int_eq(moetrace_request_end(toy.session, at_once, MOETRACE_REQUEST_FINISHED, 2), 0);
+	toy_close(&toy);
+	db = db_open(toy.path);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'partial' AND"
+				" reasons = 'repeated'"), 2);
+	ck_assert_int_eq(db_stat(db, 1, "misuse"), 2);
+	db_close(db);
+}
+END_TEST
+
+/* More rows than a pass can have, as rows and as padding. */
+START_TEST(test_too_many_rows)
+{
+	struct toy toy = toy_start("rows.db", NULL, 1, 64, 2);
+	struct moetrace_pass_info info;
+	sqlite3 *db;
+
+	for (int i = 0; i < 2; i++) {
+		MOETRACE_INIT(&info);
+		info.model = toy.model;
+		info.phase = MOETRACE_PHASE_DUMMY;
+		info.n_rows = i ? 1 : MOETRACE_MAX_ROWS + 1u;
+		info.padding_rows = i ? MOETRACE_MAX_ROWS : 0;
+		ck_assert_ptr_null(moetrace_pass_begin(toy.session, &info));
+	}
+	toy_close(&toy);
+	db = db_open(toy.path);
+	ck_assert_int_eq(db_stat(db, 1, "misuse"), 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 0);
+	db_close(db);
+}
+END_TEST
+
+/* A pass that found no ring is the recorder's loss, not the runtime's. */
+START_TEST(test_a_lost_pass_is_lost)
+{
+	struct moetrace_session_opts opts = toy_opts();
+	const struct moetrace_slice one = { .n_rows = 1 };
+	struct moetrace_pass *holder;
+	struct toy toy;
+	uint64_t request;
+	sqlite3 *db;
+
+	opts.n_rings = 1;
+	toy = toy_start("lost.db", &opts, 1, 64, 2);
+	request = toy_request(&toy, "r");
+	holder = toy_begin(&toy, MOETRACE_PHASE_DUMMY, &one, 1);
+	ck_assert(!toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 4));
+	toy_finish(&toy, holder, 1);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 4, 1));
+	ck_assert_int_eq(moetrace_request_end(toy.session, request, MOETRACE_REQUEST_FINISHED, 5), 0);
+	toy_close(&toy);
+	db = db_open(toy.path);
+	ck_assert_str_eq(db_text(db, "SELECT verdict || ' ' || reasons FROM request"), "partial lost");
+	db_close(db);
+}
+END_TEST
+
+/* start has committed when it returns, so that a death right after it leaves a trace. */
+START_TEST(test_start_is_committed)
+{
+	struct moetrace_session_opts opts = toy_opts();
+	struct toy toy;
+	sqlite3 *db;
+
+	opts.commit_interval_ms = 10000;
+	toy = toy_start("early.db", &opts, 1, 64, 2);
+	db = db_open(toy.path);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM recording WHERE end_reason IS NULL"), 1);
+	db_close(db);
+	toy_close(&toy);
+}
+END_TEST
+
+/* However early the process dies, the file is empty or has the whole schema. */
+START_TEST(test_death_while_opening)
+{
+	const char *path = suite_path("dying.db");
+	pid_t pid = fork();
+	sqlite3 *db;
+
+	if (pid == 0) {
+		struct moetrace_session *session;
+
+		if (moetrace_session_open(path, NULL, &session) == MOETRACE_OK)
+			pause();
+		_exit(1);
+	}
+	while (access(path, F_OK) != 0)
+		usleep(100);
+	usleep((useconds_t)_i * 700);
+	ck_assert_int_eq(kill(pid, SIGKILL), 0);
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
+	ck_assert_int_eq(db_int(db, "SELECT (SELECT count(*) FROM sqlite_schema) = 0 OR"
+				" (SELECT count(*) FROM sqlite_schema WHERE name IN ('byte', 'topk',"
+				" 'loss', 'routed_expert')) = 4"), 1);
+	sqlite3_close(db);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("honest");
+	TCase *honest = tcase_create("honest");
+
+	tcase_add_loop_test(honest, test_names_are_literal, 0,
+			    (int)(sizeof(odd_names) / sizeof(odd_names[0])));
+	tcase_add_test(honest, test_repeated_positions);
+	tcase_add_test(honest, test_too_many_rows);
+	tcase_add_test(honest, test_a_lost_pass_is_lost);
+	tcase_add_test(honest, test_start_is_committed);
+	tcase_add_loop_test(honest, test_death_while_opening, 0, 20);
+	suite_add_tcase(suite, honest);
+	return suite_run(suite);
+}
