@@ -7,7 +7,9 @@
 	%D%/bench_hook \
 	%D%/bench_writer \
 	%D%/bench_size \
-	%D%/bench_loss
+	%D%/bench_loss \
+	%D%/bench_route \
+	%D%/bench_experts
 
 EXTRA_PROGRAMS += $(%C%_c_programs)
 bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh
@@ -31,6 +33,16 @@ bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh
 %C%_bench_writer_SOURCES = %D%/bench_writer.c $(%C%_load)
 %C%_bench_writer_CFLAGS = $(%C%_cflags)
 %C%_bench_writer_LDADD = $(%C%_libs)
+
+%C%_bench_experts_SOURCES = %D%/bench_experts.c
+%C%_bench_experts_LDADD = kernels/libmtk.la -lm
+
+%C%_bench_route_SOURCES = %D%/bench_route.c \
+	%D%/sigmoid.h \
+	%D%/sigmoid_avx2.c \
+	%D%/sigmoid_avx512.c
+%C%_bench_route_CFLAGS = $(AM_CFLAGS) -ffp-contract=off
+%C%_bench_route_LDADD = kernels/libmtk.la -lm
 
 EXTRA_DIST += \
 	%D%/README.md \

@@ -43,9 +43,11 @@ mt_verb_fn mt_cmd_check;
 mt_verb_fn mt_cmd_dump;
 mt_verb_fn mt_cmd_experts;
 mt_verb_fn mt_cmd_info;
+mt_verb_fn mt_cmd_models;
 mt_verb_fn mt_cmd_query;
 mt_verb_fn mt_cmd_report;
 mt_verb_fn mt_cmd_requests;
+mt_verb_fn mt_cmd_route;
 mt_verb_fn mt_cmd_run;
 
 /* ---- error lines (cli.c) ---- */

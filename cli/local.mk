@@ -23,10 +23,13 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_dump.c \
 	%D%/cmd_experts.c \
 	%D%/cmd_info.c \
+	%D%/cmd_models.c \
 	%D%/cmd_query.c \
 	%D%/cmd_report.c \
 	%D%/cmd_requests.c %D%/cmd_requests.h \
 	%D%/cmd_requests_one.c \
+	%D%/cmd_route.c %D%/cmd_route.h \
+	%D%/cmd_route_args.c \
 	%D%/cmd_run.c %D%/cmd_run.h \
 	%D%/cmd_run_args.c \
 	%D%/cmd_run_files.c \

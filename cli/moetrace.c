@@ -31,6 +31,8 @@ static const struct verb verbs[] = {
 	{"info", mt_cmd_info, "what a trace holds, and what recorded it", false},
 	{"dump", mt_cmd_dump, "the tables, or the rows of one of them", false},
 	{"query", mt_cmd_query, "run one SQL statement on a trace", false},
+	{"route", mt_cmd_route, "route a file of router logits by a model's rule", false},
+	{"models", mt_cmd_models, "the known models, their routing and dimensions", false},
 	{"check", mt_cmd_check, "prove that a trace is sound", false},
 };
 

@@ -16,7 +16,9 @@ static const struct mtk_cpu_ops ops_plain = {
 	.attention = mtk_attention_plain,
 	.route = mtk_route_plain,
 	.swiglu = mtk_swiglu_plain,
+	.swiglu_clamped = mtk_swiglu_clamped_plain,
 	.combine = mtk_combine_plain,
+	.combine_pairs = mtk_combine_pairs_plain,
 };
 
 #if defined(__x86_64__)

@@ -31,7 +31,9 @@ struct mtk_cpu_ops {
 	mtk_attention_fn attention;
 	mtk_route_fn route;
 	mtk_swiglu_fn swiglu;
+	mtk_swiglu_clamped_fn swiglu_clamped;
 	mtk_combine_fn combine;
+	mtk_combine_pairs_fn combine_pairs;
 };
 
 extern const struct mtk_cpu_ops mtk_cpu_ops_avx2;

@@ -24,7 +24,9 @@ const struct mtk_cpu_ops mtk_cpu_ops_avx512 = {
 	.attention = attention_vec,
 	.route = route_vec,
 	.swiglu = swiglu_vec,
+	.swiglu_clamped = swiglu_clamped_vec,
 	.combine = combine_vec,
+	.combine_pairs = combine_pairs_vec,
 };
 
 #endif

@@ -10,6 +10,10 @@ noinst_LTLIBRARIES += %D%/libmtk.la
 %C%_libmtk_la_CFLAGS = $(AM_CFLAGS) -ffp-contract=off
 %C%_libmtk_la_LIBADD = common/libmt_json.la $(PTHREAD_LIBS) -lm
 %C%_libmtk_la_SOURCES = \
+	%D%/align/align.h \
+	%D%/align/align_cpu.c \
+	%D%/align/align_impl.h \
+	%D%/align/align_sort.c \
 	%D%/attention/attention.h \
 	%D%/attention/attention_cpu.c \
 	%D%/attention/attention_vec.h \
@@ -30,19 +34,21 @@ noinst_LTLIBRARIES += %D%/libmtk.la
 	%D%/engine/workspace.c \
 	%D%/experts/experts.h \
 	%D%/experts/experts_cpu.c \
+	%D%/experts/experts_settings.c \
 	%D%/experts/experts_vec.h \
 	%D%/gemm/gemm.h \
 	%D%/gemm/gemm_cpu.c \
 	%D%/gemm/gemm_vec.h \
+	%D%/map/map.h \
+	%D%/map/map_cpu.c \
 	%D%/matrix.c %D%/matrix.h \
+	%D%/permute/permute.h \
+	%D%/permute/permute_cpu.c \
 	%D%/rmsnorm/rmsnorm.h \
 	%D%/rmsnorm/rmsnorm_cpu.c \
 	%D%/rmsnorm/rmsnorm_vec.h \
 	%D%/rope/rope.h \
 	%D%/rope/rope_cpu.c \
-	%D%/route/route.h \
-	%D%/route/route_cpu.c \
-	%D%/route/route_vec.h \
 	%D%/sample/sample.h \
 	%D%/sample/sample_cpu.c \
 	%D%/threads.c %D%/threads.h \
@@ -51,3 +57,5 @@ noinst_LTLIBRARIES += %D%/libmtk.la
 	%D%/vec_avx512.h
 
 include kernels/engine/local.mk
+include kernels/route/local.mk
+include kernels/presets/local.mk

@@ -8,10 +8,11 @@
 #include <stdint.h>
 
 #define VEC_LANES 16
-/* Panels beside 1, 2 and 3 rows of a linear operation: the fastest that were measured. */
+/* Panels beside 1, 2, 3 and 4 to 6 rows of a linear operation: the fastest that were measured. */
 #define VEC_GEMM_PANELS_1 4
 #define VEC_GEMM_PANELS_2 2
 #define VEC_GEMM_PANELS_3 1
+#define VEC_GEMM_PANELS_MORE 1
 /* Blocks of keys that fit the registers beside two query heads. */
 #define VEC_ATTENTION_BLOCKS 2
 #define VEC_TARGET __attribute__((target("avx2,fma,f16c")))
@@ -175,6 +176,95 @@ VEC_FN float vec_max_lane(struct vec a)
 	__m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
 
 	return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
+}
+
+VEC_FN struct vec vec_abs(struct vec a)
+{
+	const __m256 sign = _mm256_set1_ps(-0.0f);
+
+	return (struct vec){_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};
+}
+
+VEC_FN struct vec vec_sqrt(struct vec a)
+{
+	return (struct vec){_mm256_sqrt_ps(a.lo), _mm256_sqrt_ps(a.hi)};
+}
+
+/* x in the lanes where a < b, y in the others. */
+VEC_FN struct vec vec_choose_less(struct vec a, struct vec b, struct vec x, struct vec y)
+{
+	return (struct vec){_mm256_blendv_ps(y.lo, x.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)),
+			    _mm256_blendv_ps(y.hi, x.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
+}
+
+/* Bit i is set where lane i of a is less than lane i of b. */
+VEC_FN uint32_t vec_less_bits(struct vec a, struct vec b)
+{
+	return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)) |
+	       (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ)) << 8;
+}
+
+/* The first n lanes of a, n at most 16, and fill in the others. */
+VEC_FN struct vec vec_keep_first(struct vec a, uint32_t n, struct vec fill)
+{
+	return (struct vec){
+		_mm256_blendv_ps(fill.lo, a.lo, _mm256_castsi256_ps(vec_mask_below(n))),
+		_mm256_blendv_ps(fill.hi, a.hi,
+				 _mm256_castsi256_ps(vec_mask_below(n > 8 ? n - 8 : 0)))};
+}
+
+VEC_FN struct vec vec_set_lane(struct vec a, uint32_t lane, struct vec value)
+{
+	const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+	__m256i lo = _mm256_cmpeq_epi32(lanes, _mm256_set1_epi32((int)lane));
+	__m256i hi = _mm256_cmpeq_epi32(lanes, _mm256_set1_epi32((int)lane - 8));
+
+	return (struct vec){_mm256_blendv_ps(a.lo, value.lo, _mm256_castsi256_ps(lo)),
+			    _mm256_blendv_ps(a.hi, value.hi, _mm256_castsi256_ps(hi))};
+}
+
+VEC_FN float vec_first(struct vec a)
+{
+	return _mm_cvtss_f32(_mm256_castps256_ps128(a.lo));
+}
+
+/*
+ * Append the lanes of from whose bits are set to values, and base + lane to places. Both have
+ * room for all lanes. Returns how many.
+ */
+VEC_FN uint32_t vec_append(const float *from, uint32_t bits, int32_t base, float *values,
+			   int32_t *places)
+{
+	uint32_t n = 0;
+
+	for (; bits != 0; bits &= bits - 1) {
+		int32_t lane = __builtin_ctz(bits);
+
+		values[n] = from[lane];
+		places[n++] = base + lane;
+	}
+	return n;
+}
+
+/* The two largest of 32 lanes, the same value twice if it occurs twice. */
+VEC_FN float vec_top2(struct vec a, struct vec b, float *ret_second)
+{
+	__m256 high = _mm256_max_ps(a.lo, b.lo), low = _mm256_min_ps(a.lo, b.lo);
+	__m256 high2 = _mm256_max_ps(a.hi, b.hi), low2 = _mm256_min_ps(a.hi, b.hi);
+	__m256 top = _mm256_max_ps(high, high2);
+	__m256 next = _mm256_max_ps(_mm256_min_ps(high, high2), _mm256_max_ps(low, low2));
+	__m128 top_a = _mm256_castps256_ps128(top), top_b = _mm256_extractf128_ps(top, 1);
+	__m128 next_a = _mm256_castps256_ps128(next), next_b = _mm256_extractf128_ps(next, 1);
+	__m128 one = _mm_max_ps(top_a, top_b);
+	__m128 two = _mm_max_ps(_mm_min_ps(top_a, top_b), _mm_max_ps(next_a, next_b));
+	__m128 other = _mm_movehl_ps(one, one);
+
+	two = _mm_max_ps(_mm_min_ps(one, other), _mm_max_ps(two, _mm_movehl_ps(two, two)));
+	one = _mm_max_ps(one, other);
+	other = _mm_movehdup_ps(one);
+	two = _mm_max_ps(_mm_min_ps(one, other), _mm_max_ps(two, _mm_movehdup_ps(two)));
+	*ret_second = _mm_cvtss_f32(two);
+	return _mm_cvtss_f32(_mm_max_ss(one, other));
 }
 
 #include "kernels/vec.h"

@@ -32,6 +32,8 @@ include tests/build/local.mk
 include tests/unit/local.mk
 include tests/contract/local.mk
 include tests/kernels/local.mk
+include tests/moe_ops/local.mk
+include tests/routing/local.mk
 include tests/engine/local.mk
 include tests/schema/local.mk
 include tests/cli/local.mk

@@ -234,19 +234,22 @@ static void route_task(void *arg, uint32_t begin, uint32_t end)
 	const struct pass *pass = arg;
 	const struct mtk_model_config *config = &pass->model->config;
 	struct mtk_workspace *workspace = pass->workspace;
-	const struct mtk_route route = {config->n_experts, config->top_k, config->norm_topk_prob};
-	const uint32_t n_scratch = mtk_route_scratch_floats(config->n_experts);
+	struct mtk_route_config route = mtk_route_config_make(config->n_experts, config->top_k);
+	const struct mtk_route_batch batch = {
+		.n_rows = pass->batch->n_rows,
+		.n_valid_rows = pass->batch->n_rows,
+		.logits = workspace->router_logits,
+	};
+	const struct mtk_route_result result = {
+		.ids = workspace->ids,
+		.weights = workspace->weights,
+	};
+	const size_t n_scratch = mtk_route_scratch_floats(config->n_experts);
 
-	for (size_t row = begin; row < end; row++)
-		pass->model->ops->route(&route, workspace->router_logits + row * config->n_experts,
-					workspace->route_scratch + row * n_scratch,
-					workspace->ids + row * config->top_k,
-					workspace->weights + row * config->top_k);
-}
-
-static void experts_task(void *arg, uint32_t begin, uint32_t end)
-{
-	mtk_experts_run(arg, begin, end);
+	if (config->norm_topk_prob)
+		route.renormalise = MTK_ROUTE_RENORMALISE_IF_POSITIVE;
+	pass->model->ops->route(&route, &batch, begin, end,
+				workspace->route_scratch + begin * n_scratch, &result);
 }
 
 static void combine_task(void *arg, uint32_t begin, uint32_t end)
@@ -294,7 +297,6 @@ static void run_moe(struct pass *pass)
 	const struct mtk_forward_hooks *hooks = pass->hooks;
 	struct mtk_workspace *workspace = pass->workspace;
 	const uint32_t n_rows = pass->batch->n_rows;
-	const uint64_t slot_cost = 3 * (uint64_t)config->n_hidden * config->n_intermediate;
 	struct mtk_experts experts = {
 		.gate_up = pass->layer->gate_up,
 		.down = pass->layer->down,
@@ -311,8 +313,7 @@ static void run_moe(struct pass *pass)
 	run_router(pass);
 	mtk_experts_group(config->n_experts, n_rows, config->top_k, workspace->ids,
 			  &workspace->groups);
-	run_loop(pass, config->n_experts,
-		 slot_cost * n_rows * config->top_k / config->n_experts, experts_task, &experts);
+	mtk_experts_run_all(&experts, config->n_experts, pass->threads, workspace->active_experts);
 	run_loop(pass, n_rows, (uint64_t)config->n_hidden * config->top_k, combine_task, pass);
 	if (hooks && hooks->moe_output)
 		hooks->moe_output(hooks->ctx, pass->layer_number, n_rows, config->n_hidden,

@@ -9,6 +9,7 @@
 #include <moetrace/status.h>
 
 #include "kernels/engine/model.h"
+#include "kernels/route/route.h"
 
 struct limit {
 	const char *name;
@@ -67,8 +68,8 @@ int mtk_model_config_check(const struct mtk_model_config *config, char *message)
 		{"num_key_value_heads", config->n_kv_heads, 1u << 12},
 		{"head_dim", config->head_dim, 1u << 12},
 		{"moe_intermediate_size", config->n_intermediate, 1u << 20},
-		{"num_experts", config->n_experts, 1u << 16},
-		{"num_experts_per_tok", config->top_k, 1u << 10},
+		{"num_experts", config->n_experts, MTK_ROUTE_MAX_COLUMNS},
+		{"num_experts_per_tok", config->top_k, MTK_ROUTE_MAX_TOP_K},
 		{"context", config->n_context, 1u << 24},
 	};
 

@@ -53,6 +53,7 @@ struct mtk_workspace {
 	float *moe_out;			/* [rows][n_hidden] */
 	uint32_t *wanted_rows;		/* rows whose logits are wanted */
 	struct mtk_expert_groups groups;
+	uint32_t *active_experts;	/* [n_experts]: scratch of the expert MLP */
 };
 
 /* Outputs of the query, key and value projections together. */

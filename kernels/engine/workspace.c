@@ -52,6 +52,7 @@ static int take_buffers(struct mtk_workspace *w, const struct mtk_model_config *
 		{(void **)&w->groups.first, (size_t)c->n_experts + 1, sizeof(*w->groups.first)},
 		{(void **)&w->groups.slots, n_slots, sizeof(*w->groups.slots)},
 		{(void **)&w->groups.rows, n_slots, sizeof(*w->groups.rows)},
+		{(void **)&w->active_experts, c->n_experts, sizeof(*w->active_experts)},
 	};
 
 	for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
@@ -103,6 +104,7 @@ void mtk_workspace_destroy(struct mtk_workspace *workspace)
 	free(workspace->groups.first);
 	free(workspace->groups.slots);
 	free(workspace->groups.rows);
+	free(workspace->active_experts);
 	free(workspace);
 }
 

@@ -3,7 +3,8 @@
  * The vector path of the linear operation, instantiated by a cpu_<level>.c after its vec_<level>.h.
  * A block of rows x panels keeps its sums in registers; block shapes only trade reuse of weights
  * against independent chains and never change the order of a chain. Few rows, as at decode, take
- * several panels, so that the latency of the fused multiply-add is hidden there too.
+ * several panels: that hides the latency of the fused multiply-add, and each panel is a stream of
+ * its own from memory, one of which alone is far slower than the memory.
  */
 #include "kernels/gemm/gemm.h"
 
@@ -80,13 +81,13 @@ VEC_FN void gemm_typed(const struct mtk_gemm *gemm, uint32_t row, uint32_t row_e
 		       uint32_t panel_end, const enum mtk_dtype dtype)
 {
 	for (; row_end - row >= 6; row += 6)
-		gemm_rows(gemm, row, panel, panel_end, dtype, 6, 1);
+		gemm_rows(gemm, row, panel, panel_end, dtype, 6, VEC_GEMM_PANELS_MORE);
 	switch (row_end - row) {
 	case 5:
-		gemm_rows(gemm, row, panel, panel_end, dtype, 5, 1);
+		gemm_rows(gemm, row, panel, panel_end, dtype, 5, VEC_GEMM_PANELS_MORE);
 		break;
 	case 4:
-		gemm_rows(gemm, row, panel, panel_end, dtype, 4, 1);
+		gemm_rows(gemm, row, panel, panel_end, dtype, 4, VEC_GEMM_PANELS_MORE);
 		break;
 	case 3:
 		gemm_rows(gemm, row, panel, panel_end, dtype, 3, VEC_GEMM_PANELS_3);

@@ -13,7 +13,7 @@ expect_match "$tmp/help" '^Usage: moetrace '
 expect_ok "$moetrace" help
 expect_same "$tmp/out" "$tmp/help"
 
-for verb in run report requests experts balance info dump query check; do
+for verb in run report requests experts balance info dump query check route models; do
 	expect_match "$tmp/help" "^  $verb "
 	expect_ok "$moetrace" $verb --help
 	[ ! -s "$tmp/err" ] || fail "$verb --help writes to stderr"
@@ -46,7 +46,8 @@ version=$(sed -n 's/^PRAGMA user_version = \([0-9]*\);.*/\1/p' "$MOETRACE_SRCDIR
 expect_match "$MOETRACE_SRCDIR/cli/cli.h" "^#define MT_SCHEMA_VERSION $version\$"
 
 need_command help2man
-for verb in "" " run" " report" " requests" " experts" " balance" " info" " dump" " query" " check"; do
+for verb in "" " run" " report" " requests" " experts" " balance" " info" " dump" " query" " check" " route" \
+	" models"; do
 	expect_ok help2man --no-info "$moetrace$verb"
 	expect_match "$tmp/out" '^\.SH SYNOPSIS'
 	expect_match "$tmp/out" '^\.SH DESCRIPTION'

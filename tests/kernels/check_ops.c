@@ -305,12 +305,17 @@ END_TEST
 static void check_choice(const struct mtk_cpu_ops *ops, const float *logits, uint32_t n_experts,
 			 uint32_t top_k, bool renormalise, const int32_t *ids, const float *weights)
 {
-	const struct mtk_route route = {n_experts, top_k, renormalise};
-	float scratch[512];
-	int32_t found_ids[256];
-	float found_weights[256];
+	const struct mtk_route_batch batch = {1, 1, logits, NULL, NULL};
+	struct mtk_route_config route = mtk_route_config_make(n_experts, top_k);
+	double scratch[2048];
+	int32_t found_ids[MTK_ROUTE_MAX_TOP_K];
+	float found_weights[MTK_ROUTE_MAX_TOP_K];
+	const struct mtk_route_result result = {.ids = found_ids, .weights = found_weights};
 
-	ops->route(&route, logits, scratch, found_ids, found_weights);
+	if (renormalise)
+		route.renormalise = MTK_ROUTE_RENORMALISE_IF_POSITIVE;
+	ck_assert_uint_le(mtk_route_scratch_floats(n_experts) * sizeof(float), sizeof(scratch));
+	ops->route(&route, &batch, 0, 1, scratch, &result);
 	for (uint32_t j = 0; j < top_k; j++) {
 		ck_assert_msg(found_ids[j] == ids[j], "%s: choice %u is %d, not %d", ops->name, j,
 			      found_ids[j], ids[j]);
@@ -337,9 +342,9 @@ START_TEST(test_route_by_hand)
 		/* NaN is chosen last, an infinity takes everything. */
 		{{nan_value, 1, nan_value, 1, nan_value}, false, {1, 3, 0}, {.5f, .5f, 0}},
 		{{0, inf, 0, inf, 0}, true, {1, 3, 0}, {.5f, .5f, 0}},
-		{{-inf, -inf, -inf, -inf, -inf}, false, {0, 1, 2}, {.2f, .2f, .2f}},
-		{{nan_value, nan_value, nan_value, nan_value, nan_value}, false, {0, 1, 2},
-		 {.2f, .2f, .2f}},
+		{{-inf, -inf, -inf, -inf, -inf}, false, {0, 1, 2}, {0, 0, 0}},
+		{{nan_value, nan_value, nan_value, nan_value, nan_value}, true, {0, 1, 2},
+		 {0, 0, 0}},
 		{{-inf, 0, -inf, -inf, -inf}, true, {1, 0, 2}, {1, 0, 0}},
 	};
 	const struct mtk_cpu_ops *ops = level(_i);
@@ -363,17 +368,21 @@ START_TEST(test_route)
 
 	for (size_t i = 0; i < sizeof(expert_counts) / sizeof(expert_counts[0]); i++) {
 		const uint32_t n = expert_counts[i];
-		const uint32_t top_k = n < 200 ? (n < 8 ? n : 8) : 200;
-		const struct mtk_route route = {n, top_k, i % 2 == 0};
+		const uint32_t top_k = n < 200 ? (n < 8 ? n : 8) : MTK_ROUTE_MAX_TOP_K;
+		struct mtk_route_config route = mtk_route_config_make(n, top_k);
 		float *logits = random_floats(10 + i, n);
-		float scratch[512];
-		int32_t ids[256];
-		float weights[256];
+		const struct mtk_route_batch batch = {1, 1, logits, NULL, NULL};
+		double scratch[2048];
+		int32_t ids[MTK_ROUTE_MAX_TOP_K];
+		float weights[MTK_ROUTE_MAX_TOP_K];
+		const struct mtk_route_result result = {.ids = ids, .weights = weights};
 
 		for (uint32_t e = 0; e < n; e++)
 			logits[e] *= 6.0f;
-		mtk_route_plain(&route, logits, scratch, ids, weights);
-		check_choice(ops, logits, n, top_k, route.renormalise, ids, weights);
+		if (i % 2 == 0)
+			route.renormalise = MTK_ROUTE_RENORMALISE_IF_POSITIVE;
+		mtk_route_plain(&route, &batch, 0, 1, scratch, &result);
+		check_choice(ops, logits, n, top_k, i % 2 == 0, ids, weights);
 		free(logits);
 	}
 }

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the definition and the vector paths of routing share: one row's inputs and outputs, and
+ * the end of a row, from the chosen ids and their scores to what is written.
+ */
+#ifndef MTK_ROUTE_ROUTE_IMPL_H
+#define MTK_ROUTE_ROUTE_IMPL_H
+
+#include "kernels/route/route.h"
+
+struct mtk_route_row {
+	const struct mtk_route_config *config;
+	uint32_t n;	     /* columns */
+	const float *logits; /* [n] */
+	const float *bias;   /* [n], or NULL where the setting has none */
+};
+
+/* What a row selected: top_k entries, in the order of the choice. */
+struct mtk_route_choice {
+	int32_t ids[MTK_ROUTE_MAX_TOP_K];
+	double weights[MTK_ROUTE_MAX_TOP_K];
+	uint8_t flags;
+};
+
+struct mtk_route_row mtk_route_row_of(const struct mtk_route_config *config,
+				      const struct mtk_route_batch *batch, uint32_t row);
+
+/* Choose and weigh one row; scratch holds two doubles a column. */
+void mtk_route_define_row(const struct mtk_route_row *row, double *scratch,
+			  struct mtk_route_choice *ret_choice);
+
+/* The same for a layer whose ids follow from the token id. */
+void mtk_route_define_hash_row(const struct mtk_route_row *row, int32_t token_id, double *scratch,
+			       struct mtk_route_choice *ret_choice);
+
+/* Weights, which are scores, become what the setting wants: renormalised and scaled. */
+void mtk_route_weigh(const struct mtk_route_config *config, double *weights);
+
+/* Write row number `row` of the result, shared slots included. */
+void mtk_route_write_row(const struct mtk_route_config *config,
+			 const struct mtk_route_choice *choice, uint32_t row,
+			 const struct mtk_route_result *result);
+
+/* Write a row that selects nothing. */
+void mtk_route_write_empty_row(const struct mtk_route_config *config, uint32_t row, uint8_t flags,
+			       const struct mtk_route_result *result);
+
+#endif

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Routing by hand: the faults that routers in the field have had, each as a test of that name on
+ * every level of instructions; outputs, padding, shared slots, hash layers.
+ */
+#include <check.h>
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <moetrace/status.h>
+
+#include "kernels/presets/presets.h"
+#include "tests/kernels/support/levels.h"
+#include "tests/routing/support/settings.h"
+
+#define MAX_ROWS    64
+#define MAX_ENTRIES (MAX_ROWS * MTK_ROUTE_MAX_WIDTH)
+
+struct routed {
+	int32_t ids[MAX_ENTRIES];
+	float weights[MAX_ENTRIES];
+	uint32_t packed[MAX_ENTRIES];
+	uint8_t flags[MAX_ROWS];
+};
+
+static struct mtk_route_result result_of(struct routed *routed)
+{
+	return (struct mtk_route_result){routed->ids, routed->weights, routed->packed,
+					 routed->flags};
+}
+
+static void *new_scratch(const struct mtk_route_config *config)
+{
+	void *scratch = malloc(mtk_route_scratch_floats(mtk_route_columns(config)) * sizeof(float));
+
+	ck_assert_ptr_nonnull(scratch);
+	return scratch;
+}
+
+static void assert_valid(const struct mtk_route_config *config)
+{
+	char message[MTK_ROUTE_MESSAGE_BYTES] = "";
+
+	ck_assert_msg(mtk_route_config_check(config, message) == MOETRACE_OK, "%s", message);
+}
+
+static struct routed *route(int level, const struct mtk_route_config *config, uint32_t n_rows,
+			    const float *logits, const float *bias)
+{
+	static struct routed routed;
+	const struct mtk_route_batch batch = {n_rows, n_rows, logits, bias, NULL};
+	const struct mtk_route_result result = result_of(&routed);
+	void *scratch = new_scratch(config);
+
+	assert_valid(config);
+	memset(&routed, 0xff, sizeof(routed));
+	mtk_cpu_ops_find((enum mtk_cpu_level)level)
+		->route(config, &batch, 0, n_rows, scratch, &result);
+	free(scratch);
+	return &routed;
+}
+
+static void assert_ids(const struct routed *routed, uint32_t n, const int32_t *ids)
+{
+	for (uint32_t j = 0; j < n; j++)
+		ck_assert_msg(routed->ids[j] == ids[j], "place %u: id %d, not %d", j,
+			      routed->ids[j], ids[j]);
+}
+
+/* NaN, infinities, degenerate rows. */
+
+START_TEST(test_nan_rows_have_distinct_ids)
+{
+	struct mtk_route_config config = mtk_route_config_make(40, 8);
+	const int32_t expected[] = {0, 1, 2, 3, 4, 5, 6, 7};
+	float logits[40];
+
+	for (int scoring = 0; scoring < MTK_ROUTE_N_SCORINGS; scoring++) {
+		const struct routed *routed;
+
+		config.scoring = (enum mtk_route_scoring)scoring;
+		config.renormalise = MTK_ROUTE_RENORMALISE_EPSILON;
+		for (int e = 0; e < 40; e++)
+			logits[e] = NAN;
+		routed = route(_i, &config, 1, logits, NULL);
+		assert_ids(routed, 8, expected);
+		for (int j = 0; j < 8; j++)
+			ck_assert_float_eq(routed->weights[j], 0.0f);
+		ck_assert_uint_eq(routed->flags[0],
+				  MTK_ROUTE_FLAG_NAN | MTK_ROUTE_FLAG_FEW | MTK_ROUTE_FLAG_TIE);
+	}
+}
+END_TEST
+
+START_TEST(test_nan_bias_is_never_chosen_first)
+{
+	struct mtk_route_config config = mtk_route_config_make(4, 2);
+	const float logits[] = {3, 2, 1, 0};
+	const float bias[] = {NAN, 0, 0, NAN};
+	const int32_t expected[] = {1, 2};
+	const struct routed *routed;
+
+	config.scoring = MTK_ROUTE_SIGMOID;
+	config.bias = MTK_ROUTE_BIAS_SCORE;
+	routed = route(_i, &config, 1, logits, bias);
+	assert_ids(routed, 2, expected);
+	ck_assert_uint_eq(routed->flags[0], MTK_ROUTE_FLAG_NAN);
+}
+END_TEST
+
+START_TEST(test_all_negative_logits)
+{
+	struct mtk_route_config config = mtk_route_config_make(6, 2);
+	const float logits[] = {-9, -3, -5, -4, -8, -7};
+	const int32_t expected[] = {1, 3};
+
+	config.renormalise = MTK_ROUTE_RENORMALISE_IF_POSITIVE;
+	for (int scoring = 0; scoring < MTK_ROUTE_N_SCORINGS; scoring++) {
+		config.scoring = (enum mtk_route_scoring)scoring;
+		assert_ids(route(_i, &config, 1, logits, NULL), 2, expected);
+	}
+}
+END_TEST
+
+START_TEST(test_fewer_than_k_eligible)
+{
+	struct mtk_route_config config = mtk_route_config_make(5, 3);
+	const float logits[] = {-INFINITY, NAN, -INFINITY, 2, -INFINITY};
+	const int32_t expected[] = {3, 0, 2};
+	const struct routed *routed;
+
+	config.renormalise = MTK_ROUTE_RENORMALISE_IF_POSITIVE;
+	routed = route(_i, &config, 1, logits, NULL);
+	assert_ids(routed, 3, expected);
+	ck_assert_float_eq(routed->weights[0], 1.0f);
+	ck_assert_float_eq(routed->weights[1] + routed->weights[2], 0.0f);
+	ck_assert_uint_eq(routed->flags[0] & MTK_ROUTE_FLAG_FEW, MTK_ROUTE_FLAG_FEW);
+}
+END_TEST
+
+START_TEST(test_hash_token_out_of_table)
+{
+	static const int32_t table[] = {4, 1, 0, 2, 3, 5};
+	const int32_t tokens[] = {2, 3, -1, 0};
+	const float logits[4 * 6] = {0};
+	struct mtk_route_config config = mtk_route_config_make(6, 2);
+	struct mtk_route_batch batch = {4, 4, logits, NULL, tokens};
+	static struct routed routed;
+	struct mtk_route_result result = result_of(&routed);
+	void *scratch = new_scratch(&config);
+	const int32_t expected[] = {3, 5, -1, -1, -1, -1, 4, 1};
+
+	config.scoring = MTK_ROUTE_SQRTSOFTPLUS;
+	config.renormalise = MTK_ROUTE_RENORMALISE_EPSILON;
+	config.hash_table = table;
+	config.n_hash_tokens = 3;
+	assert_valid(&config);
+	mtk_cpu_ops_find((enum mtk_cpu_level)_i)->route(&config, &batch, 0, 4, scratch, &result);
+	assert_ids(&routed, 8, expected);
+	ck_assert_float_eq_tol(routed.weights[0], 0.5f, 1e-6f);
+	ck_assert_uint_eq(routed.flags[1], MTK_ROUTE_FLAG_TOKEN);
+	ck_assert_uint_eq(routed.flags[0], 0);
+	free(scratch);
+}
+END_TEST
+
+START_TEST(test_padding_and_zero_experts_differ)
+{
+	struct mtk_route_config config = mtk_route_config_make(2, 1);
+	const float logits[] = {0, 1, 5, 0, 0, 9};
+	const struct mtk_route_batch batch = {2, 1, logits, NULL, NULL};
+	static struct routed routed;
+	struct mtk_route_result result = result_of(&routed);
+	void *scratch;
+
+	config.n_zero_experts = 1;
+	assert_valid(&config);
+	scratch = new_scratch(&config);
+	mtk_cpu_ops_find((enum mtk_cpu_level)_i)->route(&config, &batch, 0, 2, scratch, &result);
+	ck_assert_int_eq(routed.ids[0], 2);
+	ck_assert_int_eq(routed.ids[1], -1);
+	ck_assert_float_eq(routed.weights[1], 0.0f);
+	ck_assert_uint_eq(routed.packed[1], 0xffff0000u);
+	free(scratch);
+}
+END_TEST
+
+/* Groups. */
+
+START_TEST(test_dropped_groups_never_win)
+{
+	struct mtk_route_config config = mtk_route_config_make(8, 3);
+	const float logits[] = {1, 1, 2, 2, 9, 9, 1, 1};
+	const float biases[][8] = {
+		{-5, -6, -50, -51, -4, -7, -60, -61},
+		{-1e30f, -1e30f, -2e30f, -2e30f, -1e29f, -1e29f, -3e30f, -3e30f},
+		{-40, -41, -INFINITY, -INFINITY, -42, -40, -INFINITY, -INFINITY},
+	};
+
+	config.scoring = MTK_ROUTE_SIGMOID;
+	config.bias = MTK_ROUTE_BIAS_SCORE;
+	config.groups = MTK_ROUTE_GROUPS_TOP2;
+	config.n_groups = 4;
+	config.n_keep_groups = 2;
+	for (int i = 0; i < 3; i++) {
+		const struct routed *routed = route(_i, &config, 1, logits, biases[i]);
+
+		for (int j = 0; j < 3; j++)
+			ck_assert_msg(routed->ids[j] / 2 == 0 || routed->ids[j] / 2 == 2,
+				      "case %d: id %d is of a dropped group", i, routed->ids[j]);
+	}
+}
+END_TEST
+
+START_TEST(test_top2_sum_counts_equal_maxima_twice)
+{
+	struct mtk_route_config config = mtk_route_config_make(64, 1);
+	float logits[64];
+	const float bias[64] = {0};
+
+	for (int e = 0; e < 64; e++)
+		logits[e] = -8.0f;
+	/* Twice 2.0 in the first group, 2.1 and 1.0 in the second. */
+	logits[3] = logits[30] = 2.0f;
+	logits[32] = 2.1f;
+	logits[63] = 1.0f;
+	config.scoring = MTK_ROUTE_SIGMOID;
+	config.bias = MTK_ROUTE_BIAS_SCORE;
+	config.groups = MTK_ROUTE_GROUPS_TOP2;
+	config.n_groups = 2;
+	config.n_keep_groups = 1;
+	ck_assert_int_eq(route(_i, &config, 1, logits, bias)->ids[0], 3);
+}
+END_TEST
+
+START_TEST(test_equal_groups_lower_is_kept)
+{
+	struct mtk_route_config config = mtk_route_config_make(128, 8);
+	const int32_t expected[] = {0, 1, 2, 3, 4, 5, 6, 7};
+	float logits[128];
+
+	for (int e = 0; e < 128; e++)
+		logits[e] = 1.0f;
+	for (int groups = 1; groups < MTK_ROUTE_N_GROUPINGS; groups++) {
+		const struct routed *routed;
+
+		config.groups = (enum mtk_route_groups)groups;
+		config.n_groups = 4;
+		config.n_keep_groups = 2;
+		config.group_top_n = 3;
+		routed = route(_i, &config, 1, logits, NULL);
+		assert_ids(routed, 8, expected);
+		ck_assert_uint_eq(routed->flags[0], MTK_ROUTE_FLAG_TIE);
+	}
+}
+END_TEST
+
+START_TEST(test_keep_groups_is_a_run_time_value)
+{
+	struct mtk_route_config config = mtk_preset_find("deepseek-v3")->route;
+	struct random random = {7};
+	float logits[256];
+	const float bias[256] = {0};
+
+	config.n_keep_groups = 1;
+	for (int e = 0; e < 256; e++)
+		logits[e] = random_unit(&random);
+	for (uint32_t j = 1; j < 8; j++)
+		ck_assert_int_eq(route(_i, &config, 1, logits, bias)->ids[j] / 32,
+				 route(_i, &config, 1, logits, bias)->ids[0] / 32);
+}
+END_TEST
+
+START_TEST(test_group_score_of_n)
+{
+	struct mtk_route_config config = mtk_route_config_make(8, 1);
+	/* The first group wins by two, the second by three. */
+	const float logits[] = {3, 2.9f, -9, -9, 2.8f, 2.7f, 2.6f, -9};
+
+	config.scoring = MTK_ROUTE_SIGMOID;
+	config.n_groups = 2;
+	config.n_keep_groups = 1;
+	config.groups = MTK_ROUTE_GROUPS_TOPN;
+	config.group_top_n = 2;
+	ck_assert_int_eq(route(_i, &config, 1, logits, NULL)->ids[0], 0);
+	config.group_top_n = 3;
+	ck_assert_int_eq(route(_i, &config, 1, logits, NULL)->ids[0], 4);
+}
+END_TEST
+
+/* Bias, weights, scaling. */
+
+START_TEST(test_bias_never_leaks_into_weights)
+{
+	struct mtk_route_config config = mtk_route_config_make(256, 8);
+	struct random random = {3};
+	float logits[256], bias[256];
+	const struct routed *routed;
+
+	for (int e = 0; e < 256; e++) {
+		logits[e] = 3.0f * random_unit(&random);
+		bias[e] = 34.5f + 0.1f * random_unit(&random);
+	}
+	config.scoring = MTK_ROUTE_SIGMOID;
+	config.bias = MTK_ROUTE_BIAS_SCORE;
+	routed = route(_i, &config, 1, logits, bias);
+	for (int j = 0; j < 8; j++) {
+		double x = logits[routed->ids[j]];
+
+		ck_assert_double_eq_tol(routed->weights[j], 1.0 / (1.0 + exp(-x)), 2e-7);
+	}
+}
+END_TEST
+
+START_TEST(test_three_meanings_of_softmax_with_bias)
+{
+	struct mtk_route_config config = mtk_route_config_make(4, 1);
+	/* Probabilities .6, .3, .05, .05. */
+	const float logits[] = {logf(.6f), logf(.3f), logf(.05f), logf(.05f)};
+	const float bias[] = {0, 0.31f, 2.0f, 0};
+	const struct routed *routed;
+
+	config.bias = MTK_ROUTE_BIAS_SCORE; /* .6 .61 2.05 */
+	routed = route(_i, &config, 1, logits, bias);
+	ck_assert_int_eq(routed->ids[0], 2);
+	ck_assert_float_eq_tol(routed->weights[0], .05f, 1e-6f);
+	config.bias = MTK_ROUTE_BIAS_LOGIT_CHOICE; /* -.51 -.89 -1.0 */
+	routed = route(_i, &config, 1, logits, bias);
+	ck_assert_int_eq(routed->ids[0], 0);
+	ck_assert_float_eq_tol(routed->weights[0], .6f, 1e-6f);
+	config.bias = MTK_ROUTE_BIAS_LOGIT;
+	routed = route(_i, &config, 1, logits, bias);
+	ck_assert_int_eq(routed->ids[0], 0);
+	/* .6 / (.6 + .3 e^.31 + .05 e^2 + .05) */
+	ck_assert_float_eq_tol(routed->weights[0], 0.420027f, 1e-5f);
+}
+END_TEST
+
+START_TEST(test_softmax_before_and_after_choice_differ)
+{
+	struct mtk_route_config config = mtk_route_config_make(4, 2);
+	const float logits[] = {logf(.4f), logf(.4f), logf(.1f), logf(.1f)};
+
+	ck_assert_float_eq_tol(route(_i, &config, 1, logits, NULL)->weights[0], .4f, 1e-6f);
+	config.scoring = MTK_ROUTE_SOFTMAX_SELECTED;
+	ck_assert_float_eq_tol(route(_i, &config, 1, logits, NULL)->weights[0], .5f, 1e-6f);
+}
+END_TEST
+
+START_TEST(test_underflowing_sigmoids_give_no_nan)
+{
+	struct mtk_route_config config = mtk_preset_find("deepseek-v3")->route;
+	const float bias[256] = {0};
+	float logits[256];
+	const struct routed *routed;
+
+	for (int e = 0; e < 256; e++)
+		logits[e] = -3000.0f - (float)e;
+	for (int how = 0; how < MTK_ROUTE_N_RENORMALISE; how++) {
+		config.renormalise = (enum mtk_route_renormalise)how;
+		config.renormalise_min = 1e-12;
+		routed = route(_i, &config, 1, logits, bias);
+		for (int j = 0; j < 8; j++)
+			ck_assert_float_eq(routed->weights[j], 0.0f);
+	}
+}
+END_TEST
+
+START_TEST(test_every_shape_weighs_alike)
+{
+	static const uint32_t shapes[][2] = {
+		{8, 2},	  {16, 1},  {16, 2},   {16, 4},	  {32, 4},   {32, 8},	{40, 8},
+		{60, 4},  {64, 4},  {64, 6},   {64, 8},	  {72, 10},  {128, 1},	{128, 4},
+		{128, 6}, {128, 8}, {160, 6},  {160, 8},  {256, 6},  {256, 8},	{288, 8},
+		{384, 6}, {384, 8}, {512, 10}, {512, 22}, {896, 16}, {1024, 8}, {8192, 32}};
+	static float logits[8192], bias[8192];
+	struct random random = {11};
+
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		struct mtk_route_config config = mtk_route_config_make(shapes[i][0], shapes[i][1]);
+		const struct routed *routed;
+		double sum = 0.0;
+
+		config.scoring = MTK_ROUTE_SIGMOID;
+		config.bias = MTK_ROUTE_BIAS_SCORE;
+		config.renormalise = MTK_ROUTE_RENORMALISE_EPSILON;
+		config.scale = 2.5;
+		for (uint32_t e = 0; e < shapes[i][0]; e++) {
+			logits[e] = 4.0f * random_unit(&random);
+			bias[e] = 0.1f * random_unit(&random);
+		}
+		routed = route(_i, &config, 1, logits, bias);
+		for (uint32_t j = 0; j < config.top_k; j++)
+			sum += 1.0 / (1.0 + exp(-(double)logits[routed->ids[j]]));
+		for (uint32_t j = 0; j < config.top_k; j++) {
+			double x = logits[routed->ids[j]];
+
+			ck_assert_double_eq_tol(routed->weights[j], 2.5 / (1 + exp(-x)) / sum,
+						1e-6);
+		}
+	}
+}
+END_TEST
+
+START_TEST(test_scale_has_one_owner)
+{
+	struct mtk_route_config config = mtk_route_config_make(2, 2);
+	const float logits[] = {0, 0};
+
+	config.scale = 16.0;
+	config.n_shared_slots = 1;
+	ck_assert_float_eq(route(_i, &config, 1, logits, NULL)->weights[0], 8.0f);
+	ck_assert_float_eq(route(_i, &config, 1, logits, NULL)->weights[2], 1.0f);
+	config.scale_owner = MTK_ROUTE_SCALE_ON_OUTPUT;
+	ck_assert_float_eq(route(_i, &config, 1, logits, NULL)->weights[0], 0.5f);
+}
+END_TEST
+
+START_TEST(test_sqrtsoftplus_is_stable)
+{
+	struct mtk_route_config config = mtk_route_config_make(6, 6);
+	const float logits[] = {1e30f, 100, 0, -20, -60, -70};
+	const double expected[] = {
+		1e15, 10, 0.832554611157698, 4.539992976e-5, 9.357622969e-14, 6.305116760e-16};
+	const struct routed *routed;
+
+	config.scoring = MTK_ROUTE_SQRTSOFTPLUS;
+	routed = route(_i, &config, 1, logits, NULL);
+	for (int j = 0; j < 6; j++) {
+		ck_assert_int_eq(routed->ids[j], j);
+		ck_assert_double_eq_tol(routed->weights[j] / expected[j], 1.0, 1e-6);
+	}
+	/* The form of fp32 kernels loses what is small. */
+	config.softplus = MTK_ROUTE_SOFTPLUS_LOG;
+	routed = route(_i, &config, 1, logits, NULL);
+	ck_assert_float_eq(routed->weights[3], 0.0f);
+	ck_assert_float_eq_tol(routed->weights[1], 10.0f, 1e-6f);
+}
+END_TEST
+
+START_TEST(test_choice_by_logit_when_sigmoids_saturate)
+{
+	struct mtk_route_config config = mtk_route_config_make(3, 1);
+	const float logits[] = {100, 200, 150};
+
+	config.scoring = MTK_ROUTE_SIGMOID;
+	ck_assert_int_eq(route(_i, &config, 1, logits, NULL)->ids[0], 0);
+	config.choose_by = MTK_ROUTE_BY_LOGIT;
+	ck_assert_int_eq(route(_i, &config, 1, logits, NULL)->ids[0], 1);
+}
+END_TEST
+
+/* Precision: biases and scores are not rounded to 16 bits before the choice. */
+START_TEST(test_close_biases_keep_their_order)
+{
+	struct mtk_route_config config = mtk_route_config_make(64, 8);
+	float logits[64], bias[64];
+	const struct routed *routed;
+
+	config.scoring = MTK_ROUTE_SIGMOID;
+	config.bias = MTK_ROUTE_BIAS_SCORE;
+	for (int e = 0; e < 64; e++) {
+		logits[e] = 0.5f;
+		bias[e] = 34.5f + (float)e * 0x1p-18f; /* neighbours in fp32 */
+	}
+	routed = route(_i, &config, 1, logits, bias);
+	for (int j = 0; j < 8; j++)
+		ck_assert_int_eq(routed->ids[j], 63 - j);
+}
+END_TEST
+
+/* Sizes. */
+
+START_TEST(test_zero_rows)
+{
+	struct mtk_route_config config = mtk_preset_find("deepseek-v3")->route;
+	const struct mtk_route_batch batch = {0, 0, NULL, NULL, NULL};
+	int64_t first[3] = {9, 9, 9};
+	struct mtk_route_result nothing = {NULL, NULL, NULL, NULL};
+	void *scratch = new_scratch(&config);
+
+	mtk_cpu_ops_find((enum mtk_cpu_level)_i)->route(&config, &batch, 0, 0, scratch, &nothing);
+	mtk_route_ragged(NULL, 0, 8, 2, first, NULL, NULL);
+	ck_assert_int_eq(first[0] + first[1] + first[2], 0);
+	free(scratch);
+}
+END_TEST
+
+START_TEST(test_one_expert)
+{
+	struct mtk_route_config config = mtk_route_config_make(1, 1);
+	const float logits[] = {-4, 3};
+
+	config.renormalise = MTK_ROUTE_RENORMALISE_IF_POSITIVE;
+	ck_assert_int_eq(route(_i, &config, 2, logits, NULL)->ids[1], 0);
+	ck_assert_float_eq(route(_i, &config, 2, logits, NULL)->weights[0], 1.0f);
+	ck_assert_float_eq(route(_i, &config, 2, logits, NULL)->weights[1], 1.0f);
+}
+END_TEST
+
+/* Shared slots and outputs. */
+
+START_TEST(test_shared_slots_in_rank_blocks)
+{
+	struct mtk_route_config config = mtk_route_config_make(8, 2);
+	const float logits[] = {0, 0, 0, 9, 0, 0, 8, 0};
+	const int32_t global[] = {3, 6, 8};
+	const int32_t blocks[] = {4, 9, 5};
+
+	config.n_shared_slots = 1;
+	config.shared_weight = 0.25;
+	assert_ids(route(_i, &config, 1, logits, NULL), 3, global);
+	config.shared = MTK_ROUTE_SHARED_BLOCK;
+	config.n_local_experts = 2;
+	config.rank = 1;
+	assert_ids(route(_i, &config, 1, logits, NULL), 3, blocks);
+	ck_assert_float_eq(route(_i, &config, 1, logits, NULL)->weights[2], 0.25f);
+}
+END_TEST
+
+START_TEST(test_packed_and_ragged)
+{
+	const int32_t ids[] = {2, 0, -1, -1, 0, 2};
+	const int64_t expected_first[] = {0, 2, 2, 4};
+	const int32_t expected_gather[] = {0, 2, 0, 2, -1, -1};
+	const int64_t expected_scatter[] = {2, 0, -1, -1, 1, 3};
+	int64_t first[4], scatter[6];
+	int32_t gather[6];
+
+	ck_assert_uint_eq(mtk_route_pack(3, 1.0f), 0x00033f80u);
+	ck_assert_uint_eq(mtk_route_pack(32767, -1.0f), 0x7fffbf80u);
+	/* Halves go to the even neighbour. */
+	ck_assert_uint_eq(mtk_route_pack(0, 1.00390625f), 0x3f80u);
+	ck_assert_uint_eq(mtk_route_pack(0, 1.01171875f), 0x3f82u);
+	mtk_route_ragged(ids, 3, 2, 3, first, gather, scatter);
+	ck_assert_mem_eq(first, expected_first, sizeof(first));
+	ck_assert_mem_eq(gather, expected_gather, sizeof(gather));
+	ck_assert_mem_eq(scatter, expected_scatter, sizeof(scatter));
+}
+END_TEST
+
+int main(void)
+{
+	const TTest *const level_tests[] = {
+		test_nan_rows_have_distinct_ids,
+		test_nan_bias_is_never_chosen_first,
+		test_all_negative_logits,
+		test_fewer_than_k_eligible,
+		test_hash_token_out_of_table,
+		test_padding_and_zero_experts_differ,
+		test_dropped_groups_never_win,
+		test_top2_sum_counts_equal_maxima_twice,
+		test_equal_groups_lower_is_kept,
+		test_keep_groups_is_a_run_time_value,
+		test_group_score_of_n,
+		test_bias_never_leaks_into_weights,
+		test_three_meanings_of_softmax_with_bias,
+		test_softmax_before_and_after_choice_differ,
+		test_underflowing_sigmoids_give_no_nan,
+		test_every_shape_weighs_alike,
+		test_scale_has_one_owner,
+		test_sqrtsoftplus_is_stable,
+		test_choice_by_logit_when_sigmoids_saturate,
+		test_close_biases_keep_their_order,
+		test_zero_rows,
+		test_one_expert,
+		test_shared_slots_in_rank_blocks,
+	};
+	Suite *suite = suite_create("route");
+	TCase *levels = tcase_create("levels");
+	TCase *outputs = tcase_create("outputs");
+	SRunner *runner;
+	int n_failed;
+
+	tcase_set_timeout(levels, 120);
+	for (size_t i = 0; i < sizeof(level_tests) / sizeof(level_tests[0]); i++)
+		tcase_add_loop_test(levels, level_tests[i], 0, levels_available());
+	tcase_add_test(outputs, test_packed_and_ragged);
+	suite_add_tcase(suite, levels);
+	suite_add_tcase(suite, outputs);
+	runner = srunner_create(suite);
+	srunner_run_all(runner, CK_ENV);
+	n_failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
