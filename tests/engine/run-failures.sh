@@ -6,7 +6,7 @@
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
 
-need_command sqlite3
+need_command sqlite3 prlimit
 model=$tinymoe/tinymoe.safetensors
 head -n 3 "$tinymoe/workload.jsonl" >"$tmp/short.jsonl"
 cp "$tinymoe/workload.jsonl" "$tmp/long.jsonl"
@@ -18,12 +18,13 @@ into() {
 	"$moetrace" run --model "$model" --workload "$workload" "$@"
 }
 
-# narrow BLOCKS COMMAND...: no file may have more than BLOCKS times 512 bytes.
+# narrow BYTES WORKLOAD OPTION...: a run none of whose files may pass BYTES.
 narrow() (
 	trap '' XFSZ
-	ulimit -f "$1"
-	shift
-	"$@"
+	limit=$1
+	workload=$tmp/$2
+	shift 2
+	prlimit --fsize="$limit" "$moetrace" run --model "$model" --workload "$workload" "$@"
 )
 
 run into short.jsonl -o "$tmp/a.db" --text-output "$tmp/a.jsonl"
@@ -42,7 +43,7 @@ nothing_left_aside() {
 cp "$tmp/a.db" "$tmp/kept.db"
 cp "$tmp/a.jsonl" "$tmp/kept.jsonl"
 : >"$tmp/a.db-wal"
-expect_error 1 'a.db: ' narrow 100 into short.jsonl -o "$tmp/a.db" --text-output "$tmp/a.jsonl" -f
+expect_error 1 'a.db: ' narrow 50000 short.jsonl -o "$tmp/a.db" --text-output "$tmp/a.jsonl" -f
 expect_same "$tmp/a.db" "$tmp/kept.db"
 expect_same "$tmp/a.jsonl" "$tmp/kept.jsonl"
 [ -e "$tmp/a.db-wal" ] || fail "the journal of what was to be replaced is gone"
@@ -71,7 +72,7 @@ for i in $(seq 50); do
 	echo "{\"prompt\": \"$prompt\", \"max_new_tokens\": 1}"
 done >"$tmp/wide.jsonl"
 status=0
-narrow 512 into wide.jsonl -o "$tmp/full.db" --text-output "$tmp/full.jsonl" --format json \
+narrow 262144 wide.jsonl -o "$tmp/full.db" --text-output "$tmp/full.jsonl" --format json \
 	>"$tmp/out" 2>"$tmp/err" || status=$?
 expect_eq 'exit status on a full disk' "$status" 1
 expect_eq 'lines on stderr' "$(wc -l <"$tmp/err")" 1
