@@ -683,7 +683,7 @@ static int child_contract(struct toy *toy)
 	const struct moetrace_slice slice = { .n_rows = 1 };
 	struct moetrace_model_info info;
 	uint64_t request = 9;
-	uint32_t model = 9;
+	uint32_t model = 9, rule = 9;
 
 	MOETRACE_INIT(&info);
 	info.name = "child";
@@ -697,6 +697,8 @@ static int child_contract(struct toy *toy)
 		return 4;
 	if (moetrace_model_add(toy->session, &info, &model) != MOETRACE_E_STATE || model != 0)
 		return 5;
+	if (moetrace_rule_add(toy->session, "child", &rule) != MOETRACE_E_STATE || rule != 0)
+		return 11;
 	if (moetrace_request_begin(toy->session, NULL, &request) != MOETRACE_E_STATE || request != 0)
 		return 6;
 	if (moetrace_request_attribute_set(toy->session, 1, "k", "v") != MOETRACE_E_STATE)

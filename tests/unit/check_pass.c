@@ -514,11 +514,13 @@ enum wrong_selection {
 	MAP_LEAVES_THE_PASS,
 	MAP_WITH_TOO_MANY_ROWS,
 	SIZE_ZERO,
+	BASE_K_ABOVE_TOP_K,
 	SELECTION_NULL,
 	N_WRONG_SELECTIONS,
 };
 
-static void make_wrong(struct moetrace_selection *selection, enum wrong_selection wrong)
+static void make_wrong(struct moetrace_selection *selection, enum wrong_selection wrong,
+		       uint32_t rule)
 {
 	switch (wrong) {
 	case LAYER_INDEX: selection->layer_index = 1; break;
@@ -544,6 +546,11 @@ static void make_wrong(struct moetrace_selection *selection, enum wrong_selectio
 		selection->n_rows = 3;
 		break;
 	case SIZE_ZERO: selection->size = 0; break;
+	case BASE_K_ABOVE_TOP_K:
+		selection->rule = rule;
+		selection->base_ids = right_ids;
+		selection->base_k = 3;
+		break;
 	default: break;
 	}
 }
@@ -555,15 +562,17 @@ START_TEST(test_misuse_of_select)
 	const struct moetrace_slice slice = { .n_rows = 2 };
 	struct moetrace_pass *pass = toy_begin(&toy, MOETRACE_PHASE_DUMMY, &slice, 1);
 	struct moetrace_selection selection;
+	uint32_t rule;
 	sqlite3 *db;
 
+	ck_assert_int_eq(moetrace_rule_add(toy.session, "rule", &rule), MOETRACE_OK);
 	MOETRACE_INIT(&selection);
 	selection.n_rows = 2;
 	selection.id_type = MOETRACE_TYPE_I32;
 	selection.ids = right_ids;
 	selection.weight_type = MOETRACE_TYPE_F32;
 	selection.weights = right_weights;
-	make_wrong(&selection, _i);
+	make_wrong(&selection, _i, rule);
 	moetrace_select_experts(pass, _i == SELECTION_NULL ? NULL : &selection);
 	toy_select_ids(pass, 0, 2, 0, right_ids);
 	moetrace_pass_end(pass);

@@ -80,7 +80,9 @@ static const struct contradiction contradictions[] = {
 	  " OR weight_format NOT IN ('none', 'fp16', 'bf16')"
 	  " OR (weight_format = 'none') <> (topk_weights IS NULL)"
 	  " OR length(topk_weights) <> n_rows * k * 2 OR length(row_map) <> n_rows * 4"
-	  " OR length(n_valid) <> n_rows" },
+	  " OR length(n_valid) <> n_rows OR (base_ids IS NULL) <> (base_k IS NULL)"
+	  " OR length(base_ids) <> n_rows * base_k * id_bytes"
+	  " OR (base_ids IS NOT NULL AND rule_id IS NULL)" },
 	{ "a run with fewer rows than its layers take from it",
 	  "SELECT count(*) FROM topk AS t WHERE n_rows < (SELECT coalesce(sum(n_rows), 0) FROM"
 	  " used_run AS l WHERE l.topk_id = t.topk_id)" },

@@ -28,6 +28,7 @@ enum {
 	WORLD_MAX_OPEN = 8,
 	WORLD_MAX_RECORDINGS = 8,
 	WORLD_N_KEYS = 4,
+	WORLD_N_RULES = 2,
 };
 
 struct world_layer {
@@ -103,6 +104,9 @@ struct want_layer {
 	uint16_t *weights;     /* the same; NULL: none */
 	uint8_t *n_valid;      /* [n_rows] */
 	uint8_t *has_invalid;  /* [n_rows] */
+	uint32_t rule;         /* of world.rules; WORLD_N_RULES: none */
+	uint32_t base_k;
+	uint16_t *base_ids;    /* [n_rows][base_k]; NULL: not told */
 	uint32_t *row_map;     /* [n_rows]; NULL: all rows */
 	uint32_t *padding_load; /* [n_ids]; NULL: padding was not shown */
 };
@@ -139,6 +143,7 @@ struct world {
 	struct rng rng;
 	uint32_t n_models;
 	struct world_model models[WORLD_MAX_MODELS];
+	uint32_t rules[WORLD_N_RULES]; /* handles; their names are "rule-%u" */
 	uint32_t n_threads;
 	struct world_thread threads[WORLD_MAX_THREADS];
 	uint32_t max_rows; /* of a slice */

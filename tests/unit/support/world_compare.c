@@ -8,6 +8,7 @@
 #include "tests/unit/support/world.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -149,14 +150,18 @@ enum layer_column {
 	ROW_MAP,
 	N_VALID,
 	SELECTED_NS,
+	BASE_K,
+	BASE_IDS,
+	RULE_NAME,
 };
 
 static const char layer_sql[] =
 	"SELECT pl.active_experts, pl.padding_active_experts, pl.max_load, pl.state, pl.map_epoch,"
 	" pl.selection_order, pl.n_rows, pl.topk_id, pl.topk_row, t.k, t.id_bytes,"
-	" t.weight_format, t.topk_ids, t.topk_weights, t.row_map, t.n_valid, pl.selected_ns"
+	" t.weight_format, t.topk_ids, t.topk_weights, t.row_map, t.n_valid, pl.selected_ns,"
+	" t.base_k, t.base_ids, r.name"
 	" FROM pass_layer AS pl JOIN layer AS l USING (layer_id) LEFT JOIN topk AS t USING (topk_id)"
-	" WHERE pl.pass_id = ?1 ORDER BY l.moe_ordinal";
+	" LEFT JOIN rule AS r USING (rule_id) WHERE pl.pass_id = ?1 ORDER BY l.moe_ordinal";
 
 static const char *format_name(enum moetrace_weight_format format, bool has_weights)
 {
@@ -187,6 +192,33 @@ static void compare_row(sqlite3_stmt *stmt, const struct half_format *format,
 	}
 }
 
+static void compare_base_row(sqlite3_stmt *stmt, const struct want_layer *want, uint32_t row,
+			     size_t stored_row)
+{
+	const unsigned char *ids = sqlite3_column_blob(stmt, BASE_IDS);
+	const bool is_wide = sqlite3_column_int64(stmt, ID_BYTES) == 2;
+	uint32_t i;
+
+	for (i = 0; i < want->base_k; i++) {
+		const size_t at = stored_row * want->base_k + i;
+		const uint32_t id = is_wide ? ids[2 * at] | (uint32_t)ids[2 * at + 1] << 8 : ids[at];
+
+		MUST(id == want->base_ids[(size_t)row * want->base_k + i]);
+	}
+}
+
+static void compare_rule(sqlite3_stmt *stmt, const struct want_layer *want)
+{
+	char name[16];
+
+	MUST(is_null(stmt, BASE_IDS) == !want->base_ids);
+	MUST(is_null(stmt, BASE_K) == !want->base_ids);
+	if (want->base_ids)
+		MUST(sqlite3_column_int64(stmt, BASE_K) == want->base_k);
+	snprintf(name, sizeof(name), "rule-%u", want->rule);
+	MUST(strcmp(text_of(stmt, RULE_NAME), want->rule < WORLD_N_RULES ? name : "(null)") == 0);
+}
+
 static void compare_rows(sqlite3_stmt *stmt, const struct world *world,
 			 const struct world_layer *layer, const struct want_layer *want)
 {
@@ -203,7 +235,10 @@ static void compare_rows(sqlite3_stmt *stmt, const struct world *world,
 	MUST(strcmp(text_of(stmt, WEIGHT_FORMAT),
 		    format_name(world->weight_format, want->has_weights)) == 0);
 	MUST(is_null(stmt, TOPK_WEIGHTS) == !want->has_weights);
+	compare_rule(stmt, want);
 	for (here.row = 0; here.row < want->n_rows; here.row++) {
+		if (want->base_ids)
+			compare_base_row(stmt, want, here.row, first + here.row);
 		MUST((row_map ? u32_at(row_map, first + here.row) : here.row) ==
 		     (want->row_map ? want->row_map[here.row] : here.row));
 		compare_row(stmt, format, want, here.row, first + here.row);

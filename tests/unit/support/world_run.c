@@ -99,6 +99,13 @@ struct world *world_open(const char *path, uint64_t seed, uint32_t n_threads,
 	}
 	for (i = 0; i < 4; i++)
 		world_model_add(world);
+	for (i = 0; i < WORLD_N_RULES; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "rule-%u", i);
+		ck_assert_int_eq(moetrace_rule_add(world->session, name, &world->rules[i]),
+				 MOETRACE_OK);
+	}
 	return world;
 }
 

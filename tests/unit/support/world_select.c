@@ -38,6 +38,8 @@ struct shown {
 	size_t weights_row_bytes;
 	unsigned char *ids;
 	unsigned char *weights;
+	unsigned char *base_ids; /* NULL: not shown */
+	size_t base_ids_row_bytes;
 	uint32_t hole_percent;
 	uint32_t invalid_percent;
 };
@@ -67,6 +69,12 @@ static void put_id(const struct shown *shown, uint32_t row, uint32_t rank, int64
 	/* Little-endian: the low bytes come first in every width. */
 	memcpy(shown->ids + row * shown->ids_row_bytes + (size_t)rank * shown->id_type->n_bytes,
 	       &id, shown->id_type->n_bytes);
+}
+
+static void put_base_id(const struct shown *shown, uint32_t row, uint32_t rank, int64_t id)
+{
+	memcpy(shown->base_ids + row * shown->base_ids_row_bytes +
+		       (size_t)rank * shown->id_type->n_bytes, &id, shown->id_type->n_bytes);
 }
 
 static int64_t no_expert(struct rng *rng, const struct id_type *type, uint32_t n_ids)
@@ -138,34 +146,6 @@ static const struct half_format *stored_format(enum moetrace_weight_format forma
 	return format == MOETRACE_WEIGHT_FORMAT_BF16 ? &half_bf16 : &half_fp16;
 }
 
-static struct shown show(struct world_thread *thread, const struct world_layer *layer,
-			 uint32_t n_rows)
-{
-	static const uint32_t weight_types[] = { MOETRACE_TYPE_F32, MOETRACE_TYPE_F32,
-						 MOETRACE_TYPE_F16, MOETRACE_TYPE_BF16,
-						 MOETRACE_TYPE_NONE };
-	struct rng *rng = &thread->rng;
-	struct shown shown = { .n_rows = n_rows, .k = layer->top_k };
-	size_t weight_bytes;
-
-	shown.id_type = pick_id_type(rng, layer->n_ids);
-	shown.weight_type = weight_types[rng_below(rng, 5)];
-	weight_bytes = shown.weight_type == MOETRACE_TYPE_F32 ? 4 : 2;
-	if (rng_chance(rng, 20))
-		shown.k = 1 + rng_below(rng, layer->top_k);
-	shown.hole_percent = rng_chance(rng, 15) ? 30 : 0;
-	shown.invalid_percent = rng_chance(rng, 4) ? 3 : 0;
-	shown.ids_row_bytes = (size_t)(shown.k + (rng_chance(rng, 30) ? rng_below(rng, 5) : 0)) *
-			      shown.id_type->n_bytes;
-	shown.ids = allocate(n_rows, shown.ids_row_bytes);
-	if (shown.weight_type == MOETRACE_TYPE_NONE)
-		return shown;
-	shown.weights_row_bytes = (shown.k + (rng_chance(rng, 30) ? rng_below(rng, 5) : 0)) *
-				  weight_bytes;
-	shown.weights = allocate(n_rows, shown.weights_row_bytes);
-	return shown;
-}
-
 /* One row of the pass: shown at @row, wanted at the same place. */
 static void make_row(struct world_thread *thread, const struct shown *shown, uint32_t n_ids,
 		     uint32_t row, struct want_layer *want)
@@ -230,7 +210,71 @@ static uint32_t *make_row_map(struct rng *rng, uint32_t pass_rows, uint32_t *ret
 	return map;
 }
 
-static void hand_over(struct moetrace_pass *pass, uint32_t layer, const struct shown *shown,
+/* A rule has been at work: k is any, and the router's own choice may be known. */
+static void apply_rule(struct world_thread *thread, const struct world_layer *layer,
+		       struct shown *shown, struct want_layer *want)
+{
+	const uint32_t most = layer->n_ids < MOETRACE_MAX_TOP_K ? layer->n_ids : MOETRACE_MAX_TOP_K;
+	struct rng *rng = &thread->rng;
+
+	want->rule = WORLD_N_RULES;
+	if (!rng_chance(rng, 15))
+		return;
+	want->rule = rng_below(rng, WORLD_N_RULES);
+	shown->k = 1 + rng_below(rng, most);
+	if (rng_chance(rng, 30))
+		return;
+	want->base_k = rng_chance(rng, 70) ? layer->top_k : 1 + rng_below(rng, layer->top_k);
+	shown->base_ids_row_bytes = (size_t)(want->base_k + rng_below(rng, 3)) *
+				    shown->id_type->n_bytes;
+	shown->base_ids = allocate(shown->n_rows, shown->base_ids_row_bytes);
+	want->base_ids = allocate((size_t)want->n_rows * want->base_k, sizeof(*want->base_ids));
+}
+
+static struct shown show(struct world_thread *thread, const struct world_layer *layer,
+			 uint32_t n_rows, struct want_layer *want)
+{
+	static const uint32_t weight_types[] = { MOETRACE_TYPE_F32, MOETRACE_TYPE_F32,
+						 MOETRACE_TYPE_F16, MOETRACE_TYPE_BF16,
+						 MOETRACE_TYPE_NONE };
+	struct rng *rng = &thread->rng;
+	struct shown shown = { .n_rows = n_rows, .k = layer->top_k };
+	size_t weight_bytes;
+
+	shown.id_type = pick_id_type(rng, layer->n_ids);
+	shown.weight_type = weight_types[rng_below(rng, 5)];
+	weight_bytes = shown.weight_type == MOETRACE_TYPE_F32 ? 4 : 2;
+	if (rng_chance(rng, 20))
+		shown.k = 1 + rng_below(rng, layer->top_k);
+	apply_rule(thread, layer, &shown, want);
+	shown.hole_percent = rng_chance(rng, 15) ? 30 : 0;
+	shown.invalid_percent = rng_chance(rng, 4) ? 3 : 0;
+	shown.ids_row_bytes = (size_t)(shown.k + (rng_chance(rng, 30) ? rng_below(rng, 5) : 0)) *
+			      shown.id_type->n_bytes;
+	shown.ids = allocate(n_rows, shown.ids_row_bytes);
+	if (shown.weight_type == MOETRACE_TYPE_NONE)
+		return shown;
+	shown.weights_row_bytes = (shown.k + (rng_chance(rng, 30) ? rng_below(rng, 5) : 0)) *
+				  weight_bytes;
+	shown.weights = allocate(n_rows, shown.weights_row_bytes);
+	return shown;
+}
+
+static void make_base_row(struct world_thread *thread, const struct shown *shown, uint32_t n_ids,
+			  uint32_t row, struct want_layer *want)
+{
+	const uint32_t first = rng_below(&thread->rng, n_ids);
+	uint32_t rank;
+
+	for (rank = 0; rank < want->base_k; rank++) {
+		const uint32_t id = (first + rank) % n_ids;
+
+		put_base_id(shown, row, rank, id);
+		want->base_ids[(size_t)row * want->base_k + rank] = (uint16_t)id;
+	}
+}
+
+static void hand_over(const struct world *world, struct moetrace_pass *pass, uint32_t layer, const struct shown *shown,
 		      const struct want_layer *want, bool k_is_default, bool is_dense)
 {
 	struct moetrace_selection selection;
@@ -248,6 +292,10 @@ static void hand_over(struct moetrace_pass *pass, uint32_t layer, const struct s
 	selection.order = want->order;
 	selection.row_map = want->row_map;
 	selection.untimed = want->is_untimed;
+	selection.rule = want->rule < WORLD_N_RULES ? world->rules[want->rule] : 0;
+	selection.base_ids = shown->base_ids;
+	selection.base_k = want->base_k;
+	selection.base_ids_row_bytes = shown->base_ids_row_bytes;
 	moetrace_select_experts(pass, &selection);
 }
 
@@ -287,7 +335,8 @@ void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 		want->row_map = make_row_map(rng, want_pass->n_rows, &want->n_rows);
 	else
 		want->padding_shown = want_pass->padding_rows > 0 && rng_chance(rng, 50);
-	shown = show(thread, info, want->n_rows + (want->padding_shown ? want_pass->padding_rows : 0));
+	shown = show(thread, info, want->n_rows + (want->padding_shown ? want_pass->padding_rows : 0),
+		     want);
 
 	want->k = shown.k;
 	want->has_weights = shown.weights &&
@@ -297,8 +346,11 @@ void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 	want->has_invalid = allocate(want->n_rows, sizeof(*want->has_invalid));
 	if (want->has_weights)
 		want->weights = allocate((size_t)want->n_rows * shown.k, sizeof(*want->weights));
-	for (row = 0; row < want->n_rows; row++)
+	for (row = 0; row < want->n_rows; row++) {
 		make_row(thread, &shown, info->n_ids, row, want);
+		if (want->base_ids)
+			make_base_row(thread, &shown, info->n_ids, row, want);
+	}
 	if (want->padding_shown) {
 		want->padding_load = allocate(info->n_ids, sizeof(*want->padding_load));
 		for (; row < shown.n_rows; row++)
@@ -307,13 +359,14 @@ void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 
 	ids_digest = digest(shown.ids, shown.n_rows * shown.ids_row_bytes);
 	weights_digest = digest(shown.weights, shown.n_rows * shown.weights_row_bytes);
-	hand_over(pass, layer, &shown, want, shown.k == info->top_k && rng_chance(rng, 50),
+	hand_over(thread->world, pass, layer, &shown, want, shown.k == info->top_k && rng_chance(rng, 50),
 		  is_dense(&shown) && rng_chance(rng, 50));
 	REQUIRE(ids_digest == digest(shown.ids, shown.n_rows * shown.ids_row_bytes) &&
 		weights_digest == digest(shown.weights, shown.n_rows * shown.weights_row_bytes),
 		"the recorder changed the arrays that were shown to it");
 	free(shown.ids);
 	free(shown.weights);
+	free(shown.base_ids);
 }
 
 void want_layer_free(struct want_layer *layer)
@@ -323,5 +376,6 @@ void want_layer_free(struct want_layer *layer)
 	free(layer->n_valid);
 	free(layer->has_invalid);
 	free(layer->row_map);
+	free(layer->base_ids);
 	free(layer->padding_load);
 }
