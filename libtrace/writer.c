@@ -297,6 +297,7 @@ static void *run(void *argument)
 {
 	struct mt_writer *writer = argument;
 	struct moetrace_session *session = writer->session;
+	int close_status;
 
 	writer->open_status = mt_store_open(session->path, &writer->store, writer->open_error);
 	if (!writer->open_status)
@@ -308,7 +309,10 @@ static void *run(void *argument)
 		mt_queue_sleep(&session->queue, poll_ns(writer));
 		cycle(writer);
 	}
-	check(writer, mt_writer_close_store(writer));
+	/* Not through check(): the store is gone, and with it its words. */
+	close_status = mt_writer_close_store(writer);
+	if (!writer->status)
+		writer->status = close_status;
 	return NULL;
 }
 

@@ -199,10 +199,11 @@ static int create_file(const char *path, char *ret_error)
 {
 	int fd;
 
-	if (has_stray_journal(path)) {
+	if (access(path, F_OK) != 0 && has_stray_journal(path)) {
 		snprintf(ret_error, MT_STORE_ERROR_BYTES,
-			 "%s: the journal of another trace lies beside it (%s-wal); move it away",
-			 path, path);
+			 "%s: a journal of that name (-wal or -journal) is there without its file; "
+			 "if no process records into it any more, move it away",
+			 path);
 		return MOETRACE_E_EXISTS;
 	}
 	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
