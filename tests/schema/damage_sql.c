@@ -100,8 +100,7 @@ static const char *const values[] = {
 };
 
 static const char *const queries[] = {
-	"SELECT count(*), sum(expert), sum(weight), sum(position), count(state), count(phase) FROM "
-	"moe_topk",
+	"SELECT count(*), sum(expert), sum(weight), sum(position), count(state) FROM moe_topk",
 	"SELECT sum(expert), max(position) FROM moe_topk(2)",
 	"SELECT count(weight) FROM moe_topk WHERE position = 7",
 	"SELECT count(weight) FROM moe_topk WHERE pass_id = 3 AND attempt = 1 AND layer = 2",
