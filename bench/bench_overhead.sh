@@ -3,7 +3,7 @@
 #
 # What recording costs a model that is really served: decode tokens a second of `moetrace run`
 # on the example model, with recording and with --no-record in turn, the order changing from
-# pair to pair. Printed is the median of the pairs' relative losses with the 95 % interval of
+# pair to pair; the workload is served eight times over, so that a run lasts seconds. Printed is the median of the pairs' relative losses with the 95 % interval of
 # the median (order statistics), for one thread and for two.
 #
 #   bench_overhead.sh [PAIRS]      run in the build folder; 20 pairs unless told otherwise
@@ -23,12 +23,16 @@ tmp=$(mktemp -d "${TMPDIR:-/tmp}/moetrace-bench.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 
+for _ in 1 2 3 4 5 6 7 8; do
+	cat "$source/examples/tinymoe/workload.jsonl"
+done >"$tmp/workload.jsonl"
+
 # decode THREADS OPTION...: tokens a second of one run.
 decode() {
 	threads=$1
 	shift
 	"$moetrace" run --model "$source/examples/tinymoe/tinymoe.safetensors" \
-		--workload "$source/examples/tinymoe/workload.jsonl" --threads "$threads" \
+		--workload "$tmp/workload.jsonl" --threads "$threads" \
 		--format json "$@" >"$tmp/summary"
 	sed -n 's/.*"decode_tokens_per_s":\([0-9.e+]*\).*/\1/p' "$tmp/summary"
 }
