@@ -25,7 +25,7 @@ struct timing {
 
 static struct timing timing_new(uint32_t n)
 {
-	struct timing timing = { .n = n };
+	struct timing timing = {.n = n};
 
 	timing.begin_ns = calloc(n, sizeof(double));
 	timing.layer_ns = calloc(n, sizeof(double));

@@ -29,7 +29,7 @@ static struct result run(struct load *load, double seconds, double pace)
 {
 	const double pass_ns = PASS_ASSIGNMENTS / pace * 1e9;
 	const uint64_t start_ns = load_now_ns();
-	struct result result = { 0 };
+	struct result result = {0};
 	uint64_t n;
 
 	for (n = 0; (double)n * pass_ns < seconds * 1e9; n++) {
@@ -68,8 +68,10 @@ static void check_room(const char *folder, double bytes)
 	struct statvfs info;
 
 	/* The recorder leaves half of what is free to others. */
-	if (statvfs(folder, &info) != 0 || (double)info.f_bavail * (double)info.f_frsize < 2.2 * bytes)
-		load_die(folder, "too little room for this run: name another folder, or fewer seconds");
+	if (statvfs(folder, &info) != 0 ||
+	    (double)info.f_bavail * (double)info.f_frsize < 2.2 * bytes)
+		load_die(folder,
+			 "too little room for this run: name another folder, or fewer seconds");
 }
 
 int main(int argc, char **argv)
@@ -89,9 +91,10 @@ int main(int argc, char **argv)
 	status = load_status(&load);
 	load_close(&load, true);
 	printf("%.0f M assignments/s for %.0f s in %s: %llu passes recorded, %llu passes and %llu"
-	       " layers lost\n", pace / 1e6, seconds, folder,
-	       (unsigned long long)status.recorded_passes,
-	       (unsigned long long)status.dropped_passes, (unsigned long long)status.dropped_layers);
+	       " layers lost\n",
+	       pace / 1e6, seconds, folder, (unsigned long long)status.recorded_passes,
+	       (unsigned long long)status.dropped_passes,
+	       (unsigned long long)status.dropped_layers);
 	printf("rings at most %.1f of %.1f MB full; longest commit %.1f ms; the load itself at most"
 	       " %.1f ms late; writer %.0f %% of a CPU; file %.0f MB\n",
 	       (double)status.ring_peak_bytes / 1e6, (double)status.ring_bytes / 4e6,

@@ -41,7 +41,8 @@ static struct size measure_file(const char *path)
 
 	if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK)
 		load_die(path, sqlite3_errmsg(db));
-	size.payload_bytes = ask(db, "SELECT sum(length(topk_ids) + length(topk_weights)) FROM topk");
+	size.payload_bytes =
+		ask(db, "SELECT sum(length(topk_ids) + length(topk_weights)) FROM topk");
 	size.topk_bytes = ask(db, "SELECT sum(pgsize) FROM dbstat WHERE name = 'topk'");
 	size.pass_layer_bytes = ask(db, "SELECT sum(pgsize) FROM dbstat WHERE name = 'pass_layer'");
 	size.file_bytes = ask(db, "SELECT sum(pgsize) FROM dbstat");
@@ -73,7 +74,8 @@ static bool run(uint32_t n_rows, uint32_t n_layers, uint32_t n_experts, uint32_t
 	unlink(load.path);
 	ratio = (size.topk_bytes + size.pass_layer_bytes) / size.payload_bytes;
 	printf("%5u rows %3u layers %4u experts %5u passes %3u ms: topk %.3f, pass_layer %.3f,"
-	       " together %.3f, whole file %.3f%s\n", n_rows, n_layers, n_experts, n_passes, pause_ms,
+	       " together %.3f, whole file %.3f%s\n",
+	       n_rows, n_layers, n_experts, n_passes, pause_ms,
 	       size.topk_bytes / size.payload_bytes, size.pass_layer_bytes / size.payload_bytes,
 	       ratio, size.file_bytes / size.payload_bytes, ratio <= bar ? "" : "  NOT MET");
 	return ratio <= bar;
@@ -81,9 +83,9 @@ static bool run(uint32_t n_rows, uint32_t n_layers, uint32_t n_experts, uint32_t
 
 int main(void)
 {
-	static const uint32_t rows[] = { 16, 64, 256, 512, 8192 };
-	static const uint32_t layers[] = { 6, 58 };
-	static const uint32_t experts[] = { 64, 256 };
+	static const uint32_t rows[] = {16, 64, 256, 512, 8192};
+	static const uint32_t layers[] = {6, 58};
+	static const uint32_t experts[] = {64, 256};
 	bool is_met = true;
 	uint32_t i, j, k;
 

@@ -138,9 +138,10 @@ static double run_bare(int n_page_bytes, const unsigned char *source, bool is_pa
 
 	snprintf(path, sizeof(path), "/dev/shm/moetrace-bare-%ld.db", (long)getpid());
 	db = open_bare(path, n_page_bytes);
-	if (sqlite3_prepare_v2(db, "INSERT INTO topk (n_rows, k, id_bytes, weight_format, topk_ids,"
-				   " topk_weights) VALUES (?, ?, ?, ?, ?, ?)", -1, &stmt, NULL) !=
-	    SQLITE_OK)
+	if (sqlite3_prepare_v2(db,
+			       "INSERT INTO topk (n_rows, k, id_bytes, weight_format, topk_ids,"
+			       " topk_weights) VALUES (?, ?, ?, ?, ?, ?)",
+			       -1, &stmt, NULL) != SQLITE_OK)
 		load_die("prepare", sqlite3_errmsg(db));
 	before_ns = load_thread_cpu_ns();
 	start_ns = load_now_ns();
@@ -149,13 +150,15 @@ static double run_bare(int n_page_bytes, const unsigned char *source, bool is_pa
 		insert_run(stmt, source + at, source + at + run_assignments);
 		at = (at + 3 * run_assignments) % (SOURCE_BYTES - 3 * run_assignments);
 		if (is_paced)
-			load_sleep_until_ns(start_ns +
-					    (uint64_t)((double)((i + 1) * run_assignments) / pace * 1e9));
+			load_sleep_until_ns(
+				start_ns +
+				(uint64_t)((double)((i + 1) * run_assignments) / pace * 1e9));
 		if (i % commit_runs == commit_runs - 1)
 			execute(db, "COMMIT; BEGIN");
 	}
 	execute(db, "COMMIT");
-	rate = (double)(n_runs * run_assignments) * 1e9 / (double)(load_thread_cpu_ns() - before_ns);
+	rate = (double)(n_runs * run_assignments) * 1e9 /
+	       (double)(load_thread_cpu_ns() - before_ns);
 	sqlite3_finalize(stmt);
 	sqlite3_close(db);
 	unlink(path);
@@ -176,8 +179,9 @@ static bool report(const char *what, struct series *series)
 	const bool is_met = rate >= bar_rate && ratio >= bar_ratio;
 
 	printf("%-34s writer %6.1f M assignments/s of CPU time (%.1f to %.1f), bare SQLite %6.1f,"
-	       " ratio %.2f: %s\n", what, rate / 1e6, series->recorder[0] / 1e6,
-	       series->recorder[N_ROUNDS - 1] / 1e6, bare / 1e6, ratio, is_met ? "met" : "NOT MET");
+	       " ratio %.2f: %s\n",
+	       what, rate / 1e6, series->recorder[0] / 1e6, series->recorder[N_ROUNDS - 1] / 1e6,
+	       bare / 1e6, ratio, is_met ? "met" : "NOT MET");
 	return is_met;
 }
 
@@ -207,8 +211,8 @@ int main(void)
 	for (i = 0; i < SOURCE_BYTES; i++)
 		source[i] = (unsigned char)(i * 2654435761u >> 13);
 	printf("pages of %d bytes; %d rows x %d experts x %d layers a pass, %.0f M/s; bar: %.0f M"
-	       " assignments/s and %.2f of bare SQLite\n", n_page_bytes, N_ROWS, LOAD_TOP_K, N_LAYERS,
-	       pace / 1e6, bar_rate / 1e6, bar_ratio);
+	       " assignments/s and %.2f of bare SQLite\n",
+	       n_page_bytes, N_ROWS, LOAD_TOP_K, N_LAYERS, pace / 1e6, bar_rate / 1e6, bar_ratio);
 	is_met = compare("1 slice of 64 rows, paced", 1, true, n_page_bytes, source);
 	is_met &= compare("64 slices of 1 row, paced", N_ROWS, true, n_page_bytes, source);
 	is_met &= compare("1 slice of 64 rows, at full speed", 1, false, n_page_bytes, source);

@@ -37,8 +37,8 @@ uint64_t load_thread_cpu_ns(void)
 
 void load_sleep_until_ns(uint64_t due_ns)
 {
-	const struct timespec due = { .tv_sec = (time_t)(due_ns / 1000000000u),
-				      .tv_nsec = (long)(due_ns % 1000000000u) };
+	const struct timespec due = {.tv_sec = (time_t)(due_ns / 1000000000u),
+				     .tv_nsec = (long)(due_ns % 1000000000u)};
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) != 0)
 		continue;
@@ -114,7 +114,8 @@ void load_open(struct load *load, const char *folder, const struct moetrace_sess
 	load->n_experts = n_experts;
 	load->n_rows = n_rows;
 	load->n_slices = n_slices;
-	snprintf(load->path, sizeof(load->path), "%s/moetrace-bench-%ld.db", folder, (long)getpid());
+	snprintf(load->path, sizeof(load->path), "%s/moetrace-bench-%ld.db", folder,
+		 (long)getpid());
 	if (moetrace_session_open(load->path, opts, &load->session) != MOETRACE_OK)
 		load_die("moetrace_session_open", moetrace_open_errmsg());
 	add_model(load);

@@ -44,7 +44,7 @@ static void forward(struct moetrace_pass *pass, uint32_t n_rows)
 static void run_pass(struct moetrace_session *session, uint32_t model, uint32_t phase,
 		     uint64_t request, uint32_t first_position, uint32_t n_rows)
 {
-	struct moetrace_slice slice = { request, NULL, first_position, n_rows, 0, 0 };
+	struct moetrace_slice slice = {request, NULL, first_position, n_rows, 0, 0};
 	struct moetrace_pass_info info;
 	struct moetrace_pass *pass;
 
