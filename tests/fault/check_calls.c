@@ -114,39 +114,39 @@ int madvise(void *address, size_t length, int advice)
 }
 
 /* NAME(parameters) that forwards to the C library's function of that name. */
-#define COUNTED(name, parameters, arguments)                                   \
-	int name parameters                                                    \
-	{                                                                      \
-		static int (*next) parameters;                                 \
-                                                                               \
-		count(#name);                                                  \
-		if (!next) {                                                   \
-			void *symbol = dlsym(RTLD_NEXT, #name);                \
-                                                                               \
-			memcpy(&next, &symbol, sizeof(symbol));                \
-		}                                                              \
-		return next arguments;                                         \
+#define COUNTED(name, parameters, arguments)                    \
+	int name parameters                                     \
+	{                                                       \
+		static int(*next) parameters;                   \
+                                                                \
+		count(#name);                                   \
+		if (!next) {                                    \
+			void *symbol = dlsym(RTLD_NEXT, #name); \
+                                                                \
+			memcpy(&next, &symbol, sizeof(symbol)); \
+		}                                               \
+		return next arguments;                          \
 	}
 
-COUNTED(pthread_mutex_lock, (pthread_mutex_t *mutex), (mutex))
-COUNTED(pthread_mutex_trylock, (pthread_mutex_t *mutex), (mutex))
-COUNTED(pthread_mutex_unlock, (pthread_mutex_t *mutex), (mutex))
-COUNTED(pthread_cond_wait, (pthread_cond_t *cond, pthread_mutex_t *mutex), (cond, mutex))
+COUNTED(pthread_mutex_lock, (pthread_mutex_t * mutex), (mutex))
+COUNTED(pthread_mutex_trylock, (pthread_mutex_t * mutex), (mutex))
+COUNTED(pthread_mutex_unlock, (pthread_mutex_t * mutex), (mutex))
+COUNTED(pthread_cond_wait, (pthread_cond_t * cond, pthread_mutex_t *mutex), (cond, mutex))
 COUNTED(pthread_cond_timedwait,
-	(pthread_cond_t *cond, pthread_mutex_t *mutex, const struct timespec *until),
+	(pthread_cond_t * cond, pthread_mutex_t *mutex, const struct timespec *until),
 	(cond, mutex, until))
-COUNTED(pthread_cond_signal, (pthread_cond_t *cond), (cond))
-COUNTED(pthread_cond_broadcast, (pthread_cond_t *cond), (cond))
-COUNTED(pthread_rwlock_rdlock, (pthread_rwlock_t *lock), (lock))
-COUNTED(pthread_rwlock_tryrdlock, (pthread_rwlock_t *lock), (lock))
-COUNTED(pthread_rwlock_wrlock, (pthread_rwlock_t *lock), (lock))
-COUNTED(pthread_rwlock_trywrlock, (pthread_rwlock_t *lock), (lock))
-COUNTED(pthread_rwlock_unlock, (pthread_rwlock_t *lock), (lock))
-COUNTED(pthread_spin_lock, (pthread_spinlock_t *lock), (lock))
-COUNTED(pthread_once, (pthread_once_t *once, void (*run)(void)), (once, run))
+COUNTED(pthread_cond_signal, (pthread_cond_t * cond), (cond))
+COUNTED(pthread_cond_broadcast, (pthread_cond_t * cond), (cond))
+COUNTED(pthread_rwlock_rdlock, (pthread_rwlock_t * lock), (lock))
+COUNTED(pthread_rwlock_tryrdlock, (pthread_rwlock_t * lock), (lock))
+COUNTED(pthread_rwlock_wrlock, (pthread_rwlock_t * lock), (lock))
+COUNTED(pthread_rwlock_trywrlock, (pthread_rwlock_t * lock), (lock))
+COUNTED(pthread_rwlock_unlock, (pthread_rwlock_t * lock), (lock))
+COUNTED(pthread_spin_lock, (pthread_spinlock_t * lock), (lock))
+COUNTED(pthread_once, (pthread_once_t * once, void (*run)(void)), (once, run))
 COUNTED(pthread_setspecific, (pthread_key_t key, const void *value), (key, value))
-COUNTED(sem_post, (sem_t *semaphore), (semaphore))
-COUNTED(sem_wait, (sem_t *semaphore), (semaphore))
+COUNTED(sem_post, (sem_t * semaphore), (semaphore))
+COUNTED(sem_wait, (sem_t * semaphore), (semaphore))
 COUNTED(sched_yield, (void), ())
 COUNTED(nanosleep, (const struct timespec *wait, struct timespec *rest), (wait, rest))
 COUNTED(usleep, (useconds_t wait), (wait))
@@ -178,7 +178,7 @@ static void *watch(void *argument)
 
 static struct watched run_watched(void (*run)(struct hot *hot), struct hot *hot)
 {
-	struct watched watched = { .run = run, .hot = hot };
+	struct watched watched = {.run = run, .hot = hot};
 	pthread_t id;
 
 	ck_assert_int_eq(pthread_create(&id, NULL, watch, &watched), 0);

@@ -46,13 +46,13 @@ struct run {
 /* Passes until one is not recorded, or @n_passes. Flushes, so that no ring runs over. */
 static struct run run_until_null(const struct toy *toy, uint32_t n_passes)
 {
-	struct run run = { 0 };
+	struct run run = {0};
 	uint32_t i;
 
 	for (i = 0; i < n_passes; i++) {
 		const uint64_t before_ns = suite_now_ns();
-		const bool is_recorded = toy_pass(toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0,
-						  N_ROWS);
+		const bool is_recorded =
+			toy_pass(toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, N_ROWS);
 		const uint64_t spent_ns = suite_now_ns() - before_ns;
 		const uint64_t bytes = size_with_journal(toy->path);
 
@@ -95,7 +95,7 @@ static void check_file(const char *path, const char *end_reason)
 
 /* ---- a disk that refuses ---- */
 
-static const int refusals[] = { ENOSPC, EIO };
+static const int refusals[] = {ENOSPC, EIO};
 
 /* It refuses for a while: the end is written once it works again. */
 START_TEST(test_disk_refuses_for_a_while)
@@ -195,7 +195,7 @@ static struct toy start_in(const char *folder, uint64_t file_limit_bytes)
 {
 	struct moetrace_session_opts opts = toy_opts();
 	static char path[1024];
-	struct toy toy = { .path = path, .n_layers = N_LAYERS, .n_experts = 64, .top_k = TOP_K };
+	struct toy toy = {.path = path, .n_layers = N_LAYERS, .n_experts = 64, .top_k = TOP_K};
 
 	snprintf(path, sizeof(path), "%s/full.db", folder);
 	opts.file_limit_bytes = file_limit_bytes;
@@ -284,8 +284,8 @@ END_TEST
 /* The signal that the kernel sends here would end the program. */
 START_TEST(test_file_size_limit_of_the_process)
 {
-	const struct rlimit limit = { .rlim_cur = 2 << 20, .rlim_max = RLIM_INFINITY };
-	const struct rlimit unlimited = { .rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY };
+	const struct rlimit limit = {.rlim_cur = 2 << 20, .rlim_max = RLIM_INFINITY};
+	const struct rlimit unlimited = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
 	struct toy toy;
 
 	toy = toy_start("rlimit.db", NULL, N_LAYERS, 64, TOP_K);
@@ -299,7 +299,7 @@ START_TEST(test_file_size_limit_of_the_process)
 }
 END_TEST
 
-static const uint64_t file_limits[] = { UINT64_C(1) << 20, UINT64_C(5) << 20 };
+static const uint64_t file_limits[] = {UINT64_C(1) << 20, UINT64_C(5) << 20};
 
 START_TEST(test_file_limit)
 {
@@ -371,7 +371,7 @@ END_TEST
 
 static void remove_folder(const char *folder, const char *path)
 {
-	static const char *const suffixes[] = { "", "-wal", "-shm", "-journal" };
+	static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
 	char name[1024];
 	size_t i;
 

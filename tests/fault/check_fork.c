@@ -53,7 +53,7 @@ static void run_child(struct toy *toy, enum child child)
 START_TEST(test_child)
 {
 	struct toy toy = toy_start("fork.db", NULL, 2, 64, 4);
-	const struct moetrace_slice slice = { .n_rows = 3 };
+	const struct moetrace_slice slice = {.n_rows = 3};
 	struct moetrace_pass *pass;
 	sqlite3 *db;
 
@@ -78,7 +78,7 @@ END_TEST
 START_TEST(test_pass_that_crosses_the_fork)
 {
 	struct toy toy = toy_start("cross.db", NULL, 2, 64, 4);
-	const struct moetrace_slice slice = { .n_rows = 3 };
+	const struct moetrace_slice slice = {.n_rows = 3};
 	struct moetrace_pass *pass = toy_begin(&toy, MOETRACE_PHASE_DUMMY, &slice, 1);
 	int status;
 	pid_t pid;
@@ -131,7 +131,7 @@ static void *load_main(void *argument)
 START_TEST(test_forks_under_load)
 {
 	struct toy toy = toy_start("load.db", NULL, 2, 64, 4);
-	struct load load = { .toy = &toy };
+	struct load load = {.toy = &toy};
 	pthread_t ids[2];
 	sqlite3 *db;
 	uint32_t i;
@@ -164,7 +164,7 @@ START_TEST(test_session_of_the_child)
 
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0) {
-		struct toy own = { .n_layers = 2, .n_experts = 64, .top_k = 4 };
+		struct toy own = {.n_layers = 2, .n_experts = 64, .top_k = 4};
 
 		alarm(30);
 		if (moetrace_session_open(path, NULL, &own.session) != MOETRACE_OK)

@@ -30,8 +30,8 @@ enum {
 
 /* Written by the recording process only. */
 struct progress {
-	atomic_uint n_ended;     /* passes that ended */
-	atomic_uint n_flushed;   /* of them before a flush that returned */
+	atomic_uint n_ended;   /* passes that ended */
+	atomic_uint n_flushed; /* of them before a flush that returned */
 	atomic_bool is_recording;
 	uint64_t ended_ns[MAX_PASSES];
 };
@@ -78,7 +78,8 @@ static void record(struct recorder *recorder, bool flushes)
 			progress->n_ended++;
 			usleep(200);
 		}
-		moetrace_request_end(recorder->toy.session, request, MOETRACE_REQUEST_FINISHED, 100);
+		moetrace_request_end(recorder->toy.session, request, MOETRACE_REQUEST_FINISHED,
+				     100);
 	}
 	_exit(0);
 }
@@ -87,9 +88,9 @@ static pid_t start_recorder(const char *path, struct progress *progress, bool fl
 {
 	const pid_t pid = fork();
 	struct moetrace_session_opts opts = toy_opts();
-	struct recorder recorder = { .toy = { .path = path, .n_layers = 6, .n_experts = 64,
-					      .top_k = 8 },
-				     .progress = progress };
+	struct recorder recorder = {
+		.toy = {.path = path, .n_layers = 6, .n_experts = 64, .top_k = 8},
+		.progress = progress};
 
 	ck_assert_int_ge(pid, 0);
 	if (pid != 0)
@@ -131,8 +132,10 @@ static void look_with_the_shell(const char *path)
 
 	snprintf(command, sizeof(command),
 		 "command -v sqlite3 >/dev/null || exit 0;"
-		 " test \"$(sqlite3 -batch '%s' 'PRAGMA integrity_check; SELECT count(*) FROM loss')\" ="
-		 " \"$(printf 'ok\\n1')\"", path);
+		 " test \"$(sqlite3 -batch '%s' 'PRAGMA integrity_check; SELECT count(*) FROM "
+		 "loss')\" ="
+		 " \"$(printf 'ok\\n1')\"",
+		 path);
 	status = system(command);
 	ck_assert_msg(status == 0, "the sqlite3 shell does not open the file: %d", status);
 }
@@ -168,7 +171,7 @@ START_TEST(test_kill)
 	const char *path = suite_path("kill.db");
 	struct progress *progress = mmap(NULL, sizeof(*progress), PROT_READ | PROT_WRITE,
 					 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	struct rng rng = { .state = (uint64_t)_i * 7919 + 1 };
+	struct rng rng = {.state = (uint64_t)_i * 7919 + 1};
 	uint64_t killed_ns;
 	pid_t pid;
 

@@ -21,7 +21,7 @@ struct tally {
 /* A request of one pass a round, as fast as it goes. */
 static struct tally run_rounds(const struct toy *toy, uint32_t n_rounds)
 {
-	struct tally tally = { 0 };
+	struct tally tally = {0};
 	uint32_t i;
 
 	for (i = 0; i < n_rounds; i++) {
@@ -56,18 +56,23 @@ static void check_losses(const char *path, const struct tally *tally)
 	ck_assert_int_gt(db_stat(db, 1, "dropped_bytes"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM gap WHERE reason <> 'ring_full'"), 0);
 	ck_assert_int_ge(db_int(db, "SELECT count(*) FROM gap"), 1);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM gap AS g JOIN recording AS r USING"
-				" (recording_id) WHERE g.start_ns < r.start_ns OR g.end_ns > r.end_ns"), 0);
+	ck_assert_int_eq(
+		db_int(db, "SELECT count(*) FROM gap AS g JOIN recording AS r USING"
+			   " (recording_id) WHERE g.start_ns < r.start_ns OR g.end_ns > r.end_ns"),
+		0);
 	/* A request whose pass was lost, whole or in part, is not complete, and says why. */
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), 2 * N_ROUNDS);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"),
 			 db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete' AND"
-				" phase <> 'dummy'"));
+				    " phase <> 'dummy'"));
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE phase = 'dummy' AND"
-				" verdict = 'complete'"), 1);
+				    " verdict = 'complete'"),
+			 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'partial' AND"
-				" instr(reasons, 'lost') = 0"), 0);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'unfinished'"), 0);
+				    " instr(reasons, 'lost') = 0"),
+			 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'unfinished'"),
+			 0);
 	db_close(db);
 }
 
@@ -75,17 +80,20 @@ static void check_losses(const char *path, const struct tally *tally)
 static void check_rows(const struct toy *toy)
 {
 	sqlite3 *db = db_open(toy->path);
-	sqlite3_stmt *stmt = db_query(db, "SELECT l.layer, t.topk_ids, pl.topk_row FROM pass_layer AS pl"
-				      " JOIN layer AS l USING (layer_id) JOIN topk AS t USING (topk_id)");
+	sqlite3_stmt *stmt =
+		db_query(db, "SELECT l.layer, t.topk_ids, pl.topk_row FROM pass_layer AS pl"
+			     " JOIN layer AS l USING (layer_id) JOIN topk AS t USING (topk_id)");
 
 	while (db_step(stmt)) {
 		const unsigned char *ids = sqlite3_column_blob(stmt, 1);
 		const uint32_t layer = (uint32_t)sqlite3_column_int64(stmt, 0);
 		const size_t first = (size_t)sqlite3_column_int64(stmt, 2);
 
-		REQUIRE(ids[first * toy->top_k] == toy_expert(toy, layer, 0, 0), "a wrong first row");
+		REQUIRE(ids[first * toy->top_k] == toy_expert(toy, layer, 0, 0),
+			"a wrong first row");
 		REQUIRE(ids[(first + N_ROWS) * toy->top_k - 1] ==
-			toy_expert(toy, layer, N_ROWS - 1, toy->top_k - 1), "a wrong last row");
+				toy_expert(toy, layer, N_ROWS - 1, toy->top_k - 1),
+			"a wrong last row");
 	}
 	sqlite3_finalize(stmt);
 	db_close(db);
@@ -144,7 +152,8 @@ START_TEST(test_locked_by_another_program)
 	db = db_open(toy.path);
 	agree_check(db);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 500);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"), 500);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"),
+			 500);
 	db_close(db);
 }
 END_TEST
@@ -165,7 +174,8 @@ START_TEST(test_pass_larger_than_a_ring)
 	db = db_open(toy.path);
 	agree_check(db);
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(verdict || coalesce(reasons, '')) FROM"
-				 " (SELECT * FROM pass ORDER BY pass_id)"), "partiallost,complete");
+				     " (SELECT * FROM pass ORDER BY pass_id)"),
+			 "partiallost,complete");
 	ck_assert_int_eq(db_int(db, "SELECT n_dropped FROM pass WHERE n_rows = 4000"), 4);
 	ck_assert_int_eq(db_stat(db, 1, "dropped_layers"), 4);
 	ck_assert_int_ge(db_stat(db, 1, "dropped_bytes"), 4 * 4000 * 8);

@@ -51,7 +51,7 @@ static void check_whole(const char *path)
 }
 
 /* In a read transaction, or with an idle connection, all the time. */
-static const char *const transactions[] = { "SELECT count(*) FROM topk", NULL };
+static const char *const transactions[] = {"SELECT count(*) FROM topk", NULL};
 
 START_TEST(test_reader_that_stays)
 {
@@ -62,7 +62,8 @@ START_TEST(test_reader_that_stays)
 
 	ck_assert_int_eq(moetrace_session_close(toy.session), MOETRACE_OK);
 	spent_ns = suite_now_ns() - before_ns;
-	ck_assert_uint_lt(spent_ns, UINT64_C(2500000000) * (suite_has_sanitizer("address") ? 2 : 1));
+	ck_assert_uint_lt(spent_ns,
+			  UINT64_C(2500000000) * (suite_has_sanitizer("address") ? 2 : 1));
 	ck_assert_uint_gt(spent_ns, UINT64_C(1500000000));
 	ck_assert(has_journal(toy.path));
 	check_whole(toy.path);

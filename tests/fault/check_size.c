@@ -18,9 +18,9 @@ static const struct {
 	uint32_t n_experts;
 	uint32_t n_passes;
 } shapes[] = {
-	{ 16, 6, 64, 1500 }, { 16, 58, 256, 150 }, { 64, 6, 256, 400 }, { 64, 58, 64, 40 },
-	{ 256, 6, 64, 100 }, { 256, 58, 256, 10 }, { 512, 6, 64, 50 },	{ 512, 58, 256, 5 },
-	{ 8192, 6, 256, 4 },
+	{16, 6, 64, 1500}, {16, 58, 256, 150}, {64, 6, 256, 400},
+	{64, 58, 64, 40},  {256, 6, 64, 100},  {256, 58, 256, 10},
+	{512, 6, 64, 50},  {512, 58, 256, 5},  {8192, 6, 256, 4},
 };
 
 static bool has_dbstat(sqlite3 *db)
@@ -52,10 +52,13 @@ START_TEST(test_size)
 	db = db_open(toy.path);
 	if (!has_dbstat(db))
 		return;
-	payload_bytes = (uint64_t)shapes[_i].n_rows * shapes[_i].n_layers * shapes[_i].n_passes * 8 * 3;
-	ck_assert_int_eq(db_int(db, "SELECT sum(length(topk_ids) + length(topk_weights)) FROM topk"),
-			 (int64_t)payload_bytes);
-	ratio = db_double(db, "SELECT sum(pgsize) FROM dbstat WHERE name IN ('topk', 'pass_layer')") /
+	payload_bytes =
+		(uint64_t)shapes[_i].n_rows * shapes[_i].n_layers * shapes[_i].n_passes * 8 * 3;
+	ck_assert_int_eq(
+		db_int(db, "SELECT sum(length(topk_ids) + length(topk_weights)) FROM topk"),
+		(int64_t)payload_bytes);
+	ratio = db_double(db,
+			  "SELECT sum(pgsize) FROM dbstat WHERE name IN ('topk', 'pass_layer')") /
 		(double)payload_bytes;
 	ck_assert_msg(ratio <= max_ratio, "%u rows, %u layers, %u experts: %.3f bytes a byte",
 		      shapes[_i].n_rows, shapes[_i].n_layers, shapes[_i].n_experts, ratio);

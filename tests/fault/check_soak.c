@@ -37,14 +37,15 @@ static void *soak_main(void *argument)
 
 	while (suite_now_ns() - start_ns < soaker->duration_ns) {
 		const uint32_t n = soaker->n_passes++ % PASSES_PER_REQUEST;
-		const uint64_t due_ns = start_ns + soaker->n_passes *
-						   (UINT64_C(1000000000) / PASSES_PER_SECOND);
-		const uint32_t phase = n < PASSES_PER_REQUEST / 2 ? MOETRACE_PHASE_PREFILL
-								  : MOETRACE_PHASE_DECODE;
+		const uint64_t due_ns =
+			start_ns + soaker->n_passes * (UINT64_C(1000000000) / PASSES_PER_SECOND);
+		const uint32_t phase =
+			n < PASSES_PER_REQUEST / 2 ? MOETRACE_PHASE_PREFILL : MOETRACE_PHASE_DECODE;
 
 		if (n == 0) {
 			position = 0;
-			if (moetrace_request_begin(soaker->toy->session, NULL, &request) != MOETRACE_OK)
+			if (moetrace_request_begin(soaker->toy->session, NULL, &request) !=
+			    MOETRACE_OK)
 				break;
 		}
 		soaker->n_lost += !toy_pass(soaker->toy, phase, request, position, N_ROWS);
@@ -81,7 +82,7 @@ START_TEST(test_soak)
 	sqlite3 *db;
 
 	for (i = 0; i < N_THREADS; i++) {
-		soakers[i] = (struct soaker){ .toy = &toy, .duration_ns = duration_ns };
+		soakers[i] = (struct soaker){.toy = &toy, .duration_ns = duration_ns};
 		ck_assert_int_eq(pthread_create(&ids[i], NULL, soak_main, &soakers[i]), 0);
 	}
 	suite_sleep_ms((uint32_t)(duration_ns / 1000000 / 3));
@@ -94,12 +95,13 @@ START_TEST(test_soak)
 	late_bytes = resident_bytes();
 	if (!suite_has_sanitizer("address") && !suite_has_sanitizer("thread"))
 		ck_assert_msg(late_bytes < early_bytes + (UINT64_C(16) << 20),
-			      "memory grew from %llu to %llu bytes", (unsigned long long)early_bytes,
-			      (unsigned long long)late_bytes);
+			      "memory grew from %llu to %llu bytes",
+			      (unsigned long long)early_bytes, (unsigned long long)late_bytes);
 	toy_close(&toy);
 	db = db_open(toy.path);
 	agree_check(db);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), n_passes);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
+			 n_passes);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'partial'"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM gap"), 0);
 	ck_assert_int_eq(db_stat(db, 1, "misuse"), 0);

@@ -31,7 +31,7 @@ static const struct api *api;
 struct trap {
 	void (*run)(void *argument);
 	void *argument;
-	atomic_int error;   /* errno of the set-up, 0: the filter was in force */
+	atomic_int error; /* errno of the set-up, 0: the filter was in force */
 	atomic_bool is_done;
 	atomic_bool has_ended;
 	atomic_long n_syscall; /* number of the call that was trapped; -1: none */
@@ -74,8 +74,8 @@ static int install_filter(void)
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
-	const struct sock_fprog program = { .len = sizeof(filter) / sizeof(filter[0]),
-					    .filter = filter };
+	const struct sock_fprog program = {.len = sizeof(filter) / sizeof(filter[0]),
+					   .filter = filter};
 
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
 		return errno;
@@ -99,7 +99,7 @@ static void *trap_main(void *argument)
 
 static void run_trapped(struct trap *trap, void (*run)(void *argument), void *argument)
 {
-	const struct sigaction action = { .sa_sigaction = on_trap, .sa_flags = SA_SIGINFO };
+	const struct sigaction action = {.sa_sigaction = on_trap, .sa_flags = SA_SIGINFO};
 	pthread_t id;
 
 	trap->run = run;
@@ -126,7 +126,7 @@ START_TEST(test_no_system_call)
 {
 	struct hot *hot = hot_prepare(api, _i);
 	static struct trap trap;
-	Dl_info where = { 0 };
+	Dl_info where = {0};
 
 	run_trapped(&trap, run_hot, hot);
 	ck_assert_int_eq(trap.error, 0);

@@ -14,28 +14,21 @@
 #include "tests/unit/support/suite.h"
 #include "tests/unit/support/toy.h"
 
-static sqlite3 *close_and_open(struct toy *toy)
-{
-	sqlite3 *db;
-
-	toy_close(toy);
-	db = db_open(toy->path);
-	agree_check(db);
-	return db;
-}
-
 static void end(const struct toy *toy, uint64_t request, uint64_t n_positions)
 {
-	ck_assert_int_eq(moetrace_request_end(toy->session, request, MOETRACE_REQUEST_FINISHED,
-					      n_positions), MOETRACE_OK);
+	ck_assert_int_eq(
+		moetrace_request_end(toy->session, request, MOETRACE_REQUEST_FINISHED, n_positions),
+		MOETRACE_OK);
 }
 
 /* The expert of rank 0 of a position, as a user asks for it. */
 static int64_t expert_of(sqlite3 *db, const char *external_id, uint32_t layer, uint32_t position)
 {
-	return db_int(db, "SELECT expert FROM routed_expert WHERE request_id = (SELECT request_id FROM"
+	return db_int(db,
+		      "SELECT expert FROM routed_expert WHERE request_id = (SELECT request_id FROM"
 		      " request WHERE external_id = %Q) AND layer = %u AND position = %u AND"
-		      " topk_rank = 0", external_id, layer, position);
+		      " topk_rank = 0",
+		      external_id, layer, position);
 }
 
 /* Two prompts in chunks that share passes: each row finds its request and position. */
@@ -48,8 +41,8 @@ START_TEST(test_chunked_prefill_attribution)
 
 	for (pass = 0; pass < 4; pass++) {
 		const struct moetrace_slice slices[] = {
-			{ .request = pass % 2 ? a : b, .first_position = pass * 5, .n_rows = 5 },
-			{ .request = pass % 2 ? b : a, .first_position = pass * 5, .n_rows = 5 },
+			{.request = pass % 2 ? a : b, .first_position = pass * 5, .n_rows = 5},
+			{.request = pass % 2 ? b : a, .first_position = pass * 5, .n_rows = 5},
 		};
 		uint32_t i;
 
@@ -61,7 +54,7 @@ START_TEST(test_chunked_prefill_attribution)
 	}
 	end(&toy, a, 20);
 	end(&toy, b, 20);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	for (pass = 0; pass < 20; pass++) {
 		ck_assert_int_eq(expert_of(db, "a", 1, pass), toy_expert(&toy, 1, a_row[pass], 0));
 		ck_assert_int_eq(expert_of(db, "b", 1, pass), toy_expert(&toy, 1, b_row[pass], 0));
@@ -74,7 +67,7 @@ END_TEST
 /* The last token is sampled and not forwarded: it is a token without experts, no loss. */
 START_TEST(test_last_sampled_token)
 {
-	static const uint32_t tokens[] = { 1, 2, 3, 4, 5, 6 };
+	static const uint32_t tokens[] = {1, 2, 3, 4, 5, 6};
 	struct toy toy = toy_start("last.db", NULL, 1, 64, 2);
 	const uint64_t request = toy_request(&toy, "r");
 	sqlite3 *db;
@@ -83,11 +76,12 @@ START_TEST(test_last_sampled_token)
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 4, 1));
 	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 0, tokens, 6), MOETRACE_OK);
 	end(&toy, request, 5);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 5);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request_token WHERE position NOT IN"
-				" (SELECT position FROM token_topk)"), 1);
+				    " (SELECT position FROM token_topk)"),
+			 1);
 	db_close(db);
 }
 END_TEST
@@ -102,10 +96,13 @@ START_TEST(test_dense_layers_first)
 	toy.model = toy_model_add(toy.session, "dense-first", 3, 4, 61, 2);
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, toy_request(&toy, "r"), 0, 2));
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	for (i = 0; i < 4; i++) {
-		ck_assert_int_eq(db_int(db, "SELECT moe_ordinal FROM layer JOIN model USING (model_id)"
-					" WHERE name = 'dense-first' AND layer = %u", 3 + i), i);
+		ck_assert_int_eq(db_int(db,
+					"SELECT moe_ordinal FROM layer JOIN model USING (model_id)"
+					" WHERE name = 'dense-first' AND layer = %u",
+					3 + i),
+				 i);
 		ck_assert_int_eq(expert_of(db, "r", 3 + i, 1), toy_expert(&toy, i, 1, 0));
 	}
 	db_close(db);
@@ -115,10 +112,10 @@ END_TEST
 /* The draft model's layer 0 is not the target's layer 0. */
 START_TEST(test_draft_beside_target)
 {
-	static const int32_t target_ids[] = { 1, 2 }, draft_ids[] = { 3, 4 };
+	static const int32_t target_ids[] = {1, 2}, draft_ids[] = {3, 4};
 	struct toy toy = toy_open("draft.db", NULL, 1, 64, 2);
 	const uint64_t request = toy_request(&toy, "r");
-	const struct moetrace_slice slice = { .request = request, .n_rows = 1 };
+	const struct moetrace_slice slice = {.request = request, .n_rows = 1};
 	struct toy draft = toy;
 	struct moetrace_pass *pass;
 	sqlite3 *db;
@@ -132,13 +129,16 @@ START_TEST(test_draft_beside_target)
 	toy_select_ids(pass, 0, 1, 0, draft_ids);
 	moetrace_pass_end(pass);
 	end(&toy, request, 1);
-	db = close_and_open(&toy);
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(expert || state) FROM (SELECT expert, state"
+	db = toy_close_and_open(&toy);
+	ck_assert_str_eq(db_text(db,
+				 "SELECT group_concat(expert || state) FROM (SELECT expert, state"
 				 " FROM routed_expert ORDER BY expert)"),
 			 "1computed,2computed,3draft,4draft");
 	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"), "complete");
-	ck_assert_int_eq(db_int(db, "SELECT sum(tokens) FROM expert_load JOIN model USING (model_id)"
-				" WHERE name = 'toy'"), 2);
+	ck_assert_int_eq(db_int(db,
+				"SELECT sum(tokens) FROM expert_load JOIN model USING (model_id)"
+				" WHERE name = 'toy'"),
+			 2);
 	db_close(db);
 }
 END_TEST
@@ -165,11 +165,12 @@ START_TEST(test_growing_batches)
 	}
 	for (i = 0; i < N; i++)
 		end(&toy, slices[i].request, slices[i].first_position);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"), N);
 	ck_assert_int_eq(expert_of(db, "r0", 0, 5), toy_expert(&toy, 0, 0, 0));
 	ck_assert_int_eq(expert_of(db, "r363", 0, 0), toy_expert(&toy, 0, 363, 0));
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk"), 1 + 4 + 13 + 40 + 121 + 364);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk"),
+			 1 + 4 + 13 + 40 + 121 + 364);
 	db_close(db);
 }
 END_TEST
@@ -177,17 +178,17 @@ END_TEST
 /* Rows masked to -1 are rows without an expert: not expert 63, 255 or 65535. */
 START_TEST(test_masked_rows)
 {
-	static const int32_t ids[] = { 0, 1, -1, -1, 2, 3 };
+	static const int32_t ids[] = {0, 1, -1, -1, 2, 3};
 	struct toy toy = toy_start("masked.db", NULL, 1, 64, 2);
 	const uint64_t request = toy_request(&toy, "r");
-	const struct moetrace_slice slice = { .request = request, .n_rows = 3 };
+	const struct moetrace_slice slice = {.request = request, .n_rows = 3};
 	struct moetrace_pass *pass = toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1);
 	sqlite3 *db;
 
 	toy_select_ids(pass, 0, 3, 0, ids);
 	moetrace_pass_end(pass);
 	end(&toy, request, 3);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM routed_expert WHERE position = 1"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT n_valid FROM token_topk WHERE position = 1"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM expert_load WHERE tokens > 0"), 4);
@@ -202,12 +203,12 @@ START_TEST(test_bypassed_hook)
 {
 	struct toy toy = toy_start("bypass.db", NULL, 2, 64, 2);
 	const uint64_t request = toy_request(&toy, "r");
-	const struct moetrace_slice slice = { .request = request, .n_rows = 3 };
+	const struct moetrace_slice slice = {.request = request, .n_rows = 3};
 	sqlite3 *db;
 
 	moetrace_pass_end(toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1));
 	end(&toy, request, 3);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE state = 1"), 2);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM topk"), 0);
@@ -227,7 +228,7 @@ START_TEST(test_model_without_experts)
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
 	end(&toy, request, 5);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT verdict FROM pass"), "complete");
 	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM expert_load"), 0);
@@ -241,16 +242,17 @@ START_TEST(test_dummy_rows)
 	struct toy toy = toy_start("dummy.db", NULL, 1, 64, 2);
 	const uint64_t request = toy_request(&toy, "r");
 	const struct moetrace_slice slices[] = {
-		{ .n_rows = 3, .phase = MOETRACE_PHASE_DUMMY },
-		{ .request = request, .n_rows = 1 },
+		{.n_rows = 3, .phase = MOETRACE_PHASE_DUMMY},
+		{.request = request, .n_rows = 1},
 	};
 	sqlite3 *db;
 
 	toy_finish(&toy, toy_begin(&toy, MOETRACE_PHASE_DECODE, slices, 2), 4);
 	end(&toy, request, 1);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT sum(decode_tokens) || ' ' || sum(other_tokens) FROM"
-				 " expert_load"), "2 6");
+				     " expert_load"),
+			 "2 6");
 	ck_assert_int_eq(expert_of(db, "r", 0, 0), toy_expert(&toy, 0, 3, 0));
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk WHERE state = 'dummy'"), 3);
 	ck_assert_int_eq(db_int(db, "SELECT max_load FROM pass_layer"),
@@ -263,13 +265,17 @@ END_TEST
 START_TEST(test_absence_is_absence)
 {
 	struct toy toy = toy_start("nothing.db", NULL, 2, 64, 2);
-	sqlite3 *db = close_and_open(&toy);
+	sqlite3 *db = toy_close_and_open(&toy);
 
-	ck_assert_int_eq(db_int(db, "SELECT recorded_passes FROM (SELECT value AS recorded_passes FROM"
-				" stats WHERE name = 'recorded_passes')"), 0);
-	ck_assert_int_eq(db_int(db, "SELECT (SELECT count(*) FROM pass) + (SELECT count(*) FROM"
+	ck_assert_int_eq(db_int(db,
+				"SELECT recorded_passes FROM (SELECT value AS recorded_passes FROM"
+				" stats WHERE name = 'recorded_passes')"),
+			 0);
+	ck_assert_int_eq(db_int(db,
+				"SELECT (SELECT count(*) FROM pass) + (SELECT count(*) FROM"
 				" pass_layer) + (SELECT count(*) FROM topk) + (SELECT count(*) FROM"
-				" expert_load_window)"), 0);
+				" expert_load_window)"),
+			 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM expert_load"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT lag_passes FROM loss"), 0);
 	db_close(db);
@@ -309,7 +315,7 @@ static void *end_at_once(void *argument)
 START_TEST(test_request_ended_in_the_same_instant)
 {
 	struct toy toy = toy_start("instant.db", NULL, 1, 64, 2);
-	struct handoff handoff = { .toy = &toy, .n_rounds = 3000 };
+	struct handoff handoff = {.toy = &toy, .n_rounds = 3000};
 	pthread_t id;
 	sqlite3 *db;
 	uint32_t i;
@@ -325,7 +331,7 @@ START_TEST(test_request_ended_in_the_same_instant)
 			continue;
 	}
 	ck_assert_int_eq(pthread_join(id, NULL), 0);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"),
 			 handoff.n_rounds);
 	ck_assert_int_eq(db_stat(db, 1, "misuse"), 0);
@@ -353,7 +359,7 @@ static void *run_at_once(void *argument)
 START_TEST(test_request_named_in_the_same_instant)
 {
 	struct toy toy = toy_start("named.db", NULL, 1, 64, 2);
-	struct handoff handoff = { .toy = &toy, .n_rounds = 3000 };
+	struct handoff handoff = {.toy = &toy, .n_rounds = 3000};
 	pthread_t id;
 	sqlite3 *db;
 	uint32_t i;
@@ -368,7 +374,7 @@ START_TEST(test_request_named_in_the_same_instant)
 		end(&toy, request, 4);
 	}
 	ck_assert_int_eq(pthread_join(id, NULL), 0);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"),
 			 handoff.n_rounds);
 	ck_assert_int_eq(db_stat(db, 1, "misuse"), 0);

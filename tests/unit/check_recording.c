@@ -45,7 +45,8 @@ START_TEST(test_file_header)
 	ck_assert_int_eq(db_int(db, "SELECT pid FROM process"), getpid());
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM device WHERE kind = 'host'"), 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM process WHERE tp_rank IS NULL AND"
-				" tp_size IS NULL AND dp_size IS NULL"), 1);
+				    " tp_size IS NULL AND dp_size IS NULL"),
+			 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM recording"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM model"), 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM byte"), 256);
@@ -61,24 +62,27 @@ START_TEST(test_options_are_stored)
 
 	opts.session_name = "name";
 	opts.engine_version = "1.2";
-	opts.tp = (struct moetrace_rank){ .rank = 1, .n_ranks = 2 };
-	opts.pp = (struct moetrace_rank){ .rank = 0, .n_ranks = 3 };
-	opts.ep = (struct moetrace_rank){ .rank = 7, .n_ranks = 8 };
-	opts.dp = (struct moetrace_rank){ .rank = 5, .n_ranks = 0 };
+	opts.tp = (struct moetrace_rank){.rank = 1, .n_ranks = 2};
+	opts.pp = (struct moetrace_rank){.rank = 0, .n_ranks = 3};
+	opts.ep = (struct moetrace_rank){.rank = 7, .n_ranks = 8};
+	opts.dp = (struct moetrace_rank){.rank = 5, .n_ranks = 0};
 	toy = toy_open("options.db", &opts, 1, 64, 2);
 	toy_close(&toy);
 	db = db_open(toy.path);
 	ck_assert_str_eq(db_text(db, "SELECT tp_rank || '/' || tp_size || ' ' || pp_rank || '/' ||"
-				 " pp_size || ' ' || ep_rank || '/' || ep_size FROM process"),
+				     " pp_size || ' ' || ep_rank || '/' || ep_size FROM process"),
 			 "1/2 0/3 7/8");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM process WHERE dp_rank IS NULL AND"
-				" dp_size IS NULL"), 1);
+				    " dp_size IS NULL"),
+			 1);
 	ck_assert_str_eq(db_text(db, "SELECT value FROM meta WHERE key = 'session_name'"), "name");
 	ck_assert_str_eq(db_text(db, "SELECT value FROM meta WHERE key = 'engine_version'"), "1.2");
 	ck_assert_int_eq(db_int(db, "SELECT CAST(value AS INTEGER) FROM meta WHERE"
-				" key = 'opt.commit_interval_ms'"), 20);
+				    " key = 'opt.commit_interval_ms'"),
+			 20);
 	ck_assert_int_eq(db_int(db, "SELECT CAST(value AS INTEGER) FROM meta WHERE"
-				" key = 'opt.n_rings'"), 4);
+				    " key = 'opt.n_rings'"),
+			 4);
 	db_close(db);
 }
 END_TEST
@@ -90,8 +94,9 @@ START_TEST(test_session_name_defaults_to_the_program)
 
 	toy_close(&toy);
 	db = db_open(toy.path);
-	ck_assert_ptr_nonnull(strstr(db_text(db, "SELECT value FROM meta WHERE key = 'session_name'"),
-				     "check_recording"));
+	ck_assert_ptr_nonnull(
+		strstr(db_text(db, "SELECT value FROM meta WHERE key = 'session_name'"),
+		       "check_recording"));
 	db_close(db);
 }
 END_TEST
@@ -147,17 +152,19 @@ START_TEST(test_model_is_stored)
 	toy_close(&toy);
 	db = db_open(toy.path);
 	ck_assert_str_eq(db_text(db, "SELECT kind || architecture || n_layers || quantization FROM"
-				 " model WHERE name = 'full'"), "mtpArch61fp8");
-	ck_assert_str_eq(db_text(db, "SELECT layer || ' ' || moe_ordinal || ' ' || kind || ' ' ||"
-				 " n_experts || ' ' || n_zero_experts || ' ' || n_shared_slots || ' ' ||"
-				 " top_k || ' ' || scoring || ' ' || n_groups || ' ' || topk_groups ||"
-				 " ' ' || renormalize || ' ' || routed_scaling_factor || ' ' ||"
-				 " scaling_owner || ' ' || soft_cap || ' ' || has_correction_bias ||"
-				 " ' ' || weight_kind || ' ' || gemm_block_rows || ' ' ||"
-				 " expert_weight_bytes || ' ' || router_impl || ' ' || runner_backend"
-				 " || ' ' || impl_reason FROM layer WHERE top_k = 9"),
-			 "3 30 hash 256 0 1 9 sigmoid 8 4 1 2.5 output 30.0 0 renormalized,scaled 64 "
-			 "1099511627776 router runner reason");
+				     " model WHERE name = 'full'"),
+			 "mtpArch61fp8");
+	ck_assert_str_eq(
+		db_text(db, "SELECT layer || ' ' || moe_ordinal || ' ' || kind || ' ' ||"
+			    " n_experts || ' ' || n_zero_experts || ' ' || n_shared_slots || ' ' ||"
+			    " top_k || ' ' || scoring || ' ' || n_groups || ' ' || topk_groups ||"
+			    " ' ' || renormalize || ' ' || routed_scaling_factor || ' ' ||"
+			    " scaling_owner || ' ' || soft_cap || ' ' || has_correction_bias ||"
+			    " ' ' || weight_kind || ' ' || gemm_block_rows || ' ' ||"
+			    " expert_weight_bytes || ' ' || router_impl || ' ' || runner_backend"
+			    " || ' ' || impl_reason FROM layer WHERE top_k = 9"),
+		"3 30 hash 256 0 1 9 sigmoid 8 4 1 2.5 output 30.0 0 renormalized,scaled 64 "
+		"1099511627776 router runner reason");
 	db_close(db);
 }
 END_TEST
@@ -170,15 +177,19 @@ START_TEST(test_unknown_is_null)
 
 	toy_close(&toy);
 	db = db_open(toy.path);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM layer WHERE scoring IS NULL AND n_groups IS"
-				" NULL AND topk_groups IS NULL AND renormalize IS NULL AND"
-				" routed_scaling_factor IS NULL AND scaling_owner IS NULL AND soft_cap"
-				" IS NULL AND has_correction_bias IS NULL AND weight_kind IS NULL AND"
-				" gemm_block_rows IS NULL AND expert_weight_bytes IS NULL AND"
-				" router_impl IS NULL AND runner_backend IS NULL AND impl_reason IS"
-				" NULL AND kind = 'routed'"), 1);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM model WHERE architecture IS NULL AND"
-				" n_layers IS NULL AND quantization IS NULL AND kind = 'target'"), 1);
+	ck_assert_int_eq(
+		db_int(db, "SELECT count(*) FROM layer WHERE scoring IS NULL AND n_groups IS"
+			   " NULL AND topk_groups IS NULL AND renormalize IS NULL AND"
+			   " routed_scaling_factor IS NULL AND scaling_owner IS NULL AND soft_cap"
+			   " IS NULL AND has_correction_bias IS NULL AND weight_kind IS NULL AND"
+			   " gemm_block_rows IS NULL AND expert_weight_bytes IS NULL AND"
+			   " router_impl IS NULL AND runner_backend IS NULL AND impl_reason IS"
+			   " NULL AND kind = 'routed'"),
+		1);
+	ck_assert_int_eq(db_int(db,
+				"SELECT count(*) FROM model WHERE architecture IS NULL AND"
+				" n_layers IS NULL AND quantization IS NULL AND kind = 'target'"),
+			 1);
 	db_close(db);
 }
 END_TEST
@@ -204,17 +215,23 @@ START_TEST(test_recordings_are_rows)
 	toy_close(&toy);
 	db = db_open(toy.path);
 	agree_check(db);
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(end_reason || ' ' ||"
-				 " coalesce(routing_source, '?') || ' ' || mode) FROM (SELECT * FROM"
-				 " recording ORDER BY recording_id)"),
-			 "stopped uniform per_token,lunch ? per_token,closed ? per_token");
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(n) FROM (SELECT (SELECT coalesce(sum(n_rows),"
-				 " 0) FROM pass AS p WHERE p.recording_id = r.recording_id) AS n FROM"
-				 " recording AS r ORDER BY recording_id)"), "1,2,0");
+	ck_assert_str_eq(
+		db_text(db, "SELECT group_concat(end_reason || ' ' ||"
+			    " coalesce(routing_source, '?') || ' ' || mode) FROM (SELECT * FROM"
+			    " recording ORDER BY recording_id)"),
+		"stopped uniform per_token,lunch ? per_token,closed ? per_token");
+	ck_assert_str_eq(
+		db_text(db, "SELECT group_concat(n) FROM (SELECT (SELECT coalesce(sum(n_rows),"
+			    " 0) FROM pass AS p WHERE p.recording_id = r.recording_id) AS n FROM"
+			    " recording AS r ORDER BY recording_id)"),
+		"1,2,0");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM recording WHERE end_ns >= start_ns"), 3);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM stats WHERE name = 'recorded_passes'"), 3);
-	ck_assert_int_ge(db_int(db, "SELECT count(*) FROM clock_snapshot WHERE uncertainty_ns >= 0 AND"
-				" monotonic_ns > session_ns AND realtime_ns > 0"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM stats WHERE name = 'recorded_passes'"),
+			 3);
+	ck_assert_int_ge(db_int(db,
+				"SELECT count(*) FROM clock_snapshot WHERE uncertainty_ns >= 0 AND"
+				" monotonic_ns > session_ns AND realtime_ns > 0"),
+			 1);
 	db_close(db);
 }
 END_TEST
@@ -253,7 +270,7 @@ static void *end_later(void *argument)
 START_TEST(test_stop_waits_for_passes)
 {
 	struct toy toy = toy_start("waits.db", NULL, 1, 64, 2);
-	const struct moetrace_slice slice = { .n_rows = 1 };
+	const struct moetrace_slice slice = {.n_rows = 1};
 	struct moetrace_pass *pass = toy_begin(&toy, MOETRACE_PHASE_DUMMY, &slice, 1);
 	const uint64_t before_ns = suite_now_ns();
 	pthread_t id;
@@ -277,7 +294,7 @@ END_TEST
 START_TEST(test_stop_gives_up)
 {
 	struct moetrace_session_opts opts = toy_opts();
-	const struct moetrace_slice slice = { .n_rows = 1 };
+	const struct moetrace_slice slice = {.n_rows = 1};
 	struct moetrace_pass *pass;
 	uint64_t before_ns, waited_ns;
 	struct toy toy;
@@ -303,12 +320,16 @@ START_TEST(test_stop_gives_up)
 	db = db_open(toy.path);
 	agree_check(db);
 	ck_assert_int_eq(db_int(db, "SELECT sum(n_lost) FROM gap WHERE stream = 'pass' AND"
-				" reason = 'stop_timeout'"), 1);
+				    " reason = 'stop_timeout'"),
+			 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 3);
 	ck_assert_str_eq(db_text(db, "SELECT verdict || recording_id FROM pass WHERE"
-				 " instr(reasons, 'unended') > 0"), "partial1");
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer JOIN pass USING (pass_id) WHERE"
-				" verdict = 'partial' AND state = 0"), 1);
+				     " instr(reasons, 'unended') > 0"),
+			 "partial1");
+	ck_assert_int_eq(db_int(db,
+				"SELECT count(*) FROM pass_layer JOIN pass USING (pass_id) WHERE"
+				" verdict = 'partial' AND state = 0"),
+			 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE recording_id = 2"), 2);
 	db_close(db);
 }
@@ -332,7 +353,7 @@ START_TEST(test_model_added_while_recording)
 	db = db_open(toy.path);
 	agree_check(db);
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(name || n_rows) FROM (SELECT name, n_rows"
-				 " FROM pass JOIN model USING (model_id) ORDER BY pass_id)"),
+				     " FROM pass JOIN model USING (model_id) ORDER BY pass_id)"),
 			 "toy3,second5,toy3");
 	db_close(db);
 }
@@ -361,7 +382,8 @@ START_TEST(test_status)
 	ck_assert_uint_eq(status.recorded_rows, 11);
 	ck_assert_uint_eq(status.recorded_assignments, 11 * 2 * 4);
 	ck_assert_uint_eq(status.dropped_passes + status.dropped_layers + status.dropped_bytes +
-			  status.misuse, 0);
+				  status.misuse,
+			  0);
 	ck_assert_uint_gt(status.ring_peak_bytes, 0);
 	ck_assert_uint_gt(status.writer_cpu_ns, 0);
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
@@ -392,12 +414,13 @@ START_TEST(test_flush)
 		const uint64_t request = toy_request(&toy, "r");
 
 		ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, i));
-		ck_assert_int_eq(moetrace_request_end(toy.session, request, MOETRACE_REQUEST_FINISHED,
-						      i), MOETRACE_OK);
+		ck_assert_int_eq(
+			moetrace_request_end(toy.session, request, MOETRACE_REQUEST_FINISHED, i),
+			MOETRACE_OK);
 		ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
 		ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), i);
-		ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"),
-				 i);
+		ck_assert_int_eq(
+			db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"), i);
 		ck_assert_int_eq(db_stat(db, 1, "recorded_passes"), i);
 	}
 	ck_assert_str_eq(db_text(db, "SELECT end_reason FROM recording"), "(null)");
@@ -443,7 +466,8 @@ static void *record_main(void *argument)
 			break;
 		toy_pass(recorder->toy, MOETRACE_PHASE_PREFILL, request, 0, 30);
 		toy_pass(recorder->toy, MOETRACE_PHASE_DECODE, request, 30, 1);
-		moetrace_request_end(recorder->toy->session, request, MOETRACE_REQUEST_FINISHED, 31);
+		moetrace_request_end(recorder->toy->session, request, MOETRACE_REQUEST_FINISHED,
+				     31);
 		suite_sleep_ms(1);
 	}
 	return NULL;
@@ -453,7 +477,7 @@ static void *record_main(void *argument)
 START_TEST(test_read_while_recording)
 {
 	struct toy toy = toy_start("live.db", NULL, 2, 64, 4);
-	struct recorder recorder = { .toy = &toy };
+	struct recorder recorder = {.toy = &toy};
 	int64_t n_passes = 0;
 	pthread_t id;
 	uint32_t i;

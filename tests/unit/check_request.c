@@ -11,27 +11,20 @@
 #include "tests/unit/support/suite.h"
 #include "tests/unit/support/toy.h"
 
-static sqlite3 *close_and_open(struct toy *toy)
-{
-	sqlite3 *db;
-
-	toy_close(toy);
-	db = db_open(toy->path);
-	agree_check(db);
-	return db;
-}
-
 static void end(const struct toy *toy, uint64_t request, uint64_t n_positions)
 {
-	ck_assert_int_eq(moetrace_request_end(toy->session, request, MOETRACE_REQUEST_FINISHED,
-					      n_positions), MOETRACE_OK);
+	ck_assert_int_eq(
+		moetrace_request_end(toy->session, request, MOETRACE_REQUEST_FINISHED, n_positions),
+		MOETRACE_OK);
 }
 
 /* "VERDICT REASONS" of a request in a recording. */
 static const char *verdict(sqlite3 *db, int recording_id, const char *external_id)
 {
-	return db_text(db, "SELECT verdict || coalesce(' ' || reasons, '') FROM request WHERE"
-		       " recording_id = %d AND external_id = %Q", recording_id, external_id);
+	return db_text(db,
+		       "SELECT verdict || coalesce(' ' || reasons, '') FROM request WHERE"
+		       " recording_id = %d AND external_id = %Q",
+		       recording_id, external_id);
 }
 
 /* ---- complete ---- */
@@ -49,11 +42,12 @@ START_TEST(test_prefill_and_decode)
 	for (i = 0; i < 9; i++)
 		ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 100 + i, 1));
 	end(&toy, request, 109);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 109);
 	ck_assert_str_eq(db_text(db, "SELECT prefill_rows || ' ' || decode_rows || ' ' || n_passes"
-				 " FROM request_summary"), "100 9 11");
+				     " FROM request_summary"),
+			 "100 9 11");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM routed_expert"), 109 * 2 * 4);
 	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT position) FROM token_topk"), 109);
 	db_close(db);
@@ -68,7 +62,7 @@ START_TEST(test_positions_left_to_the_recorder)
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 17));
 	end(&toy, request, MOETRACE_POSITIONS_UNKNOWN);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 17);
 	db_close(db);
@@ -86,7 +80,7 @@ START_TEST(test_unknown_positions_ignore_drafts)
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DRAFT, request, 5, 4));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, request, 5, 4));
 	end(&toy, request, MOETRACE_POSITIONS_UNKNOWN);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 5);
 	db_close(db);
 }
@@ -100,8 +94,9 @@ START_TEST(test_aborted_before_the_first_pass)
 	sqlite3 *db;
 
 	ck_assert_int_eq(moetrace_request_end(toy.session, request, MOETRACE_REQUEST_ABORTED,
-					      MOETRACE_POSITIONS_UNKNOWN), MOETRACE_OK);
-	db = close_and_open(&toy);
+					      MOETRACE_POSITIONS_UNKNOWN),
+			 MOETRACE_OK);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
 	ck_assert_str_eq(db_text(db, "SELECT end_state || n_positions FROM request"), "aborted0");
 	db_close(db);
@@ -112,15 +107,15 @@ END_TEST
 START_TEST(test_end_state_is_not_the_verdict)
 {
 	static const enum moetrace_request_end_state states[] = {
-		MOETRACE_REQUEST_FINISHED, MOETRACE_REQUEST_ABORTED, MOETRACE_REQUEST_FAILED };
-	static const char *const names[] = { "finished", "aborted", "failed" };
+		MOETRACE_REQUEST_FINISHED, MOETRACE_REQUEST_ABORTED, MOETRACE_REQUEST_FAILED};
+	static const char *const names[] = {"finished", "aborted", "failed"};
 	struct toy toy = toy_start("state.db", NULL, 1, 64, 2);
 	const uint64_t request = toy_request(&toy, "r");
 	sqlite3 *db;
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 3));
 	ck_assert_int_eq(moetrace_request_end(toy.session, request, states[_i], 3), MOETRACE_OK);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
 	ck_assert_str_eq(db_text(db, "SELECT end_state FROM request"), names[_i]);
 	db_close(db);
@@ -136,7 +131,7 @@ START_TEST(test_declared_shorter)
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 10));
 	end(&toy, request, 4);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 4);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk"), 10);
@@ -147,19 +142,20 @@ END_TEST
 /* Any order of positions is as good as ascending order. */
 START_TEST(test_positions_out_of_order)
 {
-	static const uint32_t odd[] = { 1, 3, 5 }, even[] = { 4, 0, 2 };
+	static const uint32_t odd[] = {1, 3, 5}, even[] = {4, 0, 2};
 	struct toy toy = toy_start("order.db", NULL, 1, 64, 2);
 	const uint64_t request = toy_request(&toy, "r");
-	struct moetrace_slice slice = { .request = request, .n_rows = 3, .positions = odd };
+	struct moetrace_slice slice = {.request = request, .n_rows = 3, .positions = odd};
 	sqlite3 *db;
 
 	toy_finish(&toy, toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1), 3);
 	slice.positions = even;
 	toy_finish(&toy, toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1), 3);
 	end(&toy, request, 6);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(position) FROM token_topk"), "1,3,5,4,0,2");
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(position) FROM token_topk"),
+			 "1,3,5,4,0,2");
 	db_close(db);
 }
 END_TEST
@@ -167,11 +163,11 @@ END_TEST
 /* A layer that by its nature sees fewer rows loses none. */
 START_TEST(test_layer_that_skips_rows)
 {
-	static const uint32_t last[] = { 4 };
-	static const int32_t ids[] = { 1, 2 };
+	static const uint32_t last[] = {4};
+	static const int32_t ids[] = {1, 2};
 	struct toy toy = toy_start("skips.db", NULL, 2, 64, 2);
 	const uint64_t request = toy_request(&toy, "r");
-	const struct moetrace_slice slice = { .request = request, .n_rows = 5 };
+	const struct moetrace_slice slice = {.request = request, .n_rows = 5};
 	struct moetrace_pass *pass = toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1);
 	struct moetrace_selection selection;
 	sqlite3 *db;
@@ -186,7 +182,7 @@ START_TEST(test_layer_that_skips_rows)
 	moetrace_select_experts(pass, &selection);
 	moetrace_pass_end(pass);
 	end(&toy, request, 5);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT position FROM token_topk WHERE layer = 1"), 4);
 	db_close(db);
@@ -210,7 +206,7 @@ START_TEST(test_missing_positions)
 	end(&toy, middle_is_missing, MOETRACE_POSITIONS_UNKNOWN);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, start_is_missing, 1, 9));
 	end(&toy, start_is_missing, 10);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "end"), "partial missing");
 	ck_assert_str_eq(verdict(db, 1, "middle"), "partial missing");
 	ck_assert_str_eq(verdict(db, 1, "start"), "partial missing");
@@ -221,10 +217,10 @@ END_TEST
 /* Two reasons are both named. */
 START_TEST(test_missing_beside_another_reason)
 {
-	static const int32_t wrong[] = { 1, 64 };
+	static const int32_t wrong[] = {1, 64};
 	struct toy toy = toy_start("both.db", NULL, 1, 64, 2);
 	const uint64_t invalid = toy_request(&toy, "invalid"), verify = toy_request(&toy, "verify");
-	const struct moetrace_slice slice = { .request = invalid, .n_rows = 1 };
+	const struct moetrace_slice slice = {.request = invalid, .n_rows = 1};
 	struct moetrace_pass *pass = toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1);
 	sqlite3 *db;
 
@@ -233,7 +229,7 @@ START_TEST(test_missing_beside_another_reason)
 	end(&toy, invalid, 5);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, verify, 0, 2));
 	end(&toy, verify, 5);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "invalid"), "partial missing,invalid");
 	ck_assert_str_eq(verdict(db, 1, "verify"), "partial unresolved,missing");
 	db_close(db);
@@ -249,10 +245,11 @@ START_TEST(test_unresolved)
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, request, 5, 3));
 	end(&toy, request, 7);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "partial unresolved");
 	ck_assert_str_eq(db_text(db, "SELECT ifnull(accepted, 'never') FROM pass_request WHERE"
-				 " phase = 'verify'"), "never");
+				     " phase = 'verify'"),
+			 "never");
 	db_close(db);
 }
 END_TEST
@@ -267,10 +264,11 @@ START_TEST(test_draft_rows_compute_nothing)
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DRAFT, request, 5, 3));
 	end(&toy, request, 8);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "partial missing");
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(DISTINCT state) FROM token_topk WHERE"
-				 " position >= 5"), "draft");
+				     " position >= 5"),
+			 "draft");
 	db_close(db);
 }
 END_TEST
@@ -299,7 +297,8 @@ END_TEST
 START_TEST(test_began_before)
 {
 	struct toy toy = toy_open("before.db", NULL, 1, 64, 2);
-	const uint64_t forwarded = toy_request(&toy, "forwarded"), queued = toy_request(&toy, "queued");
+	const uint64_t forwarded = toy_request(&toy, "forwarded"),
+		       queued = toy_request(&toy, "queued");
 	const uint64_t ended = toy_request(&toy, "ended");
 	sqlite3 *db;
 
@@ -310,12 +309,14 @@ START_TEST(test_began_before)
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, queued, 0, 8));
 	end(&toy, forwarded, 11);
 	end(&toy, queued, 8);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "forwarded"), "partial began_before");
 	ck_assert_str_eq(verdict(db, 1, "queued"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE external_id = 'ended'"), 0);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request JOIN recording USING (recording_id)"
-				" WHERE begin_ns < start_ns"), 2);
+	ck_assert_int_eq(db_int(db,
+				"SELECT count(*) FROM request JOIN recording USING (recording_id)"
+				" WHERE begin_ns < start_ns"),
+			 2);
 	db_close(db);
 }
 END_TEST
@@ -335,15 +336,19 @@ START_TEST(test_open_across_two_recordings)
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 11, 1));
 	end(&toy, request, 12);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "unfinished");
 	ck_assert_str_eq(verdict(db, 2, "r"), "partial began_before");
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE handle = %lld",
-				(long long)request), 2);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE recording_id = 1 AND"
-				" n_positions IS NULL AND end_state IS NULL AND end_ns IS NULL"), 1);
+	ck_assert_int_eq(
+		db_int(db, "SELECT count(*) FROM request WHERE handle = %lld", (long long)request),
+		2);
+	ck_assert_int_eq(db_int(db,
+				"SELECT count(*) FROM request WHERE recording_id = 1 AND"
+				" n_positions IS NULL AND end_state IS NULL AND end_ns IS NULL"),
+			 1);
 	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request WHERE recording_id = 2"), 12);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request_attribute WHERE value = 'prose'"), 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request_attribute WHERE value = 'prose'"),
+			 2);
 	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT request_id) FROM pass_request"), 2);
 	db_close(db);
 }
@@ -352,10 +357,10 @@ END_TEST
 /* What went wrong in the first recording is not held against the second. */
 START_TEST(test_reasons_stay_in_their_recording)
 {
-	static const int32_t wrong[] = { 1, 64 };
+	static const int32_t wrong[] = {1, 64};
 	struct toy toy = toy_start("reasons.db", NULL, 1, 64, 2);
 	const uint64_t request = toy_request(&toy, "r");
-	const struct moetrace_slice slice = { .request = request, .first_position = 5, .n_rows = 1 };
+	const struct moetrace_slice slice = {.request = request, .first_position = 5, .n_rows = 1};
 	struct moetrace_pass *pass;
 	sqlite3 *db;
 
@@ -369,7 +374,7 @@ START_TEST(test_reasons_stay_in_their_recording)
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 8, 1));
 	end(&toy, request, 9);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 2, "r"), "partial began_before");
 	db_close(db);
 }
@@ -378,11 +383,11 @@ END_TEST
 /* Rows past the declared end cannot make the rest partial. */
 START_TEST(test_reasons_past_the_end)
 {
-	static const int32_t wrong[] = { 1, 64 };
+	static const int32_t wrong[] = {1, 64};
 	struct toy toy = toy_start("past.db", NULL, 1, 64, 2);
 	const uint64_t invalid = toy_request(&toy, "invalid"), verify = toy_request(&toy, "verify");
 	const uint64_t unwritten = toy_request(&toy, "unwritten");
-	struct moetrace_slice slice = { .request = invalid, .first_position = 5, .n_rows = 1 };
+	struct moetrace_slice slice = {.request = invalid, .first_position = 5, .n_rows = 1};
 	struct moetrace_pass *pass;
 	sqlite3 *db;
 
@@ -398,7 +403,7 @@ START_TEST(test_reasons_past_the_end)
 	end(&toy, invalid, 5);
 	end(&toy, verify, 5);
 	end(&toy, unwritten, 5);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "invalid"), "complete");
 	ck_assert_str_eq(verdict(db, 1, "verify"), "complete");
 	ck_assert_str_eq(verdict(db, 1, "unwritten"), "complete");
@@ -420,7 +425,7 @@ START_TEST(test_ended_while_idle)
 	only_idle = toy_request(&toy, "idle");
 	end(&toy, only_idle, 0);
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), 1);
 	ck_assert_str_eq(verdict(db, 1, "r"), "unfinished");
 	db_close(db);
@@ -434,7 +439,7 @@ START_TEST(test_unfinished_at_close)
 	sqlite3 *db;
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 10));
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "unfinished");
 	ck_assert_int_eq(db_int(db, "SELECT unfinished_requests FROM loss"), 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk"), 10);
@@ -467,19 +472,23 @@ START_TEST(test_attributes)
 	char text[16] = "will change";
 	sqlite3 *db;
 
-	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "idle", text), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "idle", text),
+			 MOETRACE_OK);
 	memset(text, 'x', sizeof(text) - 1);
 	ck_assert_int_eq(moetrace_start(session, NULL), MOETRACE_OK);
-	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "twice", "1"), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "twice", "1"),
+			 MOETRACE_OK);
 	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "twice", "it's"),
 			 MOETRACE_OK);
-	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "alone", NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "alone", NULL),
+			 MOETRACE_OK);
 	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "", "no key"),
 			 MOETRACE_E_INVALID);
 	ck_assert_int_eq(moetrace_request_attribute_set(session, request, NULL, "no key"),
 			 MOETRACE_E_INVALID);
-	db = close_and_open(&toy);
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(key || '=' || coalesce(value, 'NULL'), ';')"
+	db = toy_close_and_open(&toy);
+	ck_assert_str_eq(db_text(db,
+				 "SELECT group_concat(key || '=' || coalesce(value, 'NULL'), ';')"
 				 " FROM (SELECT key, value FROM request_attribute ORDER BY key)"),
 			 "alone=NULL;idle=will change;twice=it's");
 	db_close(db);
@@ -488,7 +497,7 @@ END_TEST
 
 START_TEST(test_tokens)
 {
-	static const uint32_t tokens[] = { 10, 11, 12, UINT32_MAX }, again[] = { 99 };
+	static const uint32_t tokens[] = {10, 11, 12, UINT32_MAX}, again[] = {99};
 	struct toy toy = toy_start("tokens.db", NULL, 1, 64, 2);
 	const uint64_t request = toy_request(&toy, "r");
 	sqlite3 *db;
@@ -498,9 +507,9 @@ START_TEST(test_tokens)
 	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 4, NULL, 0), MOETRACE_OK);
 	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 4, NULL, 1),
 			 MOETRACE_E_INVALID);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(position || ':' || token_id) FROM"
-				 " (SELECT * FROM request_token ORDER BY position)"),
+				     " (SELECT * FROM request_token ORDER BY position)"),
 			 "0:10,1:99,2:12,3:4294967295");
 	db_close(db);
 }
@@ -518,7 +527,7 @@ START_TEST(test_misuse_of_requests)
 	moetrace_request_end(toy.session, request, MOETRACE_REQUEST_FINISHED, 0);
 	moetrace_request_attribute_set(toy.session, request, "key", "late");
 	moetrace_request_tokens(toy.session, request, 0, &token, 1);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_stat(db, 1, "misuse"), 3);
 	ck_assert_int_ge(db_int(db, "SELECT count(*) FROM diagnostic WHERE source = 'request'"), 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request_attribute"), 0);
@@ -541,15 +550,17 @@ START_TEST(test_external_ids)
 	toy_request(&toy, "same");
 	toy_request(&toy, "same");
 	toy_request(&toy, "");
-	toy_request(&toy, "r\xc3\xbc" "ckw\xc3\xa4rts");
+	toy_request(&toy, "r\xc3\xbc"
+			  "ckw\xc3\xa4rts");
 	toy_request(&toy, long_id);
-	db = close_and_open(&toy);
+	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), 6);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE external_id = 'same'"), 2);
 	ck_assert_int_eq(db_int(db, "SELECT max(length(external_id)) FROM request"),
 			 (int64_t)sizeof(long_id) - 1);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE external_id LIKE 'it''s; DROP%%'"),
-			 1);
+	ck_assert_int_eq(
+		db_int(db, "SELECT count(*) FROM request WHERE external_id LIKE 'it''s; DROP%%'"),
+		1);
 	db_close(db);
 }
 END_TEST
@@ -567,9 +578,11 @@ START_TEST(test_many_open_requests)
 		requests[i] = toy_request(&toy, NULL);
 	for (i = 0; i < N; i++)
 		end(&toy, requests[i * 7919u % N], i % 2);
-	db = close_and_open(&toy);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"), N / 2);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE reasons = 'missing'"), N / 2);
+	db = toy_close_and_open(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"),
+			 N / 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE reasons = 'missing'"),
+			 N / 2);
 	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT handle) FROM request"), N);
 	db_close(db);
 }

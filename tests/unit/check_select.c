@@ -3,7 +3,6 @@
  * moetrace_select_experts(): what each form of a selection leaves in the file. The expected
  * bytes are written out or computed by other means than the recorder's.
  */
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,89 +11,40 @@
 
 #include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
-#include "tests/unit/support/half.h"
+#include "tests/unit/support/one_layer.h"
 #include "tests/unit/support/suite.h"
 #include "tests/unit/support/toy.h"
 
-static struct moetrace_pass *begin_rows(const struct toy *toy, uint32_t n_rows)
-{
-	const struct moetrace_slice slice = { .n_rows = n_rows };
-	struct moetrace_pass *pass = toy_begin(toy, MOETRACE_PHASE_DUMMY, &slice, 1);
-
-	ck_assert_ptr_nonnull(pass);
-	return pass;
-}
-
-/* What is stored of the only layer of the only pass, in hexadecimal. */
-static const char *stored(sqlite3 *db, const char *column)
-{
-	const char *row_bytes = strcmp(column, "topk_ids") == 0 ? "t.k * t.id_bytes"
-				: strcmp(column, "topk_weights") == 0 ? "t.k * 2"
-				: strcmp(column, "row_map") == 0 ? "4"
-									   : "1";
-
-	return db_text(db, "SELECT iif(t.%s IS NULL, 'none', hex(substr(t.%s, 1 + pl.topk_row * %s,"
-		       " pl.n_rows * %s))) FROM pass_layer AS pl JOIN topk AS t USING (topk_id)",
-		       column, column, row_bytes, row_bytes);
-}
-
-/* Records one pass of one layer and returns the closed file, which agrees with itself. */
-static sqlite3 *record(uint32_t n_experts, uint32_t top_k, uint32_t n_rows,
-		       struct moetrace_selection *selection)
-{
-	struct toy toy = toy_start("select.db", NULL, 1, n_experts, top_k);
-	struct moetrace_pass *pass = begin_rows(&toy, n_rows);
-	sqlite3 *db;
-
-	selection->n_rows = selection->n_rows ? selection->n_rows : n_rows;
-	moetrace_select_experts(pass, selection);
-	moetrace_pass_end(pass);
-	toy_close(&toy);
-	db = db_open(toy.path);
-	agree_check(db);
-	return db;
-}
-
-static struct moetrace_selection selection_of(uint32_t id_type, const void *ids)
-{
-	struct moetrace_selection selection;
-
-	MOETRACE_INIT(&selection);
-	selection.id_type = id_type;
-	selection.ids = ids;
-	return selection;
-}
-
 /* ---- ids ---- */
 
-static const int8_t ids_i8[] = { 0, 127, -1, 5, -128, 126 };
-static const uint8_t ids_u8[] = { 0, 127, 255, 5, 255, 126 };
-static const int16_t ids_i16[] = { 0, 127, -1, 5, INT16_MIN, 126 };
-static const uint16_t ids_u16[] = { 0, 127, UINT16_MAX, 5, UINT16_MAX, 126 };
-static const int32_t ids_i32[] = { 0, 127, -1, 5, INT32_MIN, 126 };
-static const uint32_t ids_u32[] = { 0, 127, UINT32_MAX, 5, UINT32_MAX, 126 };
-static const int64_t ids_i64[] = { 0, 127, -1, 5, INT64_MIN, 126 };
-static const uint64_t ids_u64[] = { 0, 127, UINT64_MAX, 5, UINT64_MAX, 126 };
+static const int8_t ids_i8[] = {0, 127, -1, 5, -128, 126};
+static const uint8_t ids_u8[] = {0, 127, 255, 5, 255, 126};
+static const int16_t ids_i16[] = {0, 127, -1, 5, INT16_MIN, 126};
+static const uint16_t ids_u16[] = {0, 127, UINT16_MAX, 5, UINT16_MAX, 126};
+static const int32_t ids_i32[] = {0, 127, -1, 5, INT32_MIN, 126};
+static const uint32_t ids_u32[] = {0, 127, UINT32_MAX, 5, UINT32_MAX, 126};
+static const int64_t ids_i64[] = {0, 127, -1, 5, INT64_MIN, 126};
+static const uint64_t ids_u64[] = {0, 127, UINT64_MAX, 5, UINT64_MAX, 126};
 
 static const struct {
 	uint32_t type;
 	const void *ids;
 } id_tables[] = {
-	{ MOETRACE_TYPE_I8, ids_i8 },   { MOETRACE_TYPE_U8, ids_u8 },
-	{ MOETRACE_TYPE_I16, ids_i16 }, { MOETRACE_TYPE_U16, ids_u16 },
-	{ MOETRACE_TYPE_I32, ids_i32 }, { MOETRACE_TYPE_U32, ids_u32 },
-	{ MOETRACE_TYPE_I64, ids_i64 }, { MOETRACE_TYPE_U64, ids_u64 },
+	{MOETRACE_TYPE_I8, ids_i8},   {MOETRACE_TYPE_U8, ids_u8},   {MOETRACE_TYPE_I16, ids_i16},
+	{MOETRACE_TYPE_U16, ids_u16}, {MOETRACE_TYPE_I32, ids_i32}, {MOETRACE_TYPE_U32, ids_u32},
+	{MOETRACE_TYPE_I64, ids_i64}, {MOETRACE_TYPE_U64, ids_u64},
 };
 
 /* Two rows of three; entries that stand for no expert are left out, the others move up. */
 START_TEST(test_ids_of_every_type)
 {
-	struct moetrace_selection selection = selection_of(id_tables[_i].type, id_tables[_i].ids);
-	sqlite3 *db = record(128, 3, 2, &selection);
+	struct moetrace_selection selection =
+		one_layer_selection(id_tables[_i].type, id_tables[_i].ids);
+	sqlite3 *db = one_layer_record(128, 3, 2, &selection);
 
-	ck_assert_str_eq(stored(db, "topk_ids"), "007F00057E00");
-	ck_assert_str_eq(stored(db, "n_valid"), "0202");
-	ck_assert_str_eq(stored(db, "topk_weights"), "none");
+	ck_assert_str_eq(one_layer_stored(db, "topk_ids"), "007F00057E00");
+	ck_assert_str_eq(one_layer_stored(db, "n_valid"), "0202");
+	ck_assert_str_eq(one_layer_stored(db, "topk_weights"), "none");
 	ck_assert_int_eq(db_int(db, "SELECT active_experts FROM pass_layer"), 4);
 	ck_assert_int_eq(db_int(db, "SELECT max_load FROM pass_layer"), 1);
 	ck_assert_int_eq(db_stat(db, 1, "invalid_ids"), 0);
@@ -106,16 +56,17 @@ END_TEST
 /* The same values with 300 experts take two bytes each; then 255 is an expert, also as u8. */
 START_TEST(test_ids_of_every_type_in_two_bytes)
 {
-	struct moetrace_selection selection = selection_of(id_tables[_i].type, id_tables[_i].ids);
+	struct moetrace_selection selection =
+		one_layer_selection(id_tables[_i].type, id_tables[_i].ids);
 	const bool is_u8 = id_tables[_i].type == MOETRACE_TYPE_U8;
-	sqlite3 *db = record(300, 3, 2, &selection);
+	sqlite3 *db = one_layer_record(300, 3, 2, &selection);
 
-	ck_assert_str_eq(stored(db, "topk_ids"), is_u8 ? "00007F00FF000500FF007E00"
-						       : "00007F00000005007E000000");
+	ck_assert_str_eq(one_layer_stored(db, "topk_ids"),
+			 is_u8 ? "00007F00FF000500FF007E00" : "00007F00000005007E000000");
 	if (is_u8)
 		ck_assert_int_eq(db_int(db, "SELECT sum(tokens) FROM expert_load"), 6);
 	else
-		ck_assert_str_eq(stored(db, "n_valid"), "0202");
+		ck_assert_str_eq(one_layer_stored(db, "n_valid"), "0202");
 	db_close(db);
 }
 END_TEST
@@ -124,8 +75,8 @@ static const struct {
 	uint32_t n_experts;
 	const char *hex; /* of ids 0, 127, 128 and the largest */
 } widths[] = {
-	{ 129, "007F8000" }, { 255, "007F80FE" }, { 256, "007F80FF" },
-	{ 257, "00007F0080000001" }, { 512, "00007F008000FF01" }, { 65536, "00007F008000FFFF" },
+	{129, "007F8000"},	   {255, "007F80FE"},	      {256, "007F80FF"},
+	{257, "00007F0080000001"}, {512, "00007F008000FF01"}, {65536, "00007F008000FFFF"},
 };
 
 /* Ids from 128 to 255 are not negative; the second byte comes with the 257th expert. */
@@ -133,18 +84,18 @@ START_TEST(test_largest_ids)
 {
 	const uint32_t n_experts = widths[_i].n_experts;
 	const uint32_t last = n_experts == 129 ? 0 : n_experts - 1;
-	const uint32_t ids[] = { 0, 127, 128, last };
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_U32, ids);
+	const uint32_t ids[] = {0, 127, 128, last};
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_U32, ids);
 	sqlite3 *db;
 
 	if (n_experts == 129)
 		selection.k = 3;
-	db = record(n_experts, 4, 1, &selection);
+	db = one_layer_record(n_experts, 4, 1, &selection);
 	if (n_experts == 129)
-		ck_assert_str_eq(stored(db, "topk_ids"), "007F80");
+		ck_assert_str_eq(one_layer_stored(db, "topk_ids"), "007F80");
 	else
-		ck_assert_str_eq(stored(db, "topk_ids"), widths[_i].hex);
-	ck_assert_str_eq(stored(db, "n_valid"), "none");
+		ck_assert_str_eq(one_layer_stored(db, "topk_ids"), widths[_i].hex);
+	ck_assert_str_eq(one_layer_stored(db, "n_valid"), "none");
 	db_close(db);
 }
 END_TEST
@@ -152,18 +103,18 @@ END_TEST
 /* The largest u8 means no expert, unless it is one. */
 START_TEST(test_u8_255)
 {
-	static const uint8_t ids[] = { 3, 255, 254 };
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_U8, ids);
-	sqlite3 *db = record(256, 3, 1, &selection);
+	static const uint8_t ids[] = {3, 255, 254};
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_U8, ids);
+	sqlite3 *db = one_layer_record(256, 3, 1, &selection);
 
-	ck_assert_str_eq(stored(db, "topk_ids"), "03FFFE");
+	ck_assert_str_eq(one_layer_stored(db, "topk_ids"), "03FFFE");
 	ck_assert_int_eq(db_int(db, "SELECT active_experts FROM pass_layer"), 3);
 	ck_assert_int_eq(db_stat(db, 1, "invalid_ids"), 0);
 	db_close(db);
-	selection = selection_of(MOETRACE_TYPE_U8, ids);
-	db = record(255, 3, 1, &selection);
-	ck_assert_str_eq(stored(db, "topk_ids"), "03FE00");
-	ck_assert_str_eq(stored(db, "n_valid"), "02");
+	selection = one_layer_selection(MOETRACE_TYPE_U8, ids);
+	db = one_layer_record(255, 3, 1, &selection);
+	ck_assert_str_eq(one_layer_stored(db, "topk_ids"), "03FE00");
+	ck_assert_str_eq(one_layer_stored(db, "n_valid"), "02");
 	ck_assert_int_eq(db_stat(db, 1, "invalid_ids"), 0);
 	db_close(db);
 }
@@ -171,11 +122,11 @@ END_TEST
 
 START_TEST(test_u16_65535)
 {
-	static const uint16_t ids[] = { 3, 65535 };
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_U16, ids);
-	sqlite3 *db = record(65536, 2, 1, &selection);
+	static const uint16_t ids[] = {3, 65535};
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_U16, ids);
+	sqlite3 *db = one_layer_record(65536, 2, 1, &selection);
 
-	ck_assert_str_eq(stored(db, "topk_ids"), "0300FFFF");
+	ck_assert_str_eq(one_layer_stored(db, "topk_ids"), "0300FFFF");
 	ck_assert_int_eq(db_int(db, "SELECT active_experts FROM pass_layer"), 2);
 	db_close(db);
 }
@@ -184,18 +135,19 @@ END_TEST
 /* Ids that would be right if their upper bytes were cut off are wrong ids. */
 START_TEST(test_ids_out_of_range)
 {
-	static const int64_t ids[] = { 7, 64, 256 + 7, 65536 + 7, (INT64_C(1) << 32) + 7, INT64_MAX };
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_I64, ids);
-	sqlite3 *db = record(64, 6, 1, &selection);
+	static const int64_t ids[] = {7, 64, 256 + 7, 65536 + 7, (INT64_C(1) << 32) + 7, INT64_MAX};
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_I64, ids);
+	sqlite3 *db = one_layer_record(64, 6, 1, &selection);
 
-	ck_assert_str_eq(stored(db, "topk_ids"), "070000000000");
-	ck_assert_str_eq(stored(db, "n_valid"), "01");
+	ck_assert_str_eq(one_layer_stored(db, "topk_ids"), "070000000000");
+	ck_assert_str_eq(one_layer_stored(db, "n_valid"), "01");
 	ck_assert_int_eq(db_int(db, "SELECT active_experts FROM pass_layer"), 1);
 	ck_assert_int_eq(db_stat(db, 1, "invalid_ids"), 5);
 	ck_assert_str_eq(db_text(db, "SELECT verdict FROM pass"), "partial");
 	ck_assert_str_eq(db_text(db, "SELECT reasons FROM pass"), "invalid");
 	ck_assert_int_eq(db_int(db, "SELECT sum(prefill_tokens + decode_tokens + verify_tokens +"
-				" other_tokens) FROM expert_load_window"), 1);
+				    " other_tokens) FROM expert_load_window"),
+			 1);
 	db_close(db);
 }
 END_TEST
@@ -203,12 +155,12 @@ END_TEST
 /* Every row without an expert: stored, and touches nothing. */
 START_TEST(test_rows_without_experts)
 {
-	static const int32_t ids[] = { -1, -1, -1, -1 };
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_I32, ids);
-	sqlite3 *db = record(8, 2, 2, &selection);
+	static const int32_t ids[] = {-1, -1, -1, -1};
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_I32, ids);
+	sqlite3 *db = one_layer_record(8, 2, 2, &selection);
 
-	ck_assert_str_eq(stored(db, "topk_ids"), "00000000");
-	ck_assert_str_eq(stored(db, "n_valid"), "0000");
+	ck_assert_str_eq(one_layer_stored(db, "topk_ids"), "00000000");
+	ck_assert_str_eq(one_layer_stored(db, "n_valid"), "0000");
 	ck_assert_int_eq(db_int(db, "SELECT active_experts FROM pass_layer"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT max_load FROM pass_layer"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM expert_load_window"), 0);
@@ -219,7 +171,7 @@ END_TEST
 /* Zero experts and shared slots are loaded, but only routed experts are counted as active. */
 START_TEST(test_zero_and_shared_experts)
 {
-	static const int32_t ids[] = { 3, 4, 5, 6, 3, 2, 5, 6 }; /* 4 routed, 2 zero, 1 shared */
+	static const int32_t ids[] = {3, 4, 5, 6, 3, 2, 5, 6}; /* 4 routed, 2 zero, 1 shared */
 	struct toy toy = toy_open("kinds.db", NULL, 1, 4, 4);
 	struct moetrace_layer_info layer;
 	struct moetrace_model_info info;
@@ -238,7 +190,7 @@ START_TEST(test_zero_and_shared_experts)
 	info.n_moe_layers = 1;
 	ck_assert_int_eq(moetrace_model_add(toy.session, &info, &toy.model), MOETRACE_OK);
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
-	pass = begin_rows(&toy, 2);
+	pass = one_layer_begin(&toy, 2);
 	toy_select_ids(pass, 0, 2, 0, ids);
 	moetrace_pass_end(pass);
 	toy_close(&toy);
@@ -248,7 +200,8 @@ START_TEST(test_zero_and_shared_experts)
 	ck_assert_int_eq(db_int(db, "SELECT max_load FROM pass_layer"), 2);
 	ck_assert_int_eq(db_int(db, "SELECT tokens FROM expert_load WHERE kind = 'shared'"), 2);
 	ck_assert_int_eq(db_int(db, "SELECT sum(tokens) FROM expert_load WHERE kind = 'zero'"), 3);
-	ck_assert_int_eq(db_int(db, "SELECT sum(tokens) FROM expert_load WHERE kind = 'routed'"), 3);
+	ck_assert_int_eq(db_int(db, "SELECT sum(tokens) FROM expert_load WHERE kind = 'routed'"),
+			 3);
 	db_close(db);
 }
 END_TEST
@@ -265,14 +218,14 @@ static const char *hex_of(const uint16_t *ids, size_t n)
 	return hex;
 }
 
-static const uint32_t some_k[] = { 1, 2, 8, 9, 22, 32, MOETRACE_MAX_TOP_K };
+static const uint32_t some_k[] = {1, 2, 8, 9, 22, 32, MOETRACE_MAX_TOP_K};
 
 START_TEST(test_every_k)
 {
 	const uint32_t k = some_k[_i];
 	struct toy toy = toy_open("k.db", NULL, 1, 300, 1);
 	uint16_t ids[3 * 255];
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_U16, ids);
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_U16, ids);
 	struct moetrace_pass *pass;
 	sqlite3 *db;
 	uint32_t i;
@@ -281,7 +234,7 @@ START_TEST(test_every_k)
 		ids[i] = (uint16_t)(i % k + i / k);
 	toy.model = toy_model_add(toy.session, "k", 0, 1, 300, k);
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
-	pass = begin_rows(&toy, 3);
+	pass = one_layer_begin(&toy, 3);
 	selection.n_rows = 3;
 	moetrace_select_experts(pass, &selection);
 	moetrace_pass_end(pass);
@@ -290,7 +243,7 @@ START_TEST(test_every_k)
 	agree_check(db);
 	ck_assert_int_eq(db_int(db, "SELECT k FROM topk"), k);
 	ck_assert_int_eq(db_int(db, "SELECT active_experts FROM pass_layer"), k + 2);
-	ck_assert_str_eq(stored(db, "topk_ids"), hex_of(ids, 3 * k));
+	ck_assert_str_eq(one_layer_stored(db, "topk_ids"), hex_of(ids, 3 * k));
 	db_close(db);
 }
 END_TEST
@@ -298,180 +251,15 @@ END_TEST
 /* A row with fewer entries than the layer's top_k, as a rule that prunes would leave it. */
 START_TEST(test_k_below_top_k)
 {
-	static const int32_t ids[] = { 1, 2, 3, 4, 5, 6 };
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_I32, ids);
+	static const int32_t ids[] = {1, 2, 3, 4, 5, 6};
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_I32, ids);
 	sqlite3 *db;
 
 	selection.k = 3;
-	db = record(64, 8, 2, &selection);
+	db = one_layer_record(64, 8, 2, &selection);
 	ck_assert_int_eq(db_int(db, "SELECT k FROM topk"), 3);
-	ck_assert_str_eq(stored(db, "topk_ids"), "010203040506");
+	ck_assert_str_eq(one_layer_stored(db, "topk_ids"), "010203040506");
 	ck_assert_int_eq(db_int(db, "SELECT top_k FROM layer"), 8);
-	db_close(db);
-}
-END_TEST
-
-/* ---- weights ---- */
-
-enum { N_BITS = 65536, ROUNDING_K = 16, ROUNDING_ROWS = N_BITS * 4 / ROUNDING_K };
-
-struct rounding {
-	enum moetrace_weight_format format;
-	const struct half_format *half;
-};
-
-static const struct rounding roundings[] = {
-	{ MOETRACE_WEIGHT_FORMAT_FP16, &half_fp16 },
-	{ MOETRACE_WEIGHT_FORMAT_BF16, &half_bf16 },
-};
-
-/* Records @n_rows x ROUNDING_K weights and compares each with what rounding makes of it. */
-static void check_rounding(const struct rounding *rounding, uint32_t weight_type,
-			   const void *weights, const double *values, uint32_t n_rows)
-{
-	struct moetrace_session_opts opts = toy_opts();
-	uint16_t ids[ROUNDING_K];
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_U16, NULL);
-	uint16_t *all_ids = malloc((size_t)n_rows * sizeof(ids));
-	struct moetrace_pass *pass;
-	sqlite3_stmt *stmt;
-	struct toy toy;
-	sqlite3 *db;
-	size_t i, done = 0;
-
-	ck_assert_ptr_nonnull(all_ids);
-	opts.weight_format = rounding->format;
-	toy = toy_start("rounding.db", &opts, 1, 64, ROUNDING_K);
-	for (i = 0; i < (size_t)n_rows * ROUNDING_K; i++)
-		all_ids[i] = (uint16_t)(i % ROUNDING_K);
-	selection.ids = all_ids;
-	selection.n_rows = n_rows;
-	selection.weight_type = weight_type;
-	selection.weights = weights;
-	pass = begin_rows(&toy, n_rows);
-	moetrace_select_experts(pass, &selection);
-	moetrace_pass_end(pass);
-	toy_close(&toy);
-	db = db_open(toy.path);
-	stmt = db_query(db, "SELECT topk_weights FROM topk ORDER BY topk_id");
-	while (db_step(stmt)) {
-		const unsigned char *blob = sqlite3_column_blob(stmt, 0);
-		const size_t n = (size_t)sqlite3_column_bytes(stmt, 0) / 2;
-
-		ck_assert_uint_le(done + n, (size_t)n_rows * ROUNDING_K);
-		for (i = 0; i < n; i++) {
-			const uint16_t got = (uint16_t)(blob[2 * i] | blob[2 * i + 1] << 8);
-			const uint16_t want = half_from_double(rounding->half, values[done + i]);
-
-			REQUIRE(half_same(rounding->half, got, want),
-				"%a is stored as %#x instead of %#x", values[done + i], got, want);
-		}
-		done += n;
-	}
-	sqlite3_finalize(stmt);
-	ck_assert_uint_eq(done, (size_t)n_rows * ROUNDING_K);
-	db_close(db);
-	free(all_ids);
-}
-
-/* Every value of the stored format, the middle to the next one, and both sides of that. */
-START_TEST(test_rounding_of_fp32)
-{
-	const struct rounding *rounding = &roundings[_i];
-	float *weights = malloc(4 * N_BITS * sizeof(*weights));
-	double *values = malloc(4 * N_BITS * sizeof(*values));
-	size_t i;
-
-	ck_assert(weights && values);
-	for (i = 0; i < N_BITS; i++) {
-		const float value = (float)half_to_double(rounding->half, (uint16_t)i);
-		const float next = (float)half_to_double(rounding->half, (uint16_t)(i + 1));
-		const float middle = isfinite(next) ? (float)(((double)value + (double)next) / 2)
-						    : value * 1.0004883f;
-
-		weights[4 * i] = value;
-		weights[4 * i + 1] = middle;
-		weights[4 * i + 2] = nextafterf(middle, INFINITY);
-		weights[4 * i + 3] = nextafterf(middle, -INFINITY);
-	}
-	for (i = 0; i < 4 * N_BITS; i++)
-		values[i] = (double)weights[i];
-	check_rounding(rounding, MOETRACE_TYPE_F32, weights, values, ROUNDING_ROWS);
-	free(weights);
-	free(values);
-}
-END_TEST
-
-static void check_halves(const struct rounding *rounding, uint32_t type,
-			 const struct half_format *from)
-{
-	uint16_t *weights = malloc(N_BITS * sizeof(*weights));
-	double *values = malloc(N_BITS * sizeof(*values));
-	size_t i;
-
-	ck_assert(weights && values);
-	for (i = 0; i < N_BITS; i++) {
-		weights[i] = (uint16_t)i;
-		values[i] = half_to_double(from, (uint16_t)i);
-	}
-	check_rounding(rounding, type, weights, values, N_BITS / ROUNDING_K);
-	free(weights);
-	free(values);
-}
-
-START_TEST(test_rounding_of_fp16)
-{
-	check_halves(&roundings[_i], MOETRACE_TYPE_F16, &half_fp16);
-}
-END_TEST
-
-START_TEST(test_rounding_of_bf16)
-{
-	check_halves(&roundings[_i], MOETRACE_TYPE_BF16, &half_bf16);
-}
-END_TEST
-
-/* Weights follow their experts when entries are left out. */
-START_TEST(test_weights_move_with_ids)
-{
-	static const int32_t ids[] = { -1, 9, 99, 4 };
-	static const float weights[] = { 7.0f, 1.0f, 7.0f, 0.5f };
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_I32, ids);
-	sqlite3 *db;
-
-	selection.weight_type = MOETRACE_TYPE_F32;
-	selection.weights = weights;
-	db = record(16, 4, 1, &selection);
-	ck_assert_str_eq(stored(db, "topk_ids"), "09040000");
-	ck_assert_str_eq(stored(db, "topk_weights"), "003C003800000000");
-	ck_assert_str_eq(stored(db, "n_valid"), "02");
-	db_close(db);
-}
-END_TEST
-
-START_TEST(test_weights_not_wanted)
-{
-	static const int32_t ids[] = { 1, 2 };
-	static const float weights[] = { 0.5f, 0.5f };
-	struct moetrace_session_opts opts = toy_opts();
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_I32, ids);
-	struct moetrace_pass *pass;
-	struct toy toy;
-	sqlite3 *db;
-
-	opts.weight_format = MOETRACE_WEIGHT_FORMAT_NONE;
-	toy = toy_start("none.db", &opts, 1, 8, 2);
-	selection.n_rows = 1;
-	selection.weight_type = MOETRACE_TYPE_F32;
-	selection.weights = weights;
-	pass = begin_rows(&toy, 1);
-	moetrace_select_experts(pass, &selection);
-	moetrace_pass_end(pass);
-	toy_close(&toy);
-	db = db_open(toy.path);
-	ck_assert_str_eq(db_text(db, "SELECT weight_format FROM topk"), "none");
-	ck_assert_str_eq(stored(db, "topk_weights"), "none");
-	ck_assert_str_eq(stored(db, "topk_ids"), "0102");
 	db_close(db);
 }
 END_TEST
@@ -480,33 +268,33 @@ END_TEST
 
 START_TEST(test_strides)
 {
-	static const int32_t ids[] = { 1, 2, -7, -7, 3, 4, -7, -7, 5, 6 };
-	static const float weights[] = { 1.0f, 2.0f, 9.0f, 0.5f, 1.0f, 9.0f, 2.0f, 1.0f };
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_I32, ids);
+	static const int32_t ids[] = {1, 2, -7, -7, 3, 4, -7, -7, 5, 6};
+	static const float weights[] = {1.0f, 2.0f, 9.0f, 0.5f, 1.0f, 9.0f, 2.0f, 1.0f};
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_I32, ids);
 	sqlite3 *db;
 
 	selection.ids_row_bytes = 16;
 	selection.weight_type = MOETRACE_TYPE_F32;
 	selection.weights = weights;
 	selection.weights_row_bytes = 12;
-	db = record(8, 2, 3, &selection);
-	ck_assert_str_eq(stored(db, "topk_ids"), "010203040506");
-	ck_assert_str_eq(stored(db, "topk_weights"), "003C00400038003C0040003C");
+	db = one_layer_record(8, 2, 3, &selection);
+	ck_assert_str_eq(one_layer_stored(db, "topk_ids"), "010203040506");
+	ck_assert_str_eq(one_layer_stored(db, "topk_weights"), "003C00400038003C0040003C");
 	db_close(db);
 }
 END_TEST
 
 START_TEST(test_row_map)
 {
-	static const int32_t ids[] = { 1, 2, 3, 4 };
-	static const uint32_t row_map[] = { 1, 3 };
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_I32, ids);
+	static const int32_t ids[] = {1, 2, 3, 4};
+	static const uint32_t row_map[] = {1, 3};
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_I32, ids);
 	sqlite3 *db;
 
 	selection.n_rows = 2;
 	selection.row_map = row_map;
-	db = record(8, 2, 5, &selection);
-	ck_assert_str_eq(stored(db, "row_map"), "0100000003000000");
+	db = one_layer_record(8, 2, 5, &selection);
+	ck_assert_str_eq(one_layer_stored(db, "row_map"), "0100000003000000");
 	ck_assert_int_eq(db_int(db, "SELECT n_rows FROM pass_layer"), 2);
 	ck_assert_int_eq(db_int(db, "SELECT n_rows FROM pass"), 5);
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(row) FROM token_topk"), "1,3");
@@ -518,9 +306,9 @@ END_TEST
 /* Rows that fill the batch up are counted apart, whether the layer shows them or not. */
 START_TEST(test_padding)
 {
-	static const int32_t ids[] = { 1, 2, 1, 2, 1, 2, 2, 7, 7, 6 };
+	static const int32_t ids[] = {1, 2, 1, 2, 1, 2, 2, 7, 7, 6};
 	struct toy toy = toy_start("padding.db", NULL, 2, 8, 2);
-	const struct moetrace_slice slice = { .n_rows = 2 };
+	const struct moetrace_slice slice = {.n_rows = 2};
 	struct moetrace_pass_info info;
 	struct moetrace_pass *pass;
 	sqlite3 *db;
@@ -542,32 +330,37 @@ START_TEST(test_padding)
 	agree_check(db);
 	ck_assert_int_eq(db_int(db, "SELECT padding_rows FROM pass"), 3);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE n_rows = 2 AND"
-				" active_experts = 2 AND max_load = 2"), 2);
+				    " active_experts = 2 AND max_load = 2"),
+			 2);
 	ck_assert_int_eq(db_int(db, "SELECT padding_active_experts FROM pass_layer JOIN layer"
-				" USING (layer_id) WHERE layer = 0"), 2);
+				    " USING (layer_id) WHERE layer = 0"),
+			 2);
 	ck_assert_str_eq(db_text(db, "SELECT padding_active_experts FROM pass_layer JOIN layer"
-				 " USING (layer_id) WHERE layer = 1"), "(null)");
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(padding_tokens) FROM (SELECT padding_tokens"
+				     " USING (layer_id) WHERE layer = 1"),
+			 "(null)");
+	ck_assert_str_eq(db_text(db,
+				 "SELECT group_concat(padding_tokens) FROM (SELECT padding_tokens"
 				 " FROM expert_load WHERE layer = 0 ORDER BY expert)"),
 			 "0,1,2,0,0,0,1,2");
 	ck_assert_int_eq(db_int(db, "SELECT sum(tokens) FROM expert_load WHERE layer = 0"), 4);
-	ck_assert_int_eq(db_int(db, "SELECT sum(padding_tokens) FROM expert_load WHERE layer = 1"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT sum(padding_tokens) FROM expert_load WHERE layer = 1"),
+			 0);
 	db_close(db);
 }
 END_TEST
 
 START_TEST(test_order_is_stored)
 {
-	static const int32_t ids[] = { 1, 2 };
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_I32, ids);
+	static const int32_t ids[] = {1, 2};
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_I32, ids);
 	sqlite3 *db;
 
 	selection.order = MOETRACE_ORDER_SELECTION;
-	db = record(8, 2, 1, &selection);
+	db = one_layer_record(8, 2, 1, &selection);
 	ck_assert_int_eq(db_int(db, "SELECT selection_order FROM pass_layer"), 0);
 	db_close(db);
 	selection.order = MOETRACE_ORDER_UNKNOWN;
-	db = record(8, 2, 1, &selection);
+	db = one_layer_record(8, 2, 1, &selection);
 	ck_assert_int_eq(db_int(db, "SELECT selection_order FROM pass_layer"), 2);
 	db_close(db);
 }
@@ -575,12 +368,12 @@ END_TEST
 
 START_TEST(test_untimed)
 {
-	static const int32_t ids[] = { 1, 2 };
-	struct moetrace_selection selection = selection_of(MOETRACE_TYPE_I32, ids);
+	static const int32_t ids[] = {1, 2};
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_I32, ids);
 	sqlite3 *db;
 
 	selection.untimed = 1;
-	db = record(8, 2, 1, &selection);
+	db = one_layer_record(8, 2, 1, &selection);
 	ck_assert_str_eq(db_text(db, "SELECT selected_ns FROM pass_layer"), "(null)");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM layer_time"), 0);
 	db_close(db);
@@ -591,8 +384,8 @@ END_TEST
 START_TEST(test_arrays_are_only_read)
 {
 	const size_t page = 4096, n_ids = 64 * 8 * sizeof(int32_t);
-	unsigned char *memory = mmap(NULL, 3 * page, PROT_READ | PROT_WRITE,
-				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *memory =
+		mmap(NULL, 3 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	struct moetrace_selection selection;
 	int32_t *ids;
 	sqlite3 *db;
@@ -604,10 +397,10 @@ START_TEST(test_arrays_are_only_read)
 		ids[i] = (int32_t)(i % 64);
 	ck_assert_int_eq(mprotect(memory, 2 * page, PROT_READ), 0);
 	ck_assert_int_eq(mprotect(memory + 2 * page, page, PROT_NONE), 0);
-	selection = selection_of(MOETRACE_TYPE_I32, ids);
+	selection = one_layer_selection(MOETRACE_TYPE_I32, ids);
 	selection.weight_type = MOETRACE_TYPE_F32;
 	selection.weights = ids;
-	db = record(64, 8, 64, &selection);
+	db = one_layer_record(64, 8, 64, &selection);
 	ck_assert_int_eq(db_int(db, "SELECT active_experts FROM pass_layer"), 64);
 	db_close(db);
 }
@@ -643,11 +436,12 @@ START_TEST(test_layers_from_several_threads)
 	uint32_t i, round;
 
 	for (round = 0; round < 50; round++) {
-		struct moetrace_pass *pass = begin_rows(&toy, 5);
+		struct moetrace_pass *pass = one_layer_begin(&toy, 5);
 
 		for (i = 0; i < N_SELECT_THREADS; i++) {
-			threads[i] = (struct select_thread){ &toy, pass, i };
-			ck_assert_int_eq(pthread_create(&ids[i], NULL, select_main, &threads[i]), 0);
+			threads[i] = (struct select_thread){&toy, pass, i};
+			ck_assert_int_eq(pthread_create(&ids[i], NULL, select_main, &threads[i]),
+					 0);
 		}
 		for (i = 0; i < N_SELECT_THREADS; i++)
 			ck_assert_int_eq(pthread_join(ids[i], NULL), 0);
@@ -667,7 +461,6 @@ static Suite *select_suite(void)
 {
 	Suite *suite = suite_create("select");
 	TCase *ids = tcase_create("ids");
-	TCase *weights = tcase_create("weights");
 	TCase *forms = tcase_create("forms");
 
 	tcase_add_loop_test(ids, test_ids_of_every_type, 0, 8);
@@ -680,11 +473,6 @@ static Suite *select_suite(void)
 	tcase_add_test(ids, test_zero_and_shared_experts);
 	tcase_add_loop_test(ids, test_every_k, 0, 7);
 	tcase_add_test(ids, test_k_below_top_k);
-	tcase_add_loop_test(weights, test_rounding_of_fp32, 0, 2);
-	tcase_add_loop_test(weights, test_rounding_of_fp16, 0, 2);
-	tcase_add_loop_test(weights, test_rounding_of_bf16, 0, 2);
-	tcase_add_test(weights, test_weights_move_with_ids);
-	tcase_add_test(weights, test_weights_not_wanted);
 	tcase_add_test(forms, test_strides);
 	tcase_add_test(forms, test_row_map);
 	tcase_add_test(forms, test_padding);
@@ -693,7 +481,6 @@ static Suite *select_suite(void)
 	tcase_add_test(forms, test_arrays_are_only_read);
 	tcase_add_test(forms, test_layers_from_several_threads);
 	suite_add_tcase(suite, ids);
-	suite_add_tcase(suite, weights);
 	suite_add_tcase(suite, forms);
 	return suite;
 }

@@ -10,7 +10,7 @@
 #include "tests/unit/support/world.h"
 
 #define N_SEEDS_QUICK 9
-#define N_SEEDS_LONG 40
+#define N_SEEDS_LONG  40
 
 static uint32_t n_steps(void)
 {
@@ -20,8 +20,10 @@ static uint32_t n_steps(void)
 static enum moetrace_weight_format format_of(int seed)
 {
 	static const enum moetrace_weight_format formats[] = {
-		MOETRACE_WEIGHT_FORMAT_FP16, MOETRACE_WEIGHT_FORMAT_BF16,
-		MOETRACE_WEIGHT_FORMAT_FP16, MOETRACE_WEIGHT_FORMAT_NONE,
+		MOETRACE_WEIGHT_FORMAT_FP16,
+		MOETRACE_WEIGHT_FORMAT_BF16,
+		MOETRACE_WEIGHT_FORMAT_FP16,
+		MOETRACE_WEIGHT_FORMAT_NONE,
 	};
 
 	return formats[seed % 4];

@@ -13,6 +13,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/support/agree.c %D%/support/agree.h \
 	%D%/support/db.c %D%/support/db.h \
 	%D%/support/half.c %D%/support/half.h \
+	%D%/support/one_layer.c %D%/support/one_layer.h \
 	%D%/support/rng.h \
 	%D%/support/suite.c %D%/support/suite.h \
 	%D%/support/toy.c %D%/support/toy.h \
@@ -28,11 +29,13 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_catalogue \
 	%D%/check_honest \
 	%D%/check_narrow \
+	%D%/check_misuse \
 	%D%/check_pass \
 	%D%/check_recording \
 	%D%/check_request \
 	%D%/check_rule \
 	%D%/check_select \
+	%D%/check_weights \
 	%D%/check_world
 
 check_PROGRAMS += $(%C%_programs)
@@ -56,6 +59,10 @@ thread_tests += \
 %C%_check_narrow_LDADD = %D%/libmt_test.la libtrace/libmt_trace.la $(CHECK_LIBS) $(SQLITE3_LIBS) \
 	$(PTHREAD_LIBS) -lm
 
+%C%_check_misuse_SOURCES = %D%/check_misuse.c
+%C%_check_misuse_CFLAGS = $(%C%_cflags)
+%C%_check_misuse_LDADD = $(%C%_libs)
+
 %C%_check_pass_SOURCES = %D%/check_pass.c
 %C%_check_pass_CFLAGS = $(%C%_cflags)
 %C%_check_pass_LDADD = $(%C%_libs)
@@ -75,6 +82,10 @@ thread_tests += \
 %C%_check_select_SOURCES = %D%/check_select.c
 %C%_check_select_CFLAGS = $(%C%_cflags)
 %C%_check_select_LDADD = $(%C%_libs)
+
+%C%_check_weights_SOURCES = %D%/check_weights.c
+%C%_check_weights_CFLAGS = $(%C%_cflags)
+%C%_check_weights_LDADD = $(%C%_libs)
 
 %C%_check_world_SOURCES = %D%/check_world.c
 %C%_check_world_CFLAGS = $(%C%_cflags)

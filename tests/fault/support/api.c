@@ -34,10 +34,10 @@ const struct api *api_get(void)
 		fprintf(stderr, "skipped: %s\n", dlerror());
 		return NULL;
 	}
-#define API_RESOLVE(name)                                                  \
-	if (resolve(library, "moetrace_" #name, &table.name) != 0) {       \
-		fprintf(stderr, "%s: no moetrace_" #name "\n", path);      \
-		abort();                                                   \
+#define API_RESOLVE(name)                                             \
+	if (resolve(library, "moetrace_" #name, &table.name) != 0) {  \
+		fprintf(stderr, "%s: no moetrace_" #name "\n", path); \
+		abort();                                              \
 	}
 	API_FUNCTIONS(API_RESOLVE)
 #undef API_RESOLVE

@@ -47,8 +47,9 @@ static void open_session(struct hot *hot)
 	if (hot->scenario != HOT_IDLE)
 		ck_assert_int_eq(hot->api->start(hot->session, NULL), MOETRACE_OK);
 	for (i = 0; i < HOT_N_REQUESTS; i++)
-		ck_assert_int_eq(hot->api->request_begin(hot->session, NULL, &hot->slices[i].request),
-				 MOETRACE_OK);
+		ck_assert_int_eq(
+			hot->api->request_begin(hot->session, NULL, &hot->slices[i].request),
+			MOETRACE_OK);
 }
 
 struct hot *hot_prepare(const struct api *api, enum hot_scenario scenario)
@@ -138,8 +139,8 @@ static void whole_pass(struct hot *hot, uint32_t n_rows)
 /* Types whose layers are 0 to 3 of two passes; then the other forms in a third. */
 static void forms(struct hot *hot)
 {
-	static const uint32_t weight_types[] = { MOETRACE_TYPE_NONE, MOETRACE_TYPE_F32,
-						 MOETRACE_TYPE_F16, MOETRACE_TYPE_BF16 };
+	static const uint32_t weight_types[] = {MOETRACE_TYPE_NONE, MOETRACE_TYPE_F32,
+						MOETRACE_TYPE_F16, MOETRACE_TYPE_BF16};
 	struct moetrace_pass_info info = pass_info(hot, HOT_N_REQUESTS);
 	struct moetrace_selection selection;
 	struct moetrace_pass *pass = NULL;

@@ -12,18 +12,24 @@
 #include "tests/fault/support/api.h"
 
 enum hot_scenario {
-	HOT_DECODE,     /* 64 requests, a row each, four layers */
-	HOT_FORMS,      /* every id and weight type, strides, maps, padding, wrong ids */
-	HOT_LARGE,      /* 70000 rows */
-	HOT_MISUSE,     /* wrong calls of all kinds */
-	HOT_NO_RING,    /* more passes at once than rings */
-	HOT_RING_FULL,  /* more in a pass than a ring holds */
-	HOT_IDLE,       /* no recording */
-	HOT_NULL,       /* no session */
+	HOT_DECODE,    /* 64 requests, a row each, four layers */
+	HOT_FORMS,     /* every id and weight type, strides, maps, padding, wrong ids */
+	HOT_LARGE,     /* 70000 rows */
+	HOT_MISUSE,    /* wrong calls of all kinds */
+	HOT_NO_RING,   /* more passes at once than rings */
+	HOT_RING_FULL, /* more in a pass than a ring holds */
+	HOT_IDLE,      /* no recording */
+	HOT_NULL,      /* no session */
 	HOT_N_SCENARIOS,
 };
 
-enum { HOT_N_LAYERS = 4, HOT_N_EXPERTS = 256, HOT_TOP_K = 8, HOT_N_REQUESTS = 64, HOT_MAX_ROWS = 70000 };
+enum {
+	HOT_N_LAYERS = 4,
+	HOT_N_EXPERTS = 256,
+	HOT_TOP_K = 8,
+	HOT_N_REQUESTS = 64,
+	HOT_MAX_ROWS = 70000
+};
 
 struct hot {
 	const struct api *api;
@@ -34,7 +40,7 @@ struct hot {
 	struct moetrace_slice slices[HOT_N_REQUESTS];
 	uint32_t positions[HOT_N_REQUESTS];
 	uint32_t row_map[HOT_N_REQUESTS];
-	int64_t *ids;     /* HOT_MAX_ROWS x HOT_TOP_K of the widest type, each 0 to 7 */
+	int64_t *ids; /* HOT_MAX_ROWS x HOT_TOP_K of the widest type, each 0 to 7 */
 	float *weights;
 	uint32_t n_begun; /* passes that were recorded, counted by hot_go() */
 	uint32_t n_null;

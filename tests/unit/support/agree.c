@@ -22,115 +22,116 @@ struct contradiction {
 };
 
 static const struct contradiction contradictions[] = {
-	{ "a pass whose slices do not follow each other",
-	  "SELECT count(*) FROM (SELECT pass_id, row_offset, coalesce(sum(n_rows) OVER (PARTITION BY"
-	  " pass_id ORDER BY slice ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before"
-	  " FROM pass_request) WHERE row_offset <> before" },
-	{ "a pass whose slices do not add up to its rows",
-	  "SELECT count(*) FROM pass AS p WHERE n_rows <> (SELECT coalesce(sum(n_rows), 0) FROM"
-	  " pass_request AS s WHERE s.pass_id = p.pass_id)" },
-	{ "a slice of phase mixed",
-	  "SELECT count(*) FROM pass_request WHERE phase = 'mixed'" },
-	{ "a slice that is half of no request",
-	  "SELECT count(*) FROM pass_request WHERE (request_id IS NULL) <> (attempt IS NULL)"
-	  " OR (request_id IS NULL) <> (first_position IS NULL)" },
-	{ "a slice of a request of another recording",
-	  "SELECT count(*) FROM pass_request AS s JOIN pass AS p USING (pass_id)"
-	  " JOIN request AS r USING (request_id) WHERE r.recording_id <> p.recording_id" },
-	{ "a positions blob of another size than its slice",
-	  "SELECT count(*) FROM pass_request WHERE length(positions) <> 4 * n_rows" },
-	{ "a pass that has not a row for each layer of its model",
-	  "SELECT count(*) FROM pass AS p WHERE n_rows > 0 AND (SELECT count(*) FROM pass_layer AS l WHERE"
-	  " l.pass_id = p.pass_id) <> (SELECT count(*) FROM layer AS l WHERE l.model_id ="
-	  " p.model_id)" },
-	{ "a layer of another model than its pass",
-	  "SELECT count(*) FROM pass_layer AS pl JOIN pass AS p USING (pass_id)"
-	  " JOIN layer AS l USING (layer_id) WHERE l.model_id <> p.model_id" },
-	{ "a layer state that is none, or does not fit its columns",
-	  "SELECT count(*) FROM pass_layer WHERE state NOT IN (0, 1, 2)"
-	  " OR (state = 0) <> (active_experts IS NOT NULL) OR (state = 0) <> (max_load IS NOT NULL)"
-	  " OR (state <> 0 AND selected_ns IS NOT NULL) OR (state = 0) <> (n_rows IS NOT NULL)"
-	  " OR (state = 0) <> (selection_order IS NOT NULL)"
-	  " OR (topk_id IS NULL) <> (topk_row IS NULL)"
-	  " OR (state <> 0 AND topk_id IS NOT NULL)"
-	  " OR (state = 0 AND n_rows > 0 AND topk_id IS NULL)" },
-	{ "a pass verdict that its layers contradict",
-	  "SELECT count(*) FROM pass AS p WHERE verdict NOT IN ('complete', 'partial')"
-	  " OR (verdict = 'complete') <> (reasons IS NULL) OR (verdict = 'complete' AND"
-	  " (n_dropped <> 0 OR EXISTS (SELECT 1 FROM pass_layer AS l WHERE l.pass_id = p.pass_id"
-	  " AND (l.state = 2 OR (l.state = 1 AND p.n_rows > 0)))))" },
-	{ "a dropped layer whose pass does not say lost",
-	  "SELECT count(*) FROM pass_layer AS l JOIN pass AS p USING (pass_id)"
-	  " WHERE l.state = 2 AND instr(coalesce(p.reasons, ''), 'lost') = 0" },
-	{ "an unwritten layer whose pass does not say unwritten",
-	  "SELECT count(*) FROM pass_layer AS l JOIN pass AS p USING (pass_id)"
-	  " WHERE l.state = 1 AND p.n_rows > 0 AND instr(coalesce(p.reasons, ''), 'unwritten') = 0"
-	  " AND instr(coalesce(p.reasons, ''), 'unended') = 0" },
-	{ "a request verdict without its reasons, or with needless ones",
-	  "SELECT count(*) FROM request WHERE verdict NOT IN ('complete', 'partial', 'unfinished')"
-	  " OR (verdict = 'partial') <> (reasons IS NOT NULL)"
-	  " OR (verdict <> 'unfinished' AND (end_ns IS NULL OR end_state IS NULL"
-	  " OR n_positions IS NULL)) OR (verdict = 'unfinished' AND end_state IS NOT NULL)" },
-	{ "a request with two rows in a recording",
-	  "SELECT count(*) FROM (SELECT 1 FROM request GROUP BY recording_id, handle"
-	  " HAVING count(*) > 1)" },
-	{ "a run whose blobs do not have the size that it says",
-	  "SELECT count(*) FROM topk WHERE id_bytes NOT IN (1, 2)"
-	  " OR length(topk_ids) <> n_rows * k * id_bytes"
-	  " OR weight_format NOT IN ('none', 'fp16', 'bf16')"
-	  " OR (weight_format = 'none') <> (topk_weights IS NULL)"
-	  " OR length(topk_weights) <> n_rows * k * 2 OR length(row_map) <> n_rows * 4"
-	  " OR length(n_valid) <> n_rows OR (base_ids IS NULL) <> (base_k IS NULL)"
-	  " OR length(base_ids) <> n_rows * base_k * id_bytes"
-	  " OR (base_ids IS NOT NULL AND rule_id IS NULL)" },
-	{ "a run with fewer rows than its layers take from it",
-	  "SELECT count(*) FROM topk AS t WHERE n_rows < (SELECT coalesce(sum(n_rows), 0) FROM"
-	  " used_run AS l WHERE l.topk_id = t.topk_id)" },
-	{ "a layer that begins before the one before it ends",
-	  "SELECT count(*) FROM (SELECT topk_row, coalesce(lag(topk_row + n_rows) OVER (PARTITION BY"
-	  " topk_id ORDER BY topk_row), 0) AS before FROM used_run WHERE n_rows > 0)"
-	  " WHERE topk_row < before" },
+	{"a pass whose slices do not follow each other",
+	 "SELECT count(*) FROM (SELECT pass_id, row_offset, coalesce(sum(n_rows) OVER (PARTITION BY"
+	 " pass_id ORDER BY slice ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before"
+	 " FROM pass_request) WHERE row_offset <> before"},
+	{"a pass whose slices do not add up to its rows",
+	 "SELECT count(*) FROM pass AS p WHERE n_rows <> (SELECT coalesce(sum(n_rows), 0) FROM"
+	 " pass_request AS s WHERE s.pass_id = p.pass_id)"},
+	{"a slice of phase mixed", "SELECT count(*) FROM pass_request WHERE phase = 'mixed'"},
+	{"a slice that is half of no request",
+	 "SELECT count(*) FROM pass_request WHERE (request_id IS NULL) <> (attempt IS NULL)"
+	 " OR (request_id IS NULL) <> (first_position IS NULL)"},
+	{"a slice of a request of another recording",
+	 "SELECT count(*) FROM pass_request AS s JOIN pass AS p USING (pass_id)"
+	 " JOIN request AS r USING (request_id) WHERE r.recording_id <> p.recording_id"},
+	{"a positions blob of another size than its slice",
+	 "SELECT count(*) FROM pass_request WHERE length(positions) <> 4 * n_rows"},
+	{"a pass that has not a row for each layer of its model",
+	 "SELECT count(*) FROM pass AS p WHERE n_rows > 0 AND (SELECT count(*) FROM pass_layer AS "
+	 "l WHERE"
+	 " l.pass_id = p.pass_id) <> (SELECT count(*) FROM layer AS l WHERE l.model_id ="
+	 " p.model_id)"},
+	{"a layer of another model than its pass",
+	 "SELECT count(*) FROM pass_layer AS pl JOIN pass AS p USING (pass_id)"
+	 " JOIN layer AS l USING (layer_id) WHERE l.model_id <> p.model_id"},
+	{"a layer state that is none, or does not fit its columns",
+	 "SELECT count(*) FROM pass_layer WHERE state NOT IN (0, 1, 2)"
+	 " OR (state = 0) <> (active_experts IS NOT NULL) OR (state = 0) <> (max_load IS NOT NULL)"
+	 " OR (state <> 0 AND selected_ns IS NOT NULL) OR (state = 0) <> (n_rows IS NOT NULL)"
+	 " OR (state = 0) <> (selection_order IS NOT NULL)"
+	 " OR (topk_id IS NULL) <> (topk_row IS NULL)"
+	 " OR (state <> 0 AND topk_id IS NOT NULL)"
+	 " OR (state = 0 AND n_rows > 0 AND topk_id IS NULL)"},
+	{"a pass verdict that its layers contradict",
+	 "SELECT count(*) FROM pass AS p WHERE verdict NOT IN ('complete', 'partial')"
+	 " OR (verdict = 'complete') <> (reasons IS NULL) OR (verdict = 'complete' AND"
+	 " (n_dropped <> 0 OR EXISTS (SELECT 1 FROM pass_layer AS l WHERE l.pass_id = p.pass_id"
+	 " AND (l.state = 2 OR (l.state = 1 AND p.n_rows > 0)))))"},
+	{"a dropped layer whose pass does not say lost",
+	 "SELECT count(*) FROM pass_layer AS l JOIN pass AS p USING (pass_id)"
+	 " WHERE l.state = 2 AND instr(coalesce(p.reasons, ''), 'lost') = 0"},
+	{"an unwritten layer whose pass does not say unwritten",
+	 "SELECT count(*) FROM pass_layer AS l JOIN pass AS p USING (pass_id)"
+	 " WHERE l.state = 1 AND p.n_rows > 0 AND instr(coalesce(p.reasons, ''), 'unwritten') = 0"
+	 " AND instr(coalesce(p.reasons, ''), 'unended') = 0"},
+	{"a request verdict without its reasons, or with needless ones",
+	 "SELECT count(*) FROM request WHERE verdict NOT IN ('complete', 'partial', 'unfinished')"
+	 " OR (verdict = 'partial') <> (reasons IS NOT NULL)"
+	 " OR (verdict <> 'unfinished' AND (end_ns IS NULL OR end_state IS NULL"
+	 " OR n_positions IS NULL)) OR (verdict = 'unfinished' AND end_state IS NOT NULL)"},
+	{"a request with two rows in a recording",
+	 "SELECT count(*) FROM (SELECT 1 FROM request GROUP BY recording_id, handle"
+	 " HAVING count(*) > 1)"},
+	{"a run whose blobs do not have the size that it says",
+	 "SELECT count(*) FROM topk WHERE id_bytes NOT IN (1, 2)"
+	 " OR length(topk_ids) <> n_rows * k * id_bytes"
+	 " OR weight_format NOT IN ('none', 'fp16', 'bf16')"
+	 " OR (weight_format = 'none') <> (topk_weights IS NULL)"
+	 " OR length(topk_weights) <> n_rows * k * 2 OR length(row_map) <> n_rows * 4"
+	 " OR length(n_valid) <> n_rows OR (base_ids IS NULL) <> (base_k IS NULL)"
+	 " OR length(base_ids) <> n_rows * base_k * id_bytes"
+	 " OR (base_ids IS NOT NULL AND rule_id IS NULL)"},
+	{"a run with fewer rows than its layers take from it",
+	 "SELECT count(*) FROM topk AS t WHERE n_rows < (SELECT coalesce(sum(n_rows), 0) FROM"
+	 " used_run AS l WHERE l.topk_id = t.topk_id)"},
+	{"a layer that begins before the one before it ends",
+	 "SELECT count(*) FROM (SELECT topk_row, coalesce(lag(topk_row + n_rows) OVER (PARTITION BY"
+	 " topk_id ORDER BY topk_row), 0) AS before FROM used_run WHERE n_rows > 0)"
+	 " WHERE topk_row < before"},
 	/* Rows of a pass that has not ended yet are in a run before they are in pass_layer. */
-	{ "a run with rows of no layer in a file whose recordings have all ended",
-	  "SELECT count(*) FROM topk AS t WHERE n_rows <> (SELECT coalesce(sum(n_rows), 0) FROM"
-	  " used_run AS l WHERE l.topk_id = t.topk_id) AND NOT EXISTS (SELECT 1 FROM recording"
-	  " WHERE end_reason IS NULL)" },
-	{ "times that run backwards",
-	  "SELECT count(*) FROM pass AS p JOIN recording AS r USING (recording_id)"
-	  " WHERE p.begin_ns < r.start_ns OR p.end_ns < p.begin_ns" },
-	{ "a selection outside its pass",
-	  "SELECT count(*) FROM pass_layer AS l JOIN pass AS p USING (pass_id)"
-	  " WHERE l.selected_ns < p.begin_ns OR l.selected_ns > p.end_ns" },
-	{ "a wrong number of recorded passes or rows",
-	  "SELECT count(*) FROM recording AS r WHERE"
-	  " (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
-	  " name = 'recorded_passes') IS NOT (SELECT count(*) FROM pass AS p WHERE"
-	  " p.recording_id = r.recording_id)"
-	  " OR (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
-	  " name = 'recorded_rows') IS NOT (SELECT coalesce(sum(n_rows), 0) FROM pass AS p WHERE"
-	  " p.recording_id = r.recording_id)" },
-	{ "a wrong number of recorded layers",
-	  "SELECT count(*) FROM recording AS r WHERE"
-	  " (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
-	  " name = 'recorded_layers') IS NOT (SELECT count(*) FROM pass_layer AS l JOIN pass AS p"
-	  " USING (pass_id) WHERE p.recording_id = r.recording_id AND l.state = 0)" },
-	{ "losses that no gap tells of, or the reverse",
-	  "SELECT count(*) FROM recording AS r WHERE"
-	  " coalesce((SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
-	  " name = 'dropped_passes'), -1) NOT BETWEEN (SELECT coalesce(sum(n_lost), 0) FROM gap AS g"
-	  " WHERE g.recording_id = r.recording_id AND stream = 'pass' AND reason <> 'stop_timeout')"
-	  " AND (SELECT coalesce(sum(n_lost), 0) FROM gap AS g"
-	  " WHERE g.recording_id = r.recording_id AND stream = 'pass')"
-	  " OR (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
-	  " name = 'dropped_layers') IS NOT (SELECT coalesce(sum(n_lost), 0) FROM gap AS g WHERE"
-	  " g.recording_id = r.recording_id AND stream = 'layer')" },
-	{ "windows that overlap, or have no length",
-	  "SELECT count(*) FROM (SELECT start_ns, length_ns, lead(start_ns) OVER (PARTITION BY"
-	  " recording_id ORDER BY start_ns) AS next FROM (SELECT DISTINCT recording_id, start_ns,"
-	  " length_ns FROM expert_load_window)) WHERE length_ns <= 0 OR start_ns + length_ns > next" },
-	{ "a window row without a token",
-	  "SELECT count(*) FROM expert_load_window WHERE prefill_tokens + decode_tokens +"
-	  " verify_tokens + other_tokens + padding_tokens <= 0" },
+	{"a run with rows of no layer in a file whose recordings have all ended",
+	 "SELECT count(*) FROM topk AS t WHERE n_rows <> (SELECT coalesce(sum(n_rows), 0) FROM"
+	 " used_run AS l WHERE l.topk_id = t.topk_id) AND NOT EXISTS (SELECT 1 FROM recording"
+	 " WHERE end_reason IS NULL)"},
+	{"times that run backwards",
+	 "SELECT count(*) FROM pass AS p JOIN recording AS r USING (recording_id)"
+	 " WHERE p.begin_ns < r.start_ns OR p.end_ns < p.begin_ns"},
+	{"a selection outside its pass",
+	 "SELECT count(*) FROM pass_layer AS l JOIN pass AS p USING (pass_id)"
+	 " WHERE l.selected_ns < p.begin_ns OR l.selected_ns > p.end_ns"},
+	{"a wrong number of recorded passes or rows",
+	 "SELECT count(*) FROM recording AS r WHERE"
+	 " (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
+	 " name = 'recorded_passes') IS NOT (SELECT count(*) FROM pass AS p WHERE"
+	 " p.recording_id = r.recording_id)"
+	 " OR (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
+	 " name = 'recorded_rows') IS NOT (SELECT coalesce(sum(n_rows), 0) FROM pass AS p WHERE"
+	 " p.recording_id = r.recording_id)"},
+	{"a wrong number of recorded layers",
+	 "SELECT count(*) FROM recording AS r WHERE"
+	 " (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
+	 " name = 'recorded_layers') IS NOT (SELECT count(*) FROM pass_layer AS l JOIN pass AS p"
+	 " USING (pass_id) WHERE p.recording_id = r.recording_id AND l.state = 0)"},
+	{"losses that no gap tells of, or the reverse",
+	 "SELECT count(*) FROM recording AS r WHERE"
+	 " coalesce((SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
+	 " name = 'dropped_passes'), -1) NOT BETWEEN (SELECT coalesce(sum(n_lost), 0) FROM gap AS g"
+	 " WHERE g.recording_id = r.recording_id AND stream = 'pass' AND reason <> 'stop_timeout')"
+	 " AND (SELECT coalesce(sum(n_lost), 0) FROM gap AS g"
+	 " WHERE g.recording_id = r.recording_id AND stream = 'pass')"
+	 " OR (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
+	 " name = 'dropped_layers') IS NOT (SELECT coalesce(sum(n_lost), 0) FROM gap AS g WHERE"
+	 " g.recording_id = r.recording_id AND stream = 'layer')"},
+	{"windows that overlap, or have no length",
+	 "SELECT count(*) FROM (SELECT start_ns, length_ns, lead(start_ns) OVER (PARTITION BY"
+	 " recording_id ORDER BY start_ns) AS next FROM (SELECT DISTINCT recording_id, start_ns,"
+	 " length_ns FROM expert_load_window)) WHERE length_ns <= 0 OR start_ns + length_ns > "
+	 "next"},
+	{"a window row without a token",
+	 "SELECT count(*) FROM expert_load_window WHERE prefill_tokens + decode_tokens +"
+	 " verify_tokens + other_tokens + padding_tokens <= 0"},
 };
 
 /* Layers' places in runs as a table with the order that the statements need. */
@@ -168,13 +169,14 @@ struct agree {
 	int64_t n_requests;
 	struct run run;
 	unsigned char *classes; /* of the current pass's rows */
-	uint32_t *load;         /* of the current layer's ids */
+	uint32_t *load;		/* of the current layer's ids */
 };
 
 static void load_layers(struct agree *agree)
 {
-	sqlite3_stmt *stmt = db_query(agree->db, "SELECT layer_id, model_id, n_experts,"
-				      " n_experts + n_zero_experts + n_shared_slots, top_k FROM layer");
+	sqlite3_stmt *stmt = db_query(
+		agree->db, "SELECT layer_id, model_id, n_experts,"
+			   " n_experts + n_zero_experts + n_shared_slots, top_k FROM layer");
 
 	agree->n_layers = db_int(agree->db, "SELECT coalesce(max(layer_id), 0) FROM layer");
 	agree->layers = calloc((size_t)agree->n_layers + 1, sizeof(*agree->layers));
@@ -195,7 +197,7 @@ static void load_layers(struct agree *agree)
 static void load_requests(struct agree *agree)
 {
 	sqlite3_stmt *stmt = db_query(agree->db, "SELECT request_id, n_positions FROM request"
-				      " WHERE verdict = 'complete'");
+						 " WHERE verdict = 'complete'");
 	int64_t i;
 
 	agree->n_requests = db_int(agree->db, "SELECT coalesce(max(request_id), 0) FROM request");
@@ -258,18 +260,23 @@ static void read_slice(struct agree *agree, sqlite3_stmt *slice, bool pass_is_st
 	for (i = 0; i < n_rows; i++) {
 		agree->classes[offset + i] = (unsigned char)class;
 		if (request && request->n_positions >= 0)
-			mark_computed(request, positions ? u32_at(positions, i)
-							 : first + (uint32_t)i, pass_is_stored);
+			mark_computed(request,
+				      positions ? u32_at(positions, i) : first + (uint32_t)i,
+				      pass_is_stored);
 	}
 }
 
 static void read_slices(struct agree *agree, int64_t pass_id, size_t n_rows)
 {
-	const bool is_stored = db_int(agree->db, "SELECT count(*) FROM pass_layer WHERE"
-				      " pass_id = %lld AND state <> 0", (long long)pass_id) == 0;
-	sqlite3_stmt *slice = db_query(agree->db, "SELECT request_id, first_position, positions,"
+	const bool is_stored = db_int(agree->db,
+				      "SELECT count(*) FROM pass_layer WHERE"
+				      " pass_id = %lld AND state <> 0",
+				      (long long)pass_id) == 0;
+	sqlite3_stmt *slice = db_query(agree->db,
+				       "SELECT request_id, first_position, positions,"
 				       " row_offset, n_rows, phase FROM pass_request WHERE"
-				       " pass_id = %lld", (long long)pass_id);
+				       " pass_id = %lld",
+				       (long long)pass_id);
 
 	free(agree->classes);
 	agree->classes = malloc(n_rows + 1);
@@ -286,7 +293,8 @@ static sqlite3_stmt *find_run(struct agree *agree, int64_t topk_id)
 		return agree->run.stmt;
 	sqlite3_finalize(agree->run.stmt);
 	agree->run.topk_id = topk_id;
-	agree->run.stmt = db_query(agree->db, "SELECT n_rows, k, id_bytes, topk_ids, topk_weights,"
+	agree->run.stmt = db_query(agree->db,
+				   "SELECT n_rows, k, id_bytes, topk_ids, topk_weights,"
 				   " row_map, n_valid, rule_id IS NOT NULL FROM topk"
 				   " WHERE topk_id = %lld",
 				   (long long)topk_id);
@@ -337,9 +345,9 @@ static void count_row(struct agree *agree, struct layer_facts *layer,
 		const uint32_t id = id_at(reader, at);
 
 		if (i >= n_valid) {
-			REQUIRE(id == 0 && (!reader->weights ||
-				      (reader->weights[2 * at] | reader->weights[2 * at + 1]) == 0),
-				      "an entry past n_valid is not 0");
+			REQUIRE(id == 0 && (!reader->weights || (reader->weights[2 * at] |
+								 reader->weights[2 * at + 1]) == 0),
+				"an entry past n_valid is not 0");
 			continue;
 		}
 		REQUIRE(id < layer->n_ids, "id %u of a layer with %u ids", id, layer->n_ids);
@@ -387,9 +395,11 @@ static void check_layer(struct agree *agree, sqlite3_stmt *pass_layer, size_t pa
 
 static void check_pass(struct agree *agree, int64_t pass_id, size_t n_rows)
 {
-	sqlite3_stmt *layer = db_query(agree->db, "SELECT layer_id, active_experts, max_load, n_rows,"
+	sqlite3_stmt *layer = db_query(agree->db,
+				       "SELECT layer_id, active_experts, max_load, n_rows,"
 				       " topk_id, topk_row FROM pass_layer WHERE pass_id = %lld AND"
-				       " state = 0", (long long)pass_id);
+				       " state = 0",
+				       (long long)pass_id);
 
 	read_slices(agree, pass_id, n_rows);
 	while (db_step(layer))
@@ -401,10 +411,12 @@ static void check_pass(struct agree *agree, int64_t pass_id, size_t n_rows)
 static void compare_window(struct agree *agree, int64_t recording_id, int64_t start_ns)
 {
 	static const uint64_t zero[N_CLASSES];
-	sqlite3_stmt *stmt = db_query(agree->db, "SELECT layer_id, expert, prefill_tokens,"
+	sqlite3_stmt *stmt = db_query(agree->db,
+				      "SELECT layer_id, expert, prefill_tokens,"
 				      " decode_tokens, verify_tokens, other_tokens"
 				      " FROM expert_load_window WHERE recording_id = %lld AND"
-				      " start_ns = %lld", (long long)recording_id, (long long)start_ns);
+				      " start_ns = %lld",
+				      (long long)recording_id, (long long)start_ns);
 	int64_t i;
 	size_t j;
 
@@ -416,32 +428,33 @@ static void compare_window(struct agree *agree, int64_t recording_id, int64_t st
 		REQUIRE(id < layer->n_ids, "a window row of expert %u of %u", id, layer->n_ids);
 		for (j = 0; j < N_CLASSES; j++)
 			REQUIRE((uint64_t)sqlite3_column_int64(stmt, (int)j + 2) == counts[j],
-				      "window %lld, layer_id %lld, expert %u, class %zu: %lld instead"
-				      " of %llu tokens", (long long)start_ns,
-				      (long long)sqlite3_column_int64(stmt, 0), id, j,
-				      (long long)sqlite3_column_int64(stmt, (int)j + 2),
-				      (unsigned long long)counts[j]);
+				"window %lld, layer_id %lld, expert %u, class %zu: %lld instead"
+				" of %llu tokens",
+				(long long)start_ns, (long long)sqlite3_column_int64(stmt, 0), id,
+				j, (long long)sqlite3_column_int64(stmt, (int)j + 2),
+				(unsigned long long)counts[j]);
 		memset(counts, 0, sizeof(zero));
 	}
 	sqlite3_finalize(stmt);
 	for (i = 1; i <= agree->n_layers; i++)
 		for (j = 0; j < agree->layers[i].n_ids; j++)
 			REQUIRE(memcmp(&agree->layers[i].counts[j * N_CLASSES], zero,
-					     sizeof(zero)) == 0,
-				      "window %lld lacks layer_id %lld, expert %zu",
-				      (long long)start_ns, (long long)i, j);
+				       sizeof(zero)) == 0,
+				"window %lld lacks layer_id %lld, expert %zu", (long long)start_ns,
+				(long long)i, j);
 }
 
 /* The passes in [start_ns, end_ns) up to @last_pass_id; returns how many. */
 static int64_t check_passes(struct agree *agree, int64_t recording_id, int64_t start_ns,
 			    int64_t end_ns, int64_t first_pass_id, int64_t last_pass_id)
 {
-	sqlite3_stmt *pass = db_query(agree->db, "SELECT pass_id, n_rows FROM pass WHERE"
-				      " recording_id = %lld AND begin_ns >= %lld AND begin_ns < %lld"
-				      " AND pass_id >= %lld AND pass_id <= %lld",
-				      (long long)recording_id, (long long)start_ns,
-				      (long long)end_ns, (long long)first_pass_id,
-				      (long long)last_pass_id);
+	sqlite3_stmt *pass =
+		db_query(agree->db,
+			 "SELECT pass_id, n_rows FROM pass WHERE"
+			 " recording_id = %lld AND begin_ns >= %lld AND begin_ns < %lld"
+			 " AND pass_id >= %lld AND pass_id <= %lld",
+			 (long long)recording_id, (long long)start_ns, (long long)end_ns,
+			 (long long)first_pass_id, (long long)last_pass_id);
 	int64_t n_passes = 0;
 
 	while (db_step(pass)) {
@@ -469,12 +482,15 @@ static void forget_counts(struct agree *agree)
  */
 static void check_recording(struct agree *agree, int64_t recording_id)
 {
-	const int64_t last = db_int(agree->db, "SELECT coalesce((SELECT value FROM stats WHERE"
+	const int64_t last = db_int(agree->db,
+				    "SELECT coalesce((SELECT value FROM stats WHERE"
 				    " recording_id = %lld AND name = 'last_pass_id'), 0)",
 				    (long long)recording_id);
-	sqlite3_stmt *window = db_query(agree->db, "SELECT DISTINCT start_ns, length_ns FROM"
+	sqlite3_stmt *window = db_query(agree->db,
+					"SELECT DISTINCT start_ns, length_ns FROM"
 					" expert_load_window WHERE recording_id = %lld"
-					" ORDER BY start_ns", (long long)recording_id);
+					" ORDER BY start_ns",
+					(long long)recording_id);
 	int64_t before_ns = INT64_MIN;
 
 	while (db_step(window)) {
@@ -500,8 +516,8 @@ static void check_complete_requests(const struct agree *agree)
 	for (i = 1; i <= agree->n_requests; i++)
 		for (position = 0; position < agree->requests[i].n_positions; position++)
 			REQUIRE(agree->requests[i].computed[position],
-				      "request_id %lld is complete without position %lld",
-				      (long long)i, (long long)position);
+				"request_id %lld is complete without position %lld", (long long)i,
+				(long long)position);
 }
 
 static void agree_free(struct agree *agree)
@@ -533,7 +549,7 @@ static void check_statements(sqlite3 *db)
 
 void agree_check(sqlite3 *db)
 {
-	struct agree agree = { .db = db };
+	struct agree agree = {.db = db};
 	sqlite3_stmt *recording;
 
 	/* One snapshot, also of a file that is being written. */

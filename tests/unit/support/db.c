@@ -56,7 +56,7 @@ bool db_step(sqlite3_stmt *stmt)
 	int rc = sqlite3_step(stmt);
 
 	REQUIRE(rc == SQLITE_ROW || rc == SQLITE_DONE, "%s: %s", sqlite3_sql(stmt),
-		      sqlite3_errmsg(sqlite3_db_handle(stmt)));
+		sqlite3_errmsg(sqlite3_db_handle(stmt)));
 	return rc == SQLITE_ROW;
 }
 
@@ -71,7 +71,7 @@ int64_t db_int(sqlite3 *db, const char *format, ...)
 	va_end(arguments);
 	REQUIRE(db_step(stmt), "no row: %s", sqlite3_sql(stmt));
 	REQUIRE(sqlite3_column_type(stmt, 0) == SQLITE_INTEGER, "no integer: %s",
-		      sqlite3_sql(stmt));
+		sqlite3_sql(stmt));
 	value = sqlite3_column_int64(stmt, 0);
 	REQUIRE(!db_step(stmt), "more than one row: %s", sqlite3_sql(stmt));
 	sqlite3_finalize(stmt);

@@ -7,8 +7,8 @@
 
 #include <math.h>
 
-const struct half_format half_fp16 = { .fraction_bits = 10, .exponent_bits = 5 };
-const struct half_format half_bf16 = { .fraction_bits = 7, .exponent_bits = 8 };
+const struct half_format half_fp16 = {.fraction_bits = 10, .exponent_bits = 5};
+const struct half_format half_bf16 = {.fraction_bits = 7, .exponent_bits = 8};
 
 static int bias_of(const struct half_format *format)
 {

@@ -55,7 +55,8 @@ const char *suite_path(const char *name)
 	char *path = paths[n_calls];
 
 	ck_assert_uint_lt(n_calls, sizeof(paths) / sizeof(paths[0]));
-	snprintf(path, sizeof(paths[0]), "%s/%ld-%u-%s", base_folder, (long)getpid(), n_calls, name);
+	snprintf(path, sizeof(paths[0]), "%s/%ld-%u-%s", base_folder, (long)getpid(), n_calls,
+		 name);
 	n_calls++;
 	return path;
 }
@@ -84,8 +85,8 @@ uint64_t suite_now_ns(void)
 
 void suite_sleep_ms(uint32_t duration_ms)
 {
-	struct timespec rest = { .tv_sec = duration_ms / 1000,
-				 .tv_nsec = (long)(duration_ms % 1000) * 1000000 };
+	struct timespec rest = {.tv_sec = duration_ms / 1000,
+				.tv_nsec = (long)(duration_ms % 1000) * 1000000};
 
 	while (nanosleep(&rest, &rest) != 0)
 		continue;

@@ -16,9 +16,9 @@
  * ck_assert_msg() for loops: Check writes to a file for every assertion that holds, which
  * costs a system call each.
  */
-#define REQUIRE(condition, ...)                   \
-	do {                                      \
-		if (!(condition))                 \
+#define REQUIRE(condition, ...)                    \
+	do {                                       \
+		if (!(condition))                  \
 			ck_abort_msg(__VA_ARGS__); \
 	} while (0)
 

@@ -8,6 +8,8 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "tests/unit/support/agree.h"
+#include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 
 struct moetrace_session_opts toy_opts(void)
@@ -47,8 +49,10 @@ struct toy toy_open(const char *name, const struct moetrace_session_opts *opts, 
 		    uint32_t n_experts, uint32_t top_k)
 {
 	const struct moetrace_session_opts defaults = toy_opts();
-	struct toy toy = { .path = suite_path(name), .n_layers = n_layers,
-			   .n_experts = n_experts, .top_k = top_k };
+	struct toy toy = {.path = suite_path(name),
+			  .n_layers = n_layers,
+			  .n_experts = n_experts,
+			  .top_k = top_k};
 	int status = moetrace_session_open(toy.path, opts ? opts : &defaults, &toy.session);
 
 	ck_assert_uint_le(top_k, TOY_MAX_K);
@@ -57,8 +61,8 @@ struct toy toy_open(const char *name, const struct moetrace_session_opts *opts, 
 	return toy;
 }
 
-struct toy toy_start(const char *name, const struct moetrace_session_opts *opts,
-		     uint32_t n_layers, uint32_t n_experts, uint32_t top_k)
+struct toy toy_start(const char *name, const struct moetrace_session_opts *opts, uint32_t n_layers,
+		     uint32_t n_experts, uint32_t top_k)
 {
 	struct toy toy = toy_open(name, opts, n_layers, n_experts, top_k);
 
@@ -160,8 +164,8 @@ void toy_finish(const struct toy *toy, struct moetrace_pass *pass, uint32_t n_ro
 bool toy_pass(const struct toy *toy, uint32_t phase, uint64_t request, uint32_t first_position,
 	      uint32_t n_rows)
 {
-	const struct moetrace_slice slice = { .request = request, .first_position = first_position,
-					      .n_rows = n_rows };
+	const struct moetrace_slice slice = {
+		.request = request, .first_position = first_position, .n_rows = n_rows};
 	struct moetrace_pass *pass = toy_begin(toy, phase, &slice, 1);
 
 	toy_finish(toy, pass, n_rows);
@@ -172,6 +176,16 @@ void toy_close(struct toy *toy)
 {
 	ck_assert_int_eq(moetrace_session_close(toy->session), MOETRACE_OK);
 	toy->session = NULL;
+}
+
+sqlite3 *toy_close_and_open(struct toy *toy)
+{
+	sqlite3 *db;
+
+	toy_close(toy);
+	db = db_open(toy->path);
+	agree_check(db);
+	return db;
 }
 
 struct moetrace_session_status toy_status(const struct toy *toy)

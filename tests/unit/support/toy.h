@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include <moetrace/moetrace.h>
+#include <sqlite3.h>
 
 #define TOY_MAX_K 32
 
@@ -30,8 +31,8 @@ struct toy toy_open(const char *name, const struct moetrace_session_opts *opts, 
 		    uint32_t n_experts, uint32_t top_k);
 
 /* The same, and start a recording. */
-struct toy toy_start(const char *name, const struct moetrace_session_opts *opts,
-		     uint32_t n_layers, uint32_t n_experts, uint32_t top_k);
+struct toy toy_start(const char *name, const struct moetrace_session_opts *opts, uint32_t n_layers,
+		     uint32_t n_experts, uint32_t top_k);
 
 /* Add a model of layers that are alike; numbers of layers begin at @first_layer. */
 uint32_t toy_model_add(struct moetrace_session *session, const char *name, uint32_t first_layer,
@@ -63,6 +64,9 @@ bool toy_pass(const struct toy *toy, uint32_t phase, uint64_t request, uint32_t 
 
 /* Close the session; the status must be MOETRACE_OK. */
 void toy_close(struct toy *toy);
+
+/* The same, and open the file, which agrees with itself; end with db_close(). */
+sqlite3 *toy_close_and_open(struct toy *toy);
 
 struct moetrace_session_status toy_status(const struct toy *toy);
 

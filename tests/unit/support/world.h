@@ -70,13 +70,13 @@ struct want_request {
 	char external_id[40];
 	uint32_t prompt_positions;
 	struct world_model *model;
-	uint32_t begin_epoch;      /* of world.epoch */
-	uint32_t end_epoch;        /* UINT32_MAX: open */
+	uint32_t begin_epoch; /* of world.epoch */
+	uint32_t end_epoch;   /* UINT32_MAX: open */
 	uint32_t end_state;
-	uint64_t declared;         /* MOETRACE_POSITIONS_UNKNOWN: left to the recorder */
+	uint64_t declared; /* MOETRACE_POSITIONS_UNKNOWN: left to the recorder */
 	uint32_t next_position;
-	uint32_t seen_positions;   /* highest position of recorded rows, plus one */
-	bool has_other_rows;       /* of phase verify or draft */
+	uint32_t seen_positions; /* highest position of recorded rows, plus one */
+	bool has_other_rows;	 /* of phase verify or draft */
 	struct want_attribute *attributes;
 	struct want_tokens *tokens;
 };
@@ -84,10 +84,10 @@ struct want_request {
 struct want_slice {
 	struct want_request *request; /* NULL: rows of no request */
 	uint32_t phase;
-	uint32_t phase_passed;        /* 0: the pass's */
+	uint32_t phase_passed; /* 0: the pass's */
 	uint32_t n_rows;
 	uint32_t row_offset;
-	uint32_t *positions;          /* [n_rows] */
+	uint32_t *positions; /* [n_rows] */
 	bool positions_passed;
 };
 
@@ -100,14 +100,14 @@ struct want_layer {
 	uint32_t n_rows;
 	uint32_t k;
 	uint64_t n_invalid;
-	uint16_t *ids;         /* [n_rows][k], left-aligned, 0 past n_valid */
-	uint16_t *weights;     /* the same; NULL: none */
-	uint8_t *n_valid;      /* [n_rows] */
-	uint8_t *has_invalid;  /* [n_rows] */
-	uint32_t rule;         /* of world.rules; WORLD_N_RULES: none */
+	uint16_t *ids;	      /* [n_rows][k], left-aligned, 0 past n_valid */
+	uint16_t *weights;    /* the same; NULL: none */
+	uint8_t *n_valid;     /* [n_rows] */
+	uint8_t *has_invalid; /* [n_rows] */
+	uint32_t rule;	      /* of world.rules; WORLD_N_RULES: none */
 	uint32_t base_k;
-	uint16_t *base_ids;    /* [n_rows][base_k]; NULL: not told */
-	uint32_t *row_map;     /* [n_rows]; NULL: all rows */
+	uint16_t *base_ids;	/* [n_rows][base_k]; NULL: not told */
+	uint32_t *row_map;	/* [n_rows]; NULL: all rows */
 	uint32_t *padding_load; /* [n_ids]; NULL: padding was not shown */
 };
 

@@ -16,8 +16,8 @@
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 
-static const char *const phase_names[] = { NULL,     "prefill", "decode", "mixed",
-					   "verify", "draft",   "idle",   "dummy" };
+static const char *const phase_names[] = {NULL,	    "prefill", "decode", "mixed",
+					  "verify", "draft",   "idle",	 "dummy"};
 
 /* Where a comparison is, for messages; the world of the current test case. */
 static struct {
@@ -26,9 +26,9 @@ static struct {
 	uint32_t row;
 } here;
 
-#define MUST(condition)                                                              \
-	REQUIRE(condition, "runtime pass %#llx, layer %u, row %u: %s", here.pass, \
-		      here.layer, here.row, #condition)
+#define MUST(condition)                                                                       \
+	REQUIRE(condition, "runtime pass %#llx, layer %u, row %u: %s", here.pass, here.layer, \
+		here.row, #condition)
 
 static bool is_null(sqlite3_stmt *stmt, int column)
 {
@@ -54,23 +54,28 @@ static uint32_t u32_at(const void *blob, size_t index)
 
 static void compare_model(sqlite3 *db, const struct world_model *model)
 {
-	static const char *const kinds[] = { "target", "draft", "mtp" };
+	static const char *const kinds[] = {"target", "draft", "mtp"};
 	uint32_t i;
 
 	ck_assert_str_eq(db_text(db, "SELECT kind FROM model WHERE name = %Q", model->name),
 			 kinds[model->kind]);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM layer JOIN model USING (model_id)"
-				" WHERE name = %Q", model->name), model->n_layers);
+	ck_assert_int_eq(db_int(db,
+				"SELECT count(*) FROM layer JOIN model USING (model_id)"
+				" WHERE name = %Q",
+				model->name),
+			 model->n_layers);
 	for (i = 0; i < model->n_layers; i++) {
 		const struct world_layer *layer = &model->layers[i];
 
-		ck_assert_int_eq(db_int(db, "SELECT count(*) FROM layer JOIN model USING (model_id)"
+		ck_assert_int_eq(db_int(db,
+					"SELECT count(*) FROM layer JOIN model USING (model_id)"
 					" WHERE model.name = %Q AND moe_ordinal = %u AND layer = %u"
 					" AND n_experts = %u AND n_zero_experts = %u"
 					" AND n_shared_slots = %u AND top_k = %u AND"
-					" layer.kind = 'routed'", model->name, i, layer->layer,
-					layer->n_experts, layer->n_zero_experts,
-					layer->n_shared_slots, layer->top_k), 1);
+					" layer.kind = 'routed'",
+					model->name, i, layer->layer, layer->n_experts,
+					layer->n_zero_experts, layer->n_shared_slots, layer->top_k),
+				 1);
 	}
 }
 
@@ -113,7 +118,8 @@ static void compare_slice(sqlite3_stmt *stmt, const struct want_slice *slice)
 
 static void compare_slices(sqlite3 *db, int64_t pass_id, const struct want_pass *want)
 {
-	sqlite3_stmt *stmt = db_query(db, "SELECT s.slice, r.handle, s.attempt, s.first_position,"
+	sqlite3_stmt *stmt = db_query(db,
+				      "SELECT s.slice, r.handle, s.attempt, s.first_position,"
 				      " s.positions, s.row_offset, s.n_rows, s.phase, s.accepted"
 				      " FROM pass_request AS s LEFT JOIN request AS r"
 				      " USING (request_id) WHERE s.pass_id = %lld ORDER BY s.slice",
@@ -160,7 +166,8 @@ static const char layer_sql[] =
 	" pl.selection_order, pl.n_rows, pl.topk_id, pl.topk_row, t.k, t.id_bytes,"
 	" t.weight_format, t.topk_ids, t.topk_weights, t.row_map, t.n_valid, pl.selected_ns,"
 	" t.base_k, t.base_ids, r.name"
-	" FROM pass_layer AS pl JOIN layer AS l USING (layer_id) LEFT JOIN topk AS t USING (topk_id)"
+	" FROM pass_layer AS pl JOIN layer AS l USING (layer_id) LEFT JOIN topk AS t USING "
+	"(topk_id)"
 	" LEFT JOIN rule AS r USING (rule_id) WHERE pl.pass_id = ?1 ORDER BY l.moe_ordinal";
 
 static const char *format_name(enum moetrace_weight_format format, bool has_weights)
@@ -182,12 +189,14 @@ static void compare_row(sqlite3_stmt *stmt, const struct half_format *format,
 	MUST((n_valid ? n_valid[stored_row] : want->k) == want->n_valid[row]);
 	for (i = 0; i < want->k; i++) {
 		const size_t at = stored_row * want->k + i;
-		const uint32_t id = is_wide ? ids[2 * at] | (uint32_t)ids[2 * at + 1] << 8 : ids[at];
+		const uint32_t id =
+			is_wide ? ids[2 * at] | (uint32_t)ids[2 * at + 1] << 8 : ids[at];
 		const size_t in_want = (size_t)row * want->k + i;
 
 		MUST(id == want->ids[in_want]);
 		if (want->weights)
-			MUST(half_same(format, (uint16_t)(weights[2 * at] | weights[2 * at + 1] << 8),
+			MUST(half_same(format,
+				       (uint16_t)(weights[2 * at] | weights[2 * at + 1] << 8),
 				       want->weights[in_want]));
 	}
 }
@@ -201,7 +210,8 @@ static void compare_base_row(sqlite3_stmt *stmt, const struct want_layer *want, 
 
 	for (i = 0; i < want->base_k; i++) {
 		const size_t at = stored_row * want->base_k + i;
-		const uint32_t id = is_wide ? ids[2 * at] | (uint32_t)ids[2 * at + 1] << 8 : ids[at];
+		const uint32_t id =
+			is_wide ? ids[2 * at] | (uint32_t)ids[2 * at + 1] << 8 : ids[at];
 
 		MUST(id == want->base_ids[(size_t)row * want->base_k + i]);
 	}
@@ -328,10 +338,13 @@ static void compare_verdict(sqlite3_stmt *stmt, const struct want_pass *want)
 
 static void compare_pass(sqlite3 *db, const struct world *world, const struct want_pass *want)
 {
-	sqlite3_stmt *stmt = db_query(db, "SELECT pass_id, m.name, phase, n_rows, padding_rows,"
-				      " verdict, reasons, n_dropped, recording_id, end_ns FROM number"
-				      " JOIN pass USING (pass_id) JOIN model AS m USING (model_id)"
-				      " WHERE number.runtime_pass = %lld", (long long)want->number);
+	sqlite3_stmt *stmt =
+		db_query(db,
+			 "SELECT pass_id, m.name, phase, n_rows, padding_rows,"
+			 " verdict, reasons, n_dropped, recording_id, end_ns FROM number"
+			 " JOIN pass USING (pass_id) JOIN model AS m USING (model_id)"
+			 " WHERE number.runtime_pass = %lld",
+			 (long long)want->number);
 	sqlite3_stmt *layers;
 	int64_t pass_id;
 
@@ -373,13 +386,16 @@ static void compare_padding(const struct world *world, sqlite3 *db)
 	size_t id;
 
 	for (i = 0; i < world->n_threads; i++)
-		for (const struct want_pass *pass = world->threads[i].passes; pass; pass = pass->next)
+		for (const struct want_pass *pass = world->threads[i].passes; pass;
+		     pass = pass->next)
 			for (j = 0; j < pass->model->n_layers; j++)
 				for (id = 0; pass->layers[j].padding_load &&
-					     id < pass->model->layers[j].n_ids; id++)
+					     id < pass->model->layers[j].n_ids;
+				     id++)
 					want += pass->layers[j].padding_load[id];
 	ck_assert_int_eq(db_int(db, "SELECT coalesce(sum(padding_tokens), 0) FROM"
-				" expert_load_window"), (int64_t)want);
+				    " expert_load_window"),
+			 (int64_t)want);
 }
 
 static void compare_counters(const struct world *world, sqlite3 *db)
@@ -388,8 +404,9 @@ static void compare_counters(const struct world *world, sqlite3 *db)
 	uint32_t recording;
 
 	for (recording = 1; recording <= n_recordings; recording++) {
-		ck_assert_int_eq(db_stat(db, recording, "misuse"),
-				 (int64_t)(world->misuse[recording] + world->duplicates[recording]));
+		ck_assert_int_eq(
+			db_stat(db, recording, "misuse"),
+			(int64_t)(world->misuse[recording] + world->duplicates[recording]));
 		/* A wrong call for a layer that was handed over may count as either. */
 		ck_assert_int_ge(db_stat(db, recording, "duplicate_layers"),
 				 (int64_t)world->duplicates[recording]);
@@ -408,7 +425,8 @@ void world_compare(struct world *world)
 	for (i = 0; i < world->n_models; i++)
 		compare_model(db, &world->models[i]);
 	for (i = 0; i < world->n_threads; i++)
-		for (const struct want_pass *want = world->threads[i].passes; want; want = want->next) {
+		for (const struct want_pass *want = world->threads[i].passes; want;
+		     want = want->next) {
 			compare_pass(db, world, want);
 			n_passes++;
 			for (j = 0; j < want->model->n_layers; j++)
@@ -416,7 +434,8 @@ void world_compare(struct world *world)
 		}
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), n_passes);
 	ck_assert_int_eq(db_int(db, "SELECT coalesce(sum(value), 0) FROM stats WHERE"
-				" name = 'invalid_ids'"), (int64_t)n_invalid);
+				    " name = 'invalid_ids'"),
+			 (int64_t)n_invalid);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM gap"), 0);
 	compare_padding(world, db);
 	if (!world->is_free_running) {

@@ -16,7 +16,7 @@
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 
-static const char *const end_states[] = { NULL, "finished", "aborted", "failed" };
+static const char *const end_states[] = {NULL, "finished", "aborted", "failed"};
 
 struct position {
 	bool is_computed;  /* in this recording */
@@ -115,7 +115,7 @@ static struct reasons judge(const struct world_thread *thread, const struct want
 {
 	struct position *positions = calloc(n_positions + 1u, sizeof(*positions));
 	const bool began_before = request->begin_epoch < 2 * recording - 1;
-	struct reasons reasons = { 0 };
+	struct reasons reasons = {0};
 	uint32_t i;
 
 	REQUIRE(positions, "out of memory");
@@ -152,8 +152,8 @@ static void compare_reasons(const struct want_request *request, const struct rea
 
 	REQUIRE(names(got, "unwritten") ? want->may_be_unwritten : !want->unwritten,
 		"%s: unwritten: %s", id, got);
-	REQUIRE(names(got, "invalid") ? want->may_be_invalid : !want->invalid, "%s: invalid: %s", id,
-		got);
+	REQUIRE(names(got, "invalid") ? want->may_be_invalid : !want->invalid, "%s: invalid: %s",
+		id, got);
 	REQUIRE(names(got, "unresolved") ? want->may_be_unresolved : !want->unresolved,
 		"%s: unresolved: %s", id, got);
 	REQUIRE(got_hole ? has_hole : !has_hole || got, "%s: missing: %s", id, got);
@@ -166,7 +166,7 @@ static void compare_unfinished(sqlite3_stmt *row, const struct want_request *req
 	const char *verdict = (const char *)sqlite3_column_text(row, 6);
 
 	REQUIRE(strcmp(verdict, "unfinished") == 0, "%s: %s instead of unfinished",
-		      request->external_id, verdict);
+		request->external_id, verdict);
 	ck_assert_int_eq(sqlite3_column_type(row, 2), SQLITE_NULL);
 	ck_assert_int_eq(sqlite3_column_type(row, 4), SQLITE_NULL);
 	ck_assert_int_eq(sqlite3_column_type(row, 5), SQLITE_NULL);
@@ -183,9 +183,10 @@ static void compare_ended(sqlite3_stmt *row, const struct world_thread *thread,
 	const char *verdict = (const char *)sqlite3_column_text(row, 6);
 	const char *reasons = (const char *)sqlite3_column_text(row, 7);
 
-	REQUIRE(sqlite3_column_int64(row, 2) == n_positions, "%s: %lld instead of %u"
-		      " positions", request->external_id,
-		      (long long)sqlite3_column_int64(row, 2), n_positions);
+	REQUIRE(sqlite3_column_int64(row, 2) == n_positions,
+		"%s: %lld instead of %u"
+		" positions",
+		request->external_id, (long long)sqlite3_column_int64(row, 2), n_positions);
 	ck_assert_int_ne(sqlite3_column_type(row, 4), SQLITE_NULL);
 	ck_assert_str_eq((const char *)sqlite3_column_text(row, 5), end_states[request->end_state]);
 	compare_reasons(request, &want, reasons);
@@ -216,12 +217,16 @@ static void compare_attributes(sqlite3 *db, int64_t request_id, const struct wan
 		if (!want)
 			continue;
 		n_attributes++;
-		ck_assert_str_eq(db_text(db, "SELECT value FROM request_attribute WHERE"
+		ck_assert_str_eq(db_text(db,
+					 "SELECT value FROM request_attribute WHERE"
 					 " request_id = %lld AND key = 'key%u'",
-					 (long long)request_id, key), want->value);
+					 (long long)request_id, key),
+				 want->value);
 	}
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request_attribute WHERE request_id = %lld",
-				(long long)request_id), n_attributes);
+	ck_assert_int_eq(db_int(db,
+				"SELECT count(*) FROM request_attribute WHERE request_id = %lld",
+				(long long)request_id),
+			 n_attributes);
 }
 
 static const struct want_tokens *tokens_at(const struct want_request *request, uint32_t position,
@@ -238,8 +243,10 @@ static const struct want_tokens *tokens_at(const struct want_request *request, u
 static void compare_tokens(sqlite3 *db, int64_t request_id, const struct want_request *request,
 			   uint32_t epoch)
 {
-	sqlite3_stmt *stmt = db_query(db, "SELECT position, token_id FROM request_token WHERE"
-				      " request_id = %lld ORDER BY position", (long long)request_id);
+	sqlite3_stmt *stmt = db_query(db,
+				      "SELECT position, token_id FROM request_token WHERE"
+				      " request_id = %lld ORDER BY position",
+				      (long long)request_id);
 	uint32_t position;
 
 	for (position = 0; position < 100; position++) {
@@ -259,14 +266,15 @@ static void compare_request(sqlite3 *db, const struct world_thread *thread,
 			    const struct want_request *request, uint32_t recording)
 {
 	const uint32_t epoch = 2 * recording - 1;
-	sqlite3_stmt *row = db_query(db, "SELECT external_id, prompt_positions, n_positions,"
+	sqlite3_stmt *row = db_query(db,
+				     "SELECT external_id, prompt_positions, n_positions,"
 				     " n_attempts, end_ns, end_state, verdict, reasons, request_id"
 				     " FROM request WHERE recording_id = %u AND handle = %lld",
 				     recording, (long long)request->handle);
 	const bool is_there = db_step(row);
 
 	REQUIRE(is_there == was_open(request, recording), "%s in recording %u: %s",
-		      request->external_id, recording, is_there ? "has a row" : "has no row");
+		request->external_id, recording, is_there ? "has a row" : "has no row");
 	if (is_there) {
 		ck_assert_str_eq((const char *)sqlite3_column_text(row, 0), request->external_id);
 		if (request->prompt_positions)

@@ -32,7 +32,7 @@ uint32_t world_recording(uint32_t epoch)
 /* Layers at the edges of the id width, with dense layers between them. */
 static void make_layer(struct rng *rng, uint32_t ordinal, struct world_layer *layer)
 {
-	static const uint32_t id_counts[] = { 4, 64, 127, 128, 129, 255, 256, 257, 384, 512 };
+	static const uint32_t id_counts[] = {4, 64, 127, 128, 129, 255, 256, 257, 384, 512};
 
 	layer->layer = 3 + 2 * ordinal;
 	layer->n_ids = id_counts[rng_below(rng, sizeof(id_counts) / sizeof(id_counts[0]))];
@@ -142,8 +142,8 @@ static void begin_request(struct world_thread *thread)
 	request->end_epoch = UINT32_MAX;
 	snprintf(request->external_id, sizeof(request->external_id), "r%u-%llx", thread->index,
 		 (unsigned long long)rng_next(&thread->rng));
-	request->prompt_positions = rng_chance(&thread->rng, 50) ? 1 + rng_below(&thread->rng, 99)
-								 : 0;
+	request->prompt_positions =
+		rng_chance(&thread->rng, 50) ? 1 + rng_below(&thread->rng, 99) : 0;
 	MOETRACE_INIT(&info);
 	info.external_id = request->external_id;
 	info.prompt_positions = request->prompt_positions;
@@ -169,7 +169,8 @@ static void end_request(struct world_thread *thread, uint32_t index)
 	else if (rng_chance(rng, 30) && !request->has_other_rows)
 		request->declared = MOETRACE_POSITIONS_UNKNOWN;
 	ck_assert_int_eq(moetrace_request_end(thread->world->session, request->handle,
-					      request->end_state, request->declared), MOETRACE_OK);
+					      request->end_state, request->declared),
+			 MOETRACE_OK);
 	thread->open[index] = thread->open[--thread->n_open];
 }
 
@@ -185,7 +186,8 @@ static void set_attribute(struct world_thread *thread, struct want_request *requ
 	snprintf(attribute->value, sizeof(attribute->value), "%llx",
 		 (unsigned long long)rng_next(&thread->rng));
 	ck_assert_int_eq(moetrace_request_attribute_set(thread->world->session, request->handle,
-							key, attribute->value), MOETRACE_OK);
+							key, attribute->value),
+			 MOETRACE_OK);
 	request->attributes = attribute;
 }
 
@@ -261,11 +263,10 @@ static void fill_slice(struct world_thread *thread, struct want_slice *slice,
 
 static uint32_t pick_phase(struct world_thread *thread, const struct world_model *model)
 {
-	static const uint32_t target[] = { MOETRACE_PHASE_PREFILL, MOETRACE_PHASE_PREFILL,
-					   MOETRACE_PHASE_DECODE, MOETRACE_PHASE_DECODE,
-					   MOETRACE_PHASE_DECODE, MOETRACE_PHASE_MIXED,
-					   MOETRACE_PHASE_MIXED,
-					   MOETRACE_PHASE_DUMMY, MOETRACE_PHASE_IDLE };
+	static const uint32_t target[] = {
+		MOETRACE_PHASE_PREFILL, MOETRACE_PHASE_PREFILL, MOETRACE_PHASE_DECODE,
+		MOETRACE_PHASE_DECODE,	MOETRACE_PHASE_DECODE,	MOETRACE_PHASE_MIXED,
+		MOETRACE_PHASE_MIXED,	MOETRACE_PHASE_DUMMY,	MOETRACE_PHASE_IDLE};
 
 	if (model->kind == MOETRACE_MODEL_DRAFT)
 		return rng_chance(&thread->rng, 90) ? MOETRACE_PHASE_DRAFT : MOETRACE_PHASE_DUMMY;
@@ -288,8 +289,7 @@ static void add_slice(struct world_thread *thread, struct want_pass *want,
 
 	if (want->n_slices == WORLD_MAX_SLICES)
 		return;
-	slice->phase = request ? pick_slice_phase(&thread->rng, want->phase)
-			       : MOETRACE_PHASE_DUMMY;
+	slice->phase = request ? pick_slice_phase(&thread->rng, want->phase) : MOETRACE_PHASE_DUMMY;
 	if (slice->phase != want->phase || rng_chance(&thread->rng, 50))
 		slice->phase_passed = slice->phase;
 	slice->row_offset = want->n_rows;
@@ -326,7 +326,7 @@ static struct want_pass *make_pass(struct world_thread *thread)
 
 static struct moetrace_pass *begin_pass(struct world_thread *thread, const struct want_pass *want)
 {
-	struct moetrace_slice slices[WORLD_MAX_SLICES] = { { 0 } };
+	struct moetrace_slice slices[WORLD_MAX_SLICES] = {{0}};
 	struct moetrace_pass_info info;
 	struct moetrace_pass *pass;
 	uint32_t i;
@@ -404,7 +404,7 @@ static void keep_pass(struct world_thread *thread, const struct moetrace_pass *p
 	const struct world *world = thread->world;
 
 	REQUIRE(world->is_free_running || !pass == !world_recording(world->epoch),
-		      "a pass is recorded while idle, or is not while recording");
+		"a pass is recorded while idle, or is not while recording");
 	if (!pass) {
 		pass_free(want);
 		return;

@@ -20,10 +20,10 @@ struct id_type {
 };
 
 static const struct id_type id_types[] = {
-	{ MOETRACE_TYPE_I8, 1, true, INT8_MAX },    { MOETRACE_TYPE_U8, 1, false, UINT8_MAX },
-	{ MOETRACE_TYPE_I16, 2, true, INT16_MAX },  { MOETRACE_TYPE_U16, 2, false, UINT16_MAX },
-	{ MOETRACE_TYPE_I32, 4, true, INT32_MAX },  { MOETRACE_TYPE_U32, 4, false, UINT32_MAX },
-	{ MOETRACE_TYPE_I64, 8, true, INT64_MAX },  { MOETRACE_TYPE_U64, 8, false, -1 },
+	{MOETRACE_TYPE_I8, 1, true, INT8_MAX},	 {MOETRACE_TYPE_U8, 1, false, UINT8_MAX},
+	{MOETRACE_TYPE_I16, 2, true, INT16_MAX}, {MOETRACE_TYPE_U16, 2, false, UINT16_MAX},
+	{MOETRACE_TYPE_I32, 4, true, INT32_MAX}, {MOETRACE_TYPE_U32, 4, false, UINT32_MAX},
+	{MOETRACE_TYPE_I64, 8, true, INT64_MAX}, {MOETRACE_TYPE_U64, 8, false, -1},
 };
 
 #define NO_SUCH_VALUE INT64_MIN
@@ -74,7 +74,8 @@ static void put_id(const struct shown *shown, uint32_t row, uint32_t rank, int64
 static void put_base_id(const struct shown *shown, uint32_t row, uint32_t rank, int64_t id)
 {
 	memcpy(shown->base_ids + row * shown->base_ids_row_bytes +
-		       (size_t)rank * shown->id_type->n_bytes, &id, shown->id_type->n_bytes);
+		       (size_t)rank * shown->id_type->n_bytes,
+	       &id, shown->id_type->n_bytes);
 }
 
 static int64_t no_expert(struct rng *rng, const struct id_type *type, uint32_t n_ids)
@@ -89,10 +90,15 @@ static int64_t no_expert(struct rng *rng, const struct id_type *type, uint32_t n
 static int64_t wrong_id(struct rng *rng, const struct id_type *type, uint32_t n_ids)
 {
 	const int64_t low = rng_below(rng, n_ids);
-	const int64_t largest = type->n_bytes == 8 ? INT64_MAX
-						   : type->max - (type->is_signed ? 0 : 1);
-	const int64_t candidates[] = { n_ids, n_ids + low, 256 + low, 65536 + low,
-				       (INT64_C(1) << 32) + low, (INT64_C(1) << 40) + low, largest };
+	const int64_t largest =
+		type->n_bytes == 8 ? INT64_MAX : type->max - (type->is_signed ? 0 : 1);
+	const int64_t candidates[] = {n_ids,
+				      n_ids + low,
+				      256 + low,
+				      65536 + low,
+				      (INT64_C(1) << 32) + low,
+				      (INT64_C(1) << 40) + low,
+				      largest};
 	const int64_t id = candidates[rng_below(rng, sizeof(candidates) / sizeof(candidates[0]))];
 
 	return id >= n_ids && id <= largest ? id : NO_SUCH_VALUE;
@@ -100,10 +106,11 @@ static int64_t wrong_id(struct rng *rng, const struct id_type *type, uint32_t n_
 
 static float any_float(struct rng *rng)
 {
-	static const float special[] = { 0.0f, -0.0f, 1.0f, -1.0f, 65504.0f, 65519.9f, 65520.0f,
-					 -65520.0f, 5.9604645e-8f, 2.9802322e-8f, 2.98023259e-8f,
-					 6.1035156e-5f, 6.097555e-5f, 0.33325195f, 1e-30f, 1e-42f,
-					 3e38f, 0.99951172f, 0.99975586f, 1.00048828f };
+	static const float special[] = {0.0f,	       -0.0f,	      1.0f,	      -1.0f,
+					65504.0f,      65519.9f,      65520.0f,	      -65520.0f,
+					5.9604645e-8f, 2.9802322e-8f, 2.98023259e-8f, 6.1035156e-5f,
+					6.097555e-5f,  0.33325195f,   1e-30f,	      1e-42f,
+					3e38f,	       0.99951172f,   0.99975586f,    1.00048828f};
 	uint32_t bits;
 	float value;
 
@@ -174,8 +181,8 @@ static void make_row(struct world_thread *thread, const struct shown *shown, uin
 			continue;
 		want->ids[(size_t)row * shown->k + n_valid] = (uint16_t)id;
 		if (want->weights)
-			want->weights[(size_t)row * shown->k + n_valid] =
-				half_from_double(stored_format(thread->world->weight_format), weight);
+			want->weights[(size_t)row * shown->k + n_valid] = half_from_double(
+				stored_format(thread->world->weight_format), weight);
 		n_valid++;
 	}
 	want->n_valid[row] = (uint8_t)n_valid;
@@ -225,8 +232,8 @@ static void apply_rule(struct world_thread *thread, const struct world_layer *la
 	if (rng_chance(rng, 30))
 		return;
 	want->base_k = rng_chance(rng, 70) ? layer->top_k : 1 + rng_below(rng, layer->top_k);
-	shown->base_ids_row_bytes = (size_t)(want->base_k + rng_below(rng, 3)) *
-				    shown->id_type->n_bytes;
+	shown->base_ids_row_bytes =
+		(size_t)(want->base_k + rng_below(rng, 3)) * shown->id_type->n_bytes;
 	shown->base_ids = allocate(shown->n_rows, shown->base_ids_row_bytes);
 	want->base_ids = allocate((size_t)want->n_rows * want->base_k, sizeof(*want->base_ids));
 }
@@ -234,11 +241,11 @@ static void apply_rule(struct world_thread *thread, const struct world_layer *la
 static struct shown show(struct world_thread *thread, const struct world_layer *layer,
 			 uint32_t n_rows, struct want_layer *want)
 {
-	static const uint32_t weight_types[] = { MOETRACE_TYPE_F32, MOETRACE_TYPE_F32,
-						 MOETRACE_TYPE_F16, MOETRACE_TYPE_BF16,
-						 MOETRACE_TYPE_NONE };
+	static const uint32_t weight_types[] = {MOETRACE_TYPE_F32, MOETRACE_TYPE_F32,
+						MOETRACE_TYPE_F16, MOETRACE_TYPE_BF16,
+						MOETRACE_TYPE_NONE};
 	struct rng *rng = &thread->rng;
-	struct shown shown = { .n_rows = n_rows, .k = layer->top_k };
+	struct shown shown = {.n_rows = n_rows, .k = layer->top_k};
 	size_t weight_bytes;
 
 	shown.id_type = pick_id_type(rng, layer->n_ids);
@@ -254,8 +261,8 @@ static struct shown show(struct world_thread *thread, const struct world_layer *
 	shown.ids = allocate(n_rows, shown.ids_row_bytes);
 	if (shown.weight_type == MOETRACE_TYPE_NONE)
 		return shown;
-	shown.weights_row_bytes = (shown.k + (rng_chance(rng, 30) ? rng_below(rng, 5) : 0)) *
-				  weight_bytes;
+	shown.weights_row_bytes =
+		(shown.k + (rng_chance(rng, 30) ? rng_below(rng, 5) : 0)) * weight_bytes;
 	shown.weights = allocate(n_rows, shown.weights_row_bytes);
 	return shown;
 }
@@ -274,8 +281,9 @@ static void make_base_row(struct world_thread *thread, const struct shown *shown
 	}
 }
 
-static void hand_over(const struct world *world, struct moetrace_pass *pass, uint32_t layer, const struct shown *shown,
-		      const struct want_layer *want, bool k_is_default, bool is_dense)
+static void hand_over(const struct world *world, struct moetrace_pass *pass, uint32_t layer,
+		      const struct shown *shown, const struct want_layer *want, bool k_is_default,
+		      bool is_dense)
 {
 	struct moetrace_selection selection;
 
@@ -335,12 +343,12 @@ void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 		want->row_map = make_row_map(rng, want_pass->n_rows, &want->n_rows);
 	else
 		want->padding_shown = want_pass->padding_rows > 0 && rng_chance(rng, 50);
-	shown = show(thread, info, want->n_rows + (want->padding_shown ? want_pass->padding_rows : 0),
-		     want);
+	shown = show(thread, info,
+		     want->n_rows + (want->padding_shown ? want_pass->padding_rows : 0), want);
 
 	want->k = shown.k;
-	want->has_weights = shown.weights &&
-			    thread->world->weight_format != MOETRACE_WEIGHT_FORMAT_NONE;
+	want->has_weights =
+		shown.weights && thread->world->weight_format != MOETRACE_WEIGHT_FORMAT_NONE;
 	want->ids = allocate((size_t)want->n_rows * shown.k, sizeof(*want->ids));
 	want->n_valid = allocate(want->n_rows, sizeof(*want->n_valid));
 	want->has_invalid = allocate(want->n_rows, sizeof(*want->has_invalid));
@@ -359,10 +367,12 @@ void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 
 	ids_digest = digest(shown.ids, shown.n_rows * shown.ids_row_bytes);
 	weights_digest = digest(shown.weights, shown.n_rows * shown.weights_row_bytes);
-	hand_over(thread->world, pass, layer, &shown, want, shown.k == info->top_k && rng_chance(rng, 50),
+	hand_over(thread->world, pass, layer, &shown, want,
+		  shown.k == info->top_k && rng_chance(rng, 50),
 		  is_dense(&shown) && rng_chance(rng, 50));
 	REQUIRE(ids_digest == digest(shown.ids, shown.n_rows * shown.ids_row_bytes) &&
-		weights_digest == digest(shown.weights, shown.n_rows * shown.weights_row_bytes),
+			weights_digest ==
+				digest(shown.weights, shown.n_rows * shown.weights_row_bytes),
 		"the recorder changed the arrays that were shown to it");
 	free(shown.ids);
 	free(shown.weights);
