@@ -25,12 +25,13 @@ noinst_LTLIBRARIES += %D%/libmtk.la
 	%D%/cpu_avx512.c \
 	%D%/embed/embed.h \
 	%D%/embed/embed_cpu.c \
-	%D%/engine/forward.c \
+	%D%/engine/forward.c %D%/engine/forward_internal.h \
 	%D%/engine/kv_cache.c %D%/engine/kv_cache.h \
 	%D%/engine/kv_layout.h \
 	%D%/engine/model.c %D%/engine/model.h \
 	%D%/engine/model_config.c \
 	%D%/engine/model_internal.h \
+	%D%/engine/moe.c \
 	%D%/engine/workspace.c \
 	%D%/experts/experts.h \
 	%D%/experts/experts_cpu.c \

@@ -10,10 +10,9 @@
 #include <moetrace/status.h>
 
 #include "kernels/embed/embed.h"
+#include "kernels/engine/forward_internal.h"
 #include "kernels/engine/kv_layout.h"
-#include "kernels/engine/model_internal.h"
 #include "kernels/rope/rope.h"
-#include "kernels/threads.h"
 
 /*
  * Multiply-adds that are worth handing to another thread, some microseconds of them: below it a
@@ -24,29 +23,22 @@
 /* Rows of one piece of a linear operation: their inputs stay in the first-level cache. */
 #define GEMM_ROWS 48u
 
-struct pass {
-	const struct mtk_model *model;
-	const struct mtk_layer *layer;
-	uint32_t layer_number;
-	struct mtk_workspace *workspace;
-	struct mtk_kv_cache *kv;
-	struct mtk_threads *threads;
-	const struct mtk_batch *batch;
-	const struct mtk_forward_hooks *hooks;
-};
-
 static uint32_t min_u32(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
 }
 
-/* Run a loop whose iterations cost about item_cost multiply-adds each. */
-static void run_loop(struct pass *pass, uint32_t n, uint64_t item_cost, mtk_task_fn fn, void *arg)
+uint32_t mtk_pass_grain(const struct mtk_pass *pass, uint32_t n, uint64_t item_cost)
 {
 	uint64_t least = PIECE_COST / (item_cost + 1) + 1;
 	uint32_t share = n / (4 * mtk_threads_count(pass->threads)) + 1;
 
-	mtk_threads_run(pass->threads, n, least < share ? share : (uint32_t)least, fn, arg);
+	return least < share ? share : (uint32_t)least;
+}
+
+void mtk_pass_loop(struct mtk_pass *pass, uint32_t n, uint64_t item_cost, mtk_task_fn fn, void *arg)
+{
+	mtk_threads_run(pass->threads, n, mtk_pass_grain(pass, n, item_cost), fn, arg);
 }
 
 /* A linear operation over a batch, cut into blocks of rows x groups of panels. */
@@ -72,15 +64,15 @@ static void linear_task(void *arg, uint32_t begin, uint32_t end)
 	}
 }
 
-static void run_linear(struct pass *pass, const struct mtk_matrix *weights, uint32_t n_rows,
-		       const float *x, float *y, bool accumulate)
+void mtk_pass_linear(struct mtk_pass *pass, const struct mtk_matrix *weights, uint32_t n_rows,
+		     const float *x, size_t x_stride, float *y, bool accumulate)
 {
 	struct linear linear = {
 		.gemm = pass->model->ops->gemm,
 		.args = {
 			.weights = weights,
 			.x = x,
-			.x_stride = weights->n_in,
+			.x_stride = x_stride,
 			.y = y,
 			.y_stride = weights->n_out,
 			.accumulate = accumulate,
@@ -91,11 +83,11 @@ static void run_linear(struct pass *pass, const struct mtk_matrix *weights, uint
 	uint32_t n_groups = (mtk_panel_count(weights->n_out) + 3) / 4;
 	uint64_t cost = (uint64_t)min_u32(n_rows, GEMM_ROWS) * 4 * MTK_PANEL * weights->n_in;
 
-	run_loop(pass, n_groups * linear.n_row_blocks, cost, linear_task, &linear);
+	mtk_pass_loop(pass, n_groups * linear.n_row_blocks, cost, linear_task, &linear);
 }
 
 struct norm {
-	const struct pass *pass;
+	const struct mtk_pass *pass;
 	const float *weight;
 	const float *x;
 	const uint32_t *x_rows;		/* the row of x that row r reads; NULL: r */
@@ -113,17 +105,17 @@ static void norm_task(void *arg, uint32_t begin, uint32_t end)
 				    norm->pass->workspace->normed + n * row);
 }
 
-/* Norm rows of the residual stream into workspace->normed. */
-static void run_norm(struct pass *pass, const float *weight, uint32_t n_rows,
-		     const uint32_t *x_rows)
+void mtk_pass_norm(struct mtk_pass *pass, const float *weight, uint32_t n_rows,
+		   const uint32_t *x_rows)
 {
 	struct norm norm = {pass, weight, pass->workspace->hidden, x_rows};
 
-	run_loop(pass, n_rows, pass->model->config.n_hidden, norm_task, &norm);
+	mtk_pass_loop(pass, n_rows, pass->model->config.n_hidden, norm_task, &norm);
 }
 
 /* Norm and turn one query or key head, in place. */
-static void prepare_head(const struct pass *pass, const float *norm, uint32_t position, float *head)
+static void prepare_head(const struct mtk_pass *pass, const float *norm, uint32_t position,
+			 float *head)
 {
 	const struct mtk_model *model = pass->model;
 	const uint32_t head_dim = model->config.head_dim;
@@ -133,7 +125,7 @@ static void prepare_head(const struct pass *pass, const float *norm, uint32_t po
 	mtk_rope_plain(model->cosines + turn, model->sines + turn, head_dim, head);
 }
 
-static void store_key_value(const struct pass *pass, uint32_t slot, uint32_t position,
+static void store_key_value(const struct mtk_pass *pass, uint32_t slot, uint32_t position,
 			    uint32_t head, const float *key, const float *value)
 {
 	const struct mtk_kv_cache *kv = pass->kv;
@@ -151,7 +143,7 @@ static void store_key_value(const struct pass *pass, uint32_t slot, uint32_t pos
 /* Prepare the heads of a row and store its keys and values. */
 static void prepare_task(void *arg, uint32_t begin, uint32_t end)
 {
-	const struct pass *pass = arg;
+	const struct mtk_pass *pass = arg;
 	const struct mtk_model_config *config = &pass->model->config;
 	const size_t head_dim = config->head_dim;
 
@@ -172,7 +164,7 @@ static void prepare_task(void *arg, uint32_t begin, uint32_t end)
 }
 
 /* The query heads of one row that share one key/value head. */
-static void attend_group(const struct pass *pass, uint32_t row, uint32_t kv_head)
+static void attend_group(const struct mtk_pass *pass, uint32_t row, uint32_t kv_head)
 {
 	const struct mtk_model_config *config = &pass->model->config;
 	const uint32_t n_group = config->n_heads / config->n_kv_heads;
@@ -197,7 +189,7 @@ static void attend_group(const struct pass *pass, uint32_t row, uint32_t kv_head
 
 static void attend_task(void *arg, uint32_t begin, uint32_t end)
 {
-	const struct pass *pass = arg;
+	const struct mtk_pass *pass = arg;
 	const uint32_t n_kv_heads = pass->model->config.n_kv_heads;
 
 	for (uint32_t i = begin; i < end; i++)
@@ -213,7 +205,7 @@ static uint64_t mean_positions(const struct mtk_batch *batch)
 	return sum / batch->n_rows;
 }
 
-static void run_attention(struct pass *pass)
+static void run_attention(struct mtk_pass *pass)
 {
 	const struct mtk_model_config *config = &pass->model->config;
 	struct mtk_workspace *workspace = pass->workspace;
@@ -221,106 +213,16 @@ static void run_attention(struct pass *pass)
 	const uint64_t cost = mean_positions(pass->batch) * 2 * config->head_dim *
 			      (config->n_heads / config->n_kv_heads);
 
-	run_norm(pass, pass->layer->input_norm, n_rows, NULL);
-	run_linear(pass, &pass->layer->qkv, n_rows, workspace->normed, workspace->qkv, false);
-	run_loop(pass, n_rows, 4 * (uint64_t)mtk_model_qkv_width(config), prepare_task, pass);
-	run_loop(pass, n_rows * config->n_kv_heads, cost, attend_task, pass);
-	run_linear(pass, &pass->layer->output, n_rows, workspace->attention, workspace->hidden,
-		   true);
+	mtk_pass_norm(pass, pass->layer->input_norm, n_rows, NULL);
+	mtk_pass_linear(pass, &pass->layer->qkv, n_rows, workspace->normed, config->n_hidden,
+			workspace->qkv, false);
+	mtk_pass_loop(pass, n_rows, 4 * (uint64_t)mtk_model_qkv_width(config), prepare_task, pass);
+	mtk_pass_loop(pass, n_rows * config->n_kv_heads, cost, attend_task, pass);
+	mtk_pass_linear(pass, &pass->layer->output, n_rows, workspace->attention,
+			(size_t)config->n_heads * config->head_dim, workspace->hidden, true);
 }
 
-static void route_task(void *arg, uint32_t begin, uint32_t end)
-{
-	const struct pass *pass = arg;
-	const struct mtk_model_config *config = &pass->model->config;
-	struct mtk_workspace *workspace = pass->workspace;
-	struct mtk_route_config route = mtk_route_config_make(config->n_experts, config->top_k);
-	const struct mtk_route_batch batch = {
-		.n_rows = pass->batch->n_rows,
-		.n_valid_rows = pass->batch->n_rows,
-		.logits = workspace->router_logits,
-	};
-	const struct mtk_route_result result = {
-		.ids = workspace->ids,
-		.weights = workspace->weights,
-	};
-	const size_t n_scratch = mtk_route_scratch_floats(config->n_experts);
-
-	if (config->norm_topk_prob)
-		route.renormalise = MTK_ROUTE_RENORMALISE_IF_POSITIVE;
-	pass->model->ops->route(&route, &batch, begin, end,
-				workspace->route_scratch + begin * n_scratch, &result);
-}
-
-static void combine_task(void *arg, uint32_t begin, uint32_t end)
-{
-	const struct pass *pass = arg;
-	const struct mtk_model_config *config = &pass->model->config;
-	struct mtk_workspace *workspace = pass->workspace;
-	const size_t n = config->n_hidden;
-
-	for (size_t row = begin; row < end; row++)
-		pass->model->ops->combine(config->n_hidden, config->top_k,
-					  workspace->expert_out + row * config->top_k * n,
-					  workspace->weights + row * config->top_k,
-					  workspace->moe_out + row * n,
-					  workspace->hidden + row * n);
-}
-
-static void run_router(struct pass *pass)
-{
-	const struct mtk_model_config *config = &pass->model->config;
-	const struct mtk_forward_hooks *hooks = pass->hooks;
-	struct mtk_workspace *w = pass->workspace;
-	const uint32_t n_rows = pass->batch->n_rows;
-	const uint64_t cost = (uint64_t)config->n_experts * (8 + config->top_k);
-
-	run_norm(pass, pass->layer->post_attention_norm, n_rows, NULL);
-	run_linear(pass, &pass->layer->router, n_rows, w->normed, w->router_logits, false);
-	run_loop(pass, n_rows, cost, route_task, pass);
-	if (!hooks)
-		return;
-	if (hooks->moe_input)
-		hooks->moe_input(hooks->ctx, pass->layer_number, n_rows, config->n_hidden,
-				 w->normed);
-	if (hooks->router_logits)
-		hooks->router_logits(hooks->ctx, pass->layer_number, n_rows, config->n_experts,
-				     w->router_logits);
-	if (hooks->select_experts)
-		hooks->select_experts(hooks->ctx, pass->layer_number, n_rows, config->top_k, w->ids,
-				      w->weights);
-}
-
-static void run_moe(struct pass *pass)
-{
-	const struct mtk_model_config *config = &pass->model->config;
-	const struct mtk_forward_hooks *hooks = pass->hooks;
-	struct mtk_workspace *workspace = pass->workspace;
-	const uint32_t n_rows = pass->batch->n_rows;
-	struct mtk_experts experts = {
-		.gate_up = pass->layer->gate_up,
-		.down = pass->layer->down,
-		.n_intermediate = config->n_intermediate,
-		.n_hidden = config->n_hidden,
-		.gemm = pass->model->ops->gemm,
-		.swiglu = pass->model->ops->swiglu,
-		.groups = &workspace->groups,
-		.x = workspace->normed,
-		.gate_up_out = workspace->gate_up_out,
-		.out = workspace->expert_out,
-	};
-
-	run_router(pass);
-	mtk_experts_group(config->n_experts, n_rows, config->top_k, workspace->ids,
-			  &workspace->groups);
-	mtk_experts_run_all(&experts, config->n_experts, pass->threads, workspace->active_experts);
-	run_loop(pass, n_rows, (uint64_t)config->n_hidden * config->top_k, combine_task, pass);
-	if (hooks && hooks->moe_output)
-		hooks->moe_output(hooks->ctx, pass->layer_number, n_rows, config->n_hidden,
-				  workspace->moe_out);
-}
-
-static void run_embedding(struct pass *pass)
+static void run_embedding(struct mtk_pass *pass)
 {
 	const struct mtk_model *model = pass->model;
 	const struct mtk_batch *batch = pass->batch;
@@ -330,7 +232,7 @@ static void run_embedding(struct pass *pass)
 			  pass->workspace->hidden + row * model->config.n_hidden);
 }
 
-static void run_head(struct pass *pass, float *ret_logits)
+static void run_head(struct mtk_pass *pass, float *ret_logits)
 {
 	const struct mtk_model *model = pass->model;
 	const struct mtk_matrix *head = model->head.data ? &model->head : &model->embedding;
@@ -342,11 +244,12 @@ static void run_head(struct pass *pass, float *ret_logits)
 			workspace->wanted_rows[n_wanted++] = row;
 	if (n_wanted == 0)
 		return;
-	run_norm(pass, model->final_norm, n_wanted, workspace->wanted_rows);
-	run_linear(pass, head, n_wanted, workspace->normed, ret_logits, false);
+	mtk_pass_norm(pass, model->final_norm, n_wanted, workspace->wanted_rows);
+	mtk_pass_linear(pass, head, n_wanted, workspace->normed, model->config.n_hidden, ret_logits,
+			false);
 }
 
-static bool row_fits(const struct pass *pass, uint32_t row)
+static bool row_fits(const struct mtk_pass *pass, uint32_t row)
 {
 	const struct mtk_batch *batch = pass->batch;
 	const struct mtk_kv_cache *kv = pass->kv;
@@ -373,7 +276,7 @@ static bool cache_fits_model(const struct mtk_kv_cache *kv, const struct mtk_mod
 }
 
 /* Reserve the positions of the batch; nothing is reserved when a row breaks a rule. */
-static int begin_append(const struct pass *pass, const float *ret_logits)
+static int begin_append(const struct mtk_pass *pass, const float *ret_logits)
 {
 	const struct mtk_batch *batch = pass->batch;
 	struct mtk_kv_slot *slots = pass->kv->slots;
@@ -396,7 +299,7 @@ err_row:
 	return MOETRACE_E_INVALID;
 }
 
-static void end_append(const struct pass *pass)
+static void end_append(const struct mtk_pass *pass)
 {
 	for (uint32_t row = 0; row < pass->batch->n_rows; row++) {
 		struct mtk_kv_slot *slot = &pass->kv->slots[pass->batch->slots[row]];
@@ -411,7 +314,7 @@ int mtk_model_forward(const struct mtk_model *model, struct mtk_workspace *works
 		      const struct mtk_batch *batch, const struct mtk_forward_hooks *hooks,
 		      float *ret_logits)
 {
-	struct pass pass = {
+	struct mtk_pass pass = {
 		.model = model,
 		.workspace = workspace,
 		.kv = kv,
@@ -428,7 +331,7 @@ int mtk_model_forward(const struct mtk_model *model, struct mtk_workspace *works
 		pass.layer_number = i;
 		pass.layer = &model->layers[i];
 		run_attention(&pass);
-		run_moe(&pass);
+		mtk_pass_moe(&pass);
 	}
 	run_head(&pass, ret_logits);
 	end_append(&pass);

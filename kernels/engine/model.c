@@ -344,12 +344,23 @@ static int refuse_unused_layer(struct loader *loader)
 	return MOETRACE_OK;
 }
 
+/* Softmax over all experts; the check of the config has seen to its sizes. */
+static struct mtk_route_config route_config(const struct mtk_model_config *config)
+{
+	struct mtk_route_config route = mtk_route_config_make(config->n_experts, config->top_k);
+
+	if (config->norm_topk_prob)
+		route.renormalise = MTK_ROUTE_RENORMALISE_IF_POSITIVE;
+	return route;
+}
+
 static int load_layer(struct loader *loader, uint32_t i)
 {
 	const struct mtk_model_config *c = &loader->model->config;
 	struct mtk_layer *layer = &loader->model->layers[i];
 	int status = refuse_unknown_parts(loader, i);
 
+	layer->route = route_config(c);
 	if (!status)
 		status = load_layer_vector(loader, i, "input_layernorm.weight", c->n_hidden,
 					   &layer->input_norm);

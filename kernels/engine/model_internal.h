@@ -13,6 +13,9 @@
 /* The largest batch of a workspace: far above any use, far below an overflow of rows x heads. */
 #define MTK_MAX_ROWS (1u << 16)
 
+/* Routing is cut into no more pieces than this: each has a scratch of its own. */
+#define MTK_ROUTE_PIECES 64u
+
 struct mtk_layer {
 	float *input_norm;		/* [n_hidden] */
 	float *post_attention_norm;	/* [n_hidden] */
@@ -21,6 +24,7 @@ struct mtk_layer {
 	struct mtk_matrix qkv;		/* outputs: query heads, key heads, value heads */
 	struct mtk_matrix output;
 	struct mtk_matrix router;
+	struct mtk_route_config route;	/* was checked */
 	struct mtk_matrix *gate_up;	/* [n_experts]; data are pieces of one block */
 	struct mtk_matrix *down;	/* likewise */
 };
@@ -45,7 +49,7 @@ struct mtk_workspace {
 	float *qkv;			/* [rows][qkv outputs] */
 	float *attention;		/* [rows][n_heads * head_dim] */
 	float *router_logits;		/* [rows][n_experts] */
-	float *route_scratch;		/* [rows][mtk_route_scratch_floats()] */
+	float *route_scratch;		/* [pieces][mtk_route_scratch_floats()] */
 	float *weights;			/* [rows][top_k] */
 	int32_t *ids;			/* [rows][top_k] */
 	float *gate_up_out;		/* [rows * top_k][2 * n_intermediate] */

@@ -35,6 +35,7 @@ static int take_buffers(struct mtk_workspace *w, const struct mtk_model_config *
 	const size_t n_rows = w->n_rows_max;
 	const size_t n_slots = n_rows * c->top_k;
 	const size_t width = sizeof(float);
+	const size_t n_pieces = n_rows < MTK_ROUTE_PIECES ? n_rows : MTK_ROUTE_PIECES;
 	const size_t n_scratch = mtk_route_scratch_floats(c->n_experts);
 	const struct buffer buffers[] = {
 		{(void **)&w->hidden, n_rows, c->n_hidden * width},
@@ -42,7 +43,7 @@ static int take_buffers(struct mtk_workspace *w, const struct mtk_model_config *
 		{(void **)&w->qkv, n_rows, mtk_model_qkv_width(c) * width},
 		{(void **)&w->attention, n_rows, (size_t)c->n_heads * c->head_dim * width},
 		{(void **)&w->router_logits, n_rows, c->n_experts * width},
-		{(void **)&w->route_scratch, n_rows, n_scratch * width},
+		{(void **)&w->route_scratch, n_pieces, n_scratch * width},
 		{(void **)&w->weights, n_slots, width},
 		{(void **)&w->ids, n_slots, sizeof(*w->ids)},
 		{(void **)&w->gate_up_out, n_slots, 2 * (size_t)c->n_intermediate * width},
