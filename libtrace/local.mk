@@ -17,6 +17,7 @@ moetrace_HEADERS = \
 	%D%/include/moetrace/status.h
 
 %C%_libmt_trace_la_SOURCES = \
+	%D%/abi.h \
 	%D%/assembly.c %D%/assembly.h \
 	%D%/clock.h \
 	%D%/count.c %D%/count.h \

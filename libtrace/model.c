@@ -3,10 +3,12 @@
  * Models and rules. Models are copied, checked and published to the hot path. A model is complete in memory, and
  * known to the writer, before its handle exists, and never changes afterwards.
  */
+#include "libtrace/session.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "libtrace/session.h"
+#include "libtrace/abi.h"
 
 static const char **const *model_strings(struct mt_model *model, const char **ret_strings[3])
 {
@@ -58,9 +60,6 @@ static int check_layer(struct moetrace_session *session, const struct moetrace_l
 {
 	uint64_t n_ids = (uint64_t)info->n_experts + info->n_zero_experts + info->n_shared_slots;
 
-	if (info->size < sizeof(*info))
-		return mt_session_error(session, MOETRACE_E_INVALID,
-					"model: a layer's size is not set; use MOETRACE_INIT()");
 	if (!info->n_experts || !info->top_k || info->top_k > n_ids)
 		return mt_session_error(session, MOETRACE_E_INVALID,
 					"model: layer %u: top_k %u of %llu experts is impossible",
@@ -80,33 +79,54 @@ static int check_layer(struct moetrace_session *session, const struct moetrace_l
 	return MOETRACE_OK;
 }
 
-/* The array's stride is the caller's version of the struct. */
+/* The array's stride is the caller's version of the struct, which check_sizes() has seen. */
 static const struct moetrace_layer_info *layer_at(const struct moetrace_model_info *info,
-						  uint32_t index)
+						  uint32_t index, struct moetrace_layer_info *room)
 {
-	return (const void *)((const char *)info->layers + index * info->layers->size);
+	const struct moetrace_layer_info *layer =
+		(const void *)((const char *)info->layers + index * info->layers->size);
+
+	return MT_ABI_WIDEN(layer, room);
+}
+
+static int check_sizes(struct moetrace_session *session, const struct moetrace_model_info *info)
+{
+	const size_t size = info->n_moe_layers ? info->layers->size : 0;
+	const char *layer = (const char *)info->layers;
+
+	if (info->n_moe_layers && !mt_abi_knows(size, MT_FIRST_LAYER_INFO))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: a layer's size is not set; use MOETRACE_INIT()");
+	for (uint32_t i = 0; i < info->n_moe_layers; i++, layer += size)
+		if (((const struct moetrace_layer_info *)(const void *)layer)->size != size)
+			return mt_session_error(session, MOETRACE_E_INVALID,
+						"model: layers of different size members");
+	return MOETRACE_OK;
 }
 
 static int check_model(struct moetrace_session *session, const struct moetrace_model_info *info)
 {
-	if (!info || info->size < sizeof(*info) || !info->name ||
-	    info->kind > MOETRACE_MODEL_MTP || (info->n_moe_layers && !info->layers))
+	struct moetrace_layer_info room;
+	uint32_t last_layer = 0;
+
+	if (!info->name || info->kind > MOETRACE_MODEL_MTP || (info->n_moe_layers && !info->layers))
 		return mt_session_error(session, MOETRACE_E_INVALID,
-					"model: no description, size, name, kind or layers");
+					"model: no name, kind or layers");
 	if (info->n_moe_layers > MOETRACE_MAX_MOE_LAYERS)
 		return mt_session_error(session, MOETRACE_E_LIMIT, "model: %u layers are above %u",
 					info->n_moe_layers, MOETRACE_MAX_MOE_LAYERS);
+	if (check_sizes(session, info))
+		return MOETRACE_E_INVALID;
 	for (uint32_t i = 0; i < info->n_moe_layers; i++) {
-		int status = check_layer(session, layer_at(info, i));
+		const struct moetrace_layer_info *layer = layer_at(info, i, &room);
+		int status = check_layer(session, layer);
 
 		if (status)
 			return status;
-		if (layer_at(info, i)->size != info->layers->size)
-			return mt_session_error(session, MOETRACE_E_INVALID,
-						"model: layers of different size members");
-		if (i && layer_at(info, i)->layer <= layer_at(info, i - 1)->layer)
+		if (i && layer->layer <= last_layer)
 			return mt_session_error(session, MOETRACE_E_INVALID,
 						"model: layer numbers do not ascend at index %u", i);
+		last_layer = layer->layer;
 	}
 	return MOETRACE_OK;
 }
@@ -125,6 +145,7 @@ static void fill_layer(struct mt_layer *layer, const struct moetrace_layer_info 
 static struct mt_model *copy_model(const struct moetrace_model_info *info, uint32_t first_layer_id)
 {
 	struct mt_model *model = calloc(1, sizeof(*model));
+	struct moetrace_layer_info room;
 	const char **strings[3];
 	int status;
 
@@ -142,7 +163,7 @@ static struct mt_model *copy_model(const struct moetrace_model_info *info, uint3
 	}
 	model->n_layers = info->n_moe_layers;
 	for (uint32_t i = 0; i < model->n_layers; i++) {
-		model->layer_infos[i] = *layer_at(info, i);
+		model->layer_infos[i] = *layer_at(info, i, &room);
 		if (copy_strings(layer_strings(&model->layer_infos[i], strings)))
 			status = MOETRACE_E_NOMEM;
 		fill_layer(&model->layers[i], &model->layer_infos[i], first_layer_id + i);
@@ -210,6 +231,7 @@ int moetrace_rule_add(struct moetrace_session *session, const char *name, uint32
 int moetrace_model_add(struct moetrace_session *session, const struct moetrace_model_info *info,
 		       uint32_t *ret_model)
 {
+	struct moetrace_model_info room;
 	int status;
 
 	if (ret_model)
@@ -218,6 +240,10 @@ int moetrace_model_add(struct moetrace_session *session, const struct moetrace_m
 		return MOETRACE_E_INVALID;
 	if (atomic_load(&session->forked))
 		return MOETRACE_E_STATE;
+	if (!info || !mt_abi_knows(info->size, MT_FIRST_MODEL_INFO))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: no description, or its size is not set");
+	info = MT_ABI_WIDEN(info, &room);
 	status = check_model(session, info);
 	if (status)
 		return status;

@@ -14,6 +14,7 @@
 
 #include <string.h>
 
+#include "libtrace/abi.h"
 #include "libtrace/clock.h"
 #include "libtrace/narrow.h"
 
@@ -161,11 +162,13 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 	uint64_t n_positions;
 	uint64_t n_bytes;
 	uint64_t now_ns;
+	struct moetrace_pass_info room;
 
 	if (!session || !atomic_load_explicit(&session->recording_id, memory_order_relaxed))
 		return NULL;
-	if (!info || info->size < sizeof(*info))
+	if (!info || !mt_abi_knows(info->size, MT_FIRST_PASS_INFO))
 		return mt_misuse(session, MT_MISUSE_SIZE), NULL;
+	info = MT_ABI_WIDEN(info, &room);
 	if (check_info(session, info, &n_positions))
 		return NULL;
 	n_bytes = sizeof(struct mt_record_begin) +
@@ -288,8 +291,6 @@ static int check_selection(const struct moetrace_pass *pass,
 	struct moetrace_session *session = pass->session;
 	uint32_t k;
 
-	if (selection->size < sizeof(*selection))
-		return mt_misuse(session, MT_MISUSE_SIZE), -1;
 	if (selection->layer_index >= pass->model->n_layers)
 		return mt_misuse(session, MT_MISUSE_LAYER), -1;
 	ret_checked->layer = &pass->model->layers[selection->layer_index];
@@ -501,11 +502,15 @@ __attribute__((noinline)) static void select_any(struct moetrace_pass *pass,
 						 const struct moetrace_selection *selection)
 {
 	struct mt_record_layer header = { .n_invalid = 0 };
+	struct moetrace_selection room;
 	struct mt_reservation reservation;
 	struct checked checked;
 	struct mt_ring *ring;
 	uint64_t n_bytes;
 
+	if (!mt_abi_knows(selection->size, MT_FIRST_SELECTION))
+		return mt_misuse(pass->session, MT_MISUSE_SIZE);
+	selection = MT_ABI_WIDEN(selection, &room);
 	if (check_selection(pass, selection, &checked))
 		return;
 	header.record.time_ns = mt_session_ns(pass->session, mt_monotonic_ns());

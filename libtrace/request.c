@@ -2,10 +2,12 @@
 /*
  * The calls of <moetrace/request.h>: each becomes one message to the writer.
  */
+#include "libtrace/session.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "libtrace/session.h"
+#include "libtrace/abi.h"
 
 static int check_session(struct moetrace_session *session)
 {
@@ -30,6 +32,7 @@ static int check_request(struct moetrace_session *session, uint64_t request)
 int moetrace_request_begin(struct moetrace_session *session,
 			   const struct moetrace_request_info *info, uint64_t *ret_request)
 {
+	struct moetrace_request_info room;
 	struct mt_message *message;
 	uint64_t request;
 	int status = check_session(session);
@@ -38,9 +41,11 @@ int moetrace_request_begin(struct moetrace_session *session,
 		*ret_request = MOETRACE_NO_REQUEST;
 	if (status)
 		return status;
-	if (!ret_request || (info && info->size < sizeof(*info)))
+	if (!ret_request || (info && !mt_abi_knows(info->size, MT_FIRST_REQUEST_INFO)))
 		return mt_session_error(session, MOETRACE_E_INVALID,
 					"request: size is not set, or nowhere to put the handle");
+	if (info)
+		info = MT_ABI_WIDEN(info, &room);
 	message = mt_message_new(MT_MESSAGE_REQUEST, info ? info->external_id : NULL, NULL);
 	if (!message)
 		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");

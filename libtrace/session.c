@@ -12,6 +12,7 @@
 #include <sys/statvfs.h>
 #include <time.h>
 
+#include "libtrace/abi.h"
 #include "libtrace/clock.h"
 #include "libtrace/definitions.h"
 #include "libtrace/store/store.h"
@@ -92,9 +93,6 @@ static uint64_t default_file_limit_bytes(const char *path)
 
 static int check_options(const struct moetrace_session_opts *opts)
 {
-	if (opts->size < sizeof(*opts))
-		return open_error(MOETRACE_E_INVALID,
-				  "options: size is not set; use MOETRACE_INIT()");
 	if (opts->weight_format > MOETRACE_WEIGHT_FORMAT_NONE)
 		return open_error(MOETRACE_E_INVALID, "options: weight_format %u is none",
 				  opts->weight_format);
@@ -215,6 +213,7 @@ static void free_session(struct moetrace_session *session)
 int moetrace_session_open(const char *path, const struct moetrace_session_opts *opts,
 			  struct moetrace_session **ret_session)
 {
+	struct moetrace_session_opts room;
 	struct moetrace_session *session;
 	char error[MT_STORE_ERROR_BYTES];
 	int status;
@@ -224,6 +223,11 @@ int moetrace_session_open(const char *path, const struct moetrace_session_opts *
 		*ret_session = NULL;
 	if (!path || !*path || !ret_session)
 		return open_error(MOETRACE_E_INVALID, "no path, or nowhere to put the session");
+	if (opts && !mt_abi_knows(opts->size, MT_FIRST_SESSION_OPTS))
+		return open_error(MOETRACE_E_INVALID,
+				  "options: size is not set; use MOETRACE_INIT()");
+	if (opts)
+		opts = MT_ABI_WIDEN(opts, &room);
 	if (opts && check_options(opts))
 		return MOETRACE_E_INVALID;
 	session = new_session();
@@ -327,10 +331,13 @@ static int start_locked(struct moetrace_session *session,
 
 int moetrace_start(struct moetrace_session *session, const struct moetrace_recording_opts *opts)
 {
+	struct moetrace_recording_opts room;
 	int status;
 
-	if (!session || (opts && opts->size < sizeof(*opts)))
+	if (!session || (opts && !mt_abi_knows(opts->size, MT_FIRST_RECORDING_OPTS)))
 		return MOETRACE_E_INVALID;
+	if (opts)
+		opts = MT_ABI_WIDEN(opts, &room);
 	if (atomic_load(&session->forked))
 		return MOETRACE_E_STATE;
 	pthread_mutex_lock(&session->control);
@@ -442,18 +449,21 @@ static void fill_status(struct moetrace_session *session, const struct mt_publis
 
 int moetrace_status(struct moetrace_session *session, struct moetrace_session_status *ret_status)
 {
+	struct moetrace_session_status known;
 	struct mt_published published;
 
-	if (!session || !ret_status || ret_status->size != sizeof(*ret_status))
+	if (!session || !ret_status || !mt_abi_knows(ret_status->size, MT_FIRST_STATUS))
 		return MOETRACE_E_INVALID;
 	if (atomic_load(&session->forked))
 		return MOETRACE_E_STATE;
 	pthread_mutex_lock(&session->text);
 	published = session->published;
 	pthread_mutex_unlock(&session->text);
+	MOETRACE_INIT(&known);
 	pthread_mutex_lock(&session->control);
-	ret_status->recording_id = session->last_recording_id;
+	known.recording_id = session->last_recording_id;
 	pthread_mutex_unlock(&session->control);
-	fill_status(session, &published, ret_status);
+	fill_status(session, &published, &known);
+	mt_abi_narrow(ret_status, ret_status->size, &known, sizeof(known));
 	return MOETRACE_OK;
 }

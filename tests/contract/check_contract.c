@@ -310,11 +310,18 @@ START_TEST(test_status_arguments)
 	ck_assert_uint_eq(status.size, sizeof(status));
 	status.size = 0;
 	ck_assert_int_eq(moetrace_status(toy.session, &status), MOETRACE_E_INVALID);
-	status.size = sizeof(status) - 1;
+	status.size = sizeof(status.size);
 	ck_assert_int_eq(moetrace_status(toy.session, &status), MOETRACE_E_INVALID);
+	status.size = SIZE_MAX;
+	ck_assert_int_eq(moetrace_status(toy.session, &status), MOETRACE_E_INVALID);
+	/* A program with later headers: what this library does not know is 0. */
 	memset(&larger, 0xff, sizeof(larger));
 	larger.status.size = sizeof(larger);
-	ck_assert_int_eq(moetrace_status(toy.session, &larger.status), MOETRACE_E_INVALID);
+	ck_assert_int_eq(moetrace_status(toy.session, &larger.status), MOETRACE_OK);
+	ck_assert_uint_eq(larger.status.size, sizeof(larger));
+	ck_assert_uint_eq(larger.status.recording_id, 0);
+	ck_assert_uint_eq(larger.status.file_limit_bytes, status.file_limit_bytes);
+	ck_assert_uint_eq(larger.later[0] | larger.later[3], 0);
 	toy_close(&toy);
 }
 END_TEST

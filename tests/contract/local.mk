@@ -24,8 +24,15 @@ TESTS += $(%C%_programs)
 %C%_check_open_LDADD = $(%C%_libs)
 endif
 
-TESTS += %D%/toy-runtime.sh
+# Built with headers of its own, not with today's.
+check_PROGRAMS += %D%/first_caller
+%C%_first_caller_SOURCES = %D%/first_caller.c %D%/first/moetrace/moetrace.h
+%C%_first_caller_CPPFLAGS = -D_GNU_SOURCE -I$(srcdir)/%D%/first
+%C%_first_caller_LDADD = libtrace/libmoetrace.la
+
+TESTS += %D%/toy-runtime.sh %D%/first-version.sh
 EXTRA_DIST += \
+	%D%/first-version.sh \
 	%D%/toy-runtime.sh \
 	examples/Makefile \
 	examples/toy_runtime.c

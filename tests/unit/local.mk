@@ -26,6 +26,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 %C%_libmt_test_la_CFLAGS = $(%C%_cflags)
 
 %C%_programs = \
+	%D%/check_abi \
 	%D%/check_catalogue \
 	%D%/check_honest \
 	%D%/check_narrow \
@@ -45,6 +46,10 @@ thread_tests += \
 	%D%/check_recording \
 	%D%/check_select \
 	%D%/check_world
+
+%C%_check_abi_SOURCES = %D%/check_abi.c
+%C%_check_abi_CFLAGS = $(%C%_cflags)
+%C%_check_abi_LDADD = $(%C%_libs)
 
 %C%_check_catalogue_SOURCES = %D%/check_catalogue.c
 %C%_check_catalogue_CFLAGS = $(%C%_cflags)

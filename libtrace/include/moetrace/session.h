@@ -170,10 +170,11 @@ struct moetrace_session_status {
 /**
  * Read what the session is doing, as of its last commit (drops: as of now).
  *
- * @ret_status  Set up with MOETRACE_INIT(); filled on success.
+ * @ret_status  Set up with MOETRACE_INIT(); filled on success. Members that a newer header has
+ *              and this library does not know are set to 0.
  *
  * Returns  MOETRACE_OK
- *          MOETRACE_E_INVALID  NULL, or ret_status->size is not that of a known version
+ *          MOETRACE_E_INVALID  NULL, or ret_status->size is not set
  */
 MOETRACE_API
 int moetrace_status(struct moetrace_session *session, struct moetrace_session_status *ret_status);
