@@ -59,4 +59,5 @@ noinst_LTLIBRARIES += %D%/libmtk.la
 
 include kernels/engine/local.mk
 include kernels/route/local.mk
+include kernels/oea/local.mk
 include kernels/presets/local.mk

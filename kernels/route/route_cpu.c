@@ -47,7 +47,7 @@ static double exponentials(uint32_t n, double *logits)
 	return sum;
 }
 
-static void softmax(uint32_t n, double *logits)
+void mtk_route_softmax(uint32_t n, double *logits)
 {
 	double sum = exponentials(n, logits);
 
@@ -84,7 +84,7 @@ static void score_columns(const struct mtk_route_row *row, double *scores)
 			scores[e] = sqrtsoftplus(config->softplus, scores[e]);
 	}
 	if (config->scoring == MTK_ROUTE_SOFTMAX)
-		softmax(row->n, scores);
+		mtk_route_softmax(row->n, scores);
 }
 
 static bool chooses_by_logit(const struct mtk_route_config *config)
@@ -218,8 +218,8 @@ static double sparsemixer_weight(const struct mtk_route_row *row, const double *
  * The weight of an expert by itself; one that only filled up the row has none. Of the softmax over
  * the selected it is the logit.
  */
-static double weight_of(const struct mtk_route_row *row, const double *scores, uint32_t e,
-			double value, uint8_t *flags)
+double mtk_route_weight_of(const struct mtk_route_row *row, const double *scores, uint32_t e,
+			   double value, uint8_t *flags)
 {
 	const bool is_selected = row->config->scoring == MTK_ROUTE_SOFTMAX_SELECTED;
 
@@ -240,7 +240,7 @@ static void choose_columns(const struct mtk_route_row *row, const double *scores
 
 		last = values[best];
 		choice->ids[j] = (int32_t)best;
-		choice->weights[j] = weight_of(row, scores, best, last, &choice->flags);
+		choice->weights[j] = mtk_route_weight_of(row, scores, best, last, &choice->flags);
 		if (config->scoring == MTK_ROUTE_SPARSEMIXER)
 			choice->weights[j] = sparsemixer_weight(row, values, best);
 		values[best] = -INFINITY;
@@ -248,7 +248,7 @@ static void choose_columns(const struct mtk_route_row *row, const double *scores
 	if (values[best_of(row->n, values)] == last)
 		choice->flags |= MTK_ROUTE_FLAG_TIE;
 	if (config->scoring == MTK_ROUTE_SOFTMAX_SELECTED)
-		softmax(config->top_k, choice->weights);
+		mtk_route_softmax(config->top_k, choice->weights);
 }
 
 static uint8_t nan_flag(const struct mtk_route_row *row)
@@ -259,17 +259,24 @@ static uint8_t nan_flag(const struct mtk_route_row *row)
 	return 0;
 }
 
+uint8_t mtk_route_score_row(const struct mtk_route_row *row, double *scores, double *values)
+{
+	uint8_t flags = nan_flag(row);
+
+	score_columns(row, scores);
+	value_columns(row, scores, values);
+	if (row->config->groups != MTK_ROUTE_GROUPS_NONE)
+		flags |= keep_groups(row->config, row->n, values);
+	return flags;
+}
+
 void mtk_route_define_row(const struct mtk_route_row *row, double *scratch,
 			  struct mtk_route_choice *ret_choice)
 {
 	double *scores = scratch;
 	double *values = scratch + row->n;
 
-	ret_choice->flags = nan_flag(row);
-	score_columns(row, scores);
-	value_columns(row, scores, values);
-	if (row->config->groups != MTK_ROUTE_GROUPS_NONE)
-		ret_choice->flags |= keep_groups(row->config, row->n, values);
+	ret_choice->flags = mtk_route_score_row(row, scores, values);
 	choose_columns(row, scores, values, ret_choice);
 	mtk_route_weigh(row->config, ret_choice->weights);
 }
@@ -286,11 +293,11 @@ void mtk_route_define_hash_row(const struct mtk_route_row *row, int32_t token_id
 		uint32_t e = (uint32_t)ids[j];
 
 		ret_choice->ids[j] = ids[j];
-		ret_choice->weights[j] = weight_of(
+		ret_choice->weights[j] = mtk_route_weight_of(
 			row, scratch, e, is_nan_at(row, e) ? LOWEST : 0.0, &ret_choice->flags);
 	}
 	if (config->scoring == MTK_ROUTE_SOFTMAX_SELECTED)
-		softmax(config->top_k, ret_choice->weights);
+		mtk_route_softmax(config->top_k, ret_choice->weights);
 	mtk_route_weigh(config, ret_choice->weights);
 }
 

@@ -25,6 +25,23 @@ struct mtk_route_choice {
 struct mtk_route_row mtk_route_row_of(const struct mtk_route_config *config,
 				      const struct mtk_route_batch *batch, uint32_t row);
 
+/*
+ * The definition's steps before the choice: a score and a choosing value for each column, both
+ * [n]. A column that may not be chosen, because its group was not kept, has the value minus
+ * infinity, and no other has. Returns flags.
+ */
+uint8_t mtk_route_score_row(const struct mtk_route_row *row, double *scores, double *values);
+
+/*
+ * What column e, chosen by its value, weighs before mtk_route_weigh(); of the softmax over the
+ * selected, before mtk_route_softmax() over the chosen.
+ */
+double mtk_route_weight_of(const struct mtk_route_row *row, const double *scores, uint32_t e,
+			   double value, uint8_t *flags);
+
+/* In place; all 0 where every logit is minus infinity. */
+void mtk_route_softmax(uint32_t n, double *logits);
+
 /* Choose and weigh one row; scratch holds two doubles a column. */
 void mtk_route_define_row(const struct mtk_route_row *row, double *scratch,
 			  struct mtk_route_choice *ret_choice);

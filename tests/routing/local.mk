@@ -5,6 +5,7 @@
 
 if HAVE_CHECK
 %C%_programs = \
+	%D%/check_oea \
 	%D%/check_oracle \
 	%D%/check_property \
 	%D%/check_route \
@@ -16,6 +17,11 @@ TESTS += $(%C%_programs)
 %C%_cflags = $(AM_CFLAGS) $(CHECK_CFLAGS)
 %C%_libs = kernels/libmtk.la $(CHECK_LIBS) -lm
 %C%_settings = %D%/support/settings.c %D%/support/settings.h
+
+%C%_check_oea_SOURCES = %D%/check_oea.c $(%C%_settings) \
+	%D%/support/brute.c %D%/support/brute.h
+%C%_check_oea_CFLAGS = $(%C%_cflags)
+%C%_check_oea_LDADD = $(%C%_libs)
 
 %C%_check_oracle_SOURCES = %D%/check_oracle.c
 %C%_check_oracle_CFLAGS = $(%C%_cflags)

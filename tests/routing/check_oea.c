@@ -1,0 +1,800 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Opportunistic expert activation against the paper's two loops, written out over lists of
+ * preferences that brute force sorted; then the cases that have names. Rows whose order a rounding
+ * could decide are not compared, and counted.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/oea/oea.h"
+#include "tests/kernels/support/levels.h"
+#include "tests/moe_ops/support/suite.h"
+#include "tests/routing/support/brute.h"
+#include "tests/routing/support/settings.h"
+
+#define MAX_ROWS 24
+/* The oracle asks for a list of all columns, which is as long as a choice may be. */
+#define MAX_COLUMNS MTK_ROUTE_MAX_TOP_K
+
+/* A batch, what the router made of it, and what the rule did. */
+struct trial {
+	struct mtk_route_config route;
+	struct mtk_oea oea;
+	uint32_t n_rows;
+	uint32_t n_valid_rows;
+	uint8_t is_decode[MAX_ROWS];
+	float logits[MAX_ROWS * MAX_COLUMNS];
+	float bias[MAX_COLUMNS];
+	int32_t base_ids[MAX_ROWS * MTK_ROUTE_MAX_WIDTH];
+	float base_weights[MAX_ROWS * MTK_ROUTE_MAX_WIDTH];
+	uint8_t n_base[MAX_ROWS];
+	uint8_t is_loaded[MAX_COLUMNS];
+	int32_t ids[MAX_ROWS * MTK_ROUTE_MAX_WIDTH];
+	float weights[MAX_ROWS * MTK_ROUTE_MAX_WIDTH];
+	uint8_t flags[MAX_ROWS];
+};
+
+static struct mtk_route_batch rows_of(const struct trial *trial)
+{
+	return (struct mtk_route_batch){trial->n_rows, trial->n_valid_rows, trial->logits,
+					trial->bias, NULL};
+}
+
+static struct mtk_oea_batch batch_of(struct trial *trial)
+{
+	return (struct mtk_oea_batch){
+		.oea = &trial->oea,
+		.route = &trial->route,
+		.rows = rows_of(trial),
+		.is_decode = trial->is_decode,
+		.base_ids = trial->base_ids,
+		.base_weights = trial->base_weights,
+		.n_base = trial->n_base,
+		.is_loaded = trial->is_loaded,
+	};
+}
+
+static struct mtk_oea_result result_of(struct trial *trial)
+{
+	return (struct mtk_oea_result){trial->ids, trial->weights, trial->flags};
+}
+
+/* Route on a level, then apply the rule in pieces of `piece` rows. */
+static void apply(struct trial *trial, mtk_route_fn route, uint32_t piece)
+{
+	static double scratch[4 * MAX_COLUMNS + 1024];
+	const struct mtk_route_result base = {.ids = trial->base_ids,
+					      .weights = trial->base_weights};
+	const struct mtk_route_batch rows = rows_of(trial);
+	const struct mtk_oea_batch batch = batch_of(trial);
+	const struct mtk_oea_result result = result_of(trial);
+
+	route(&trial->route, &rows, 0, rows.n_rows, scratch, &base);
+	memset(trial->n_base, 0xff, sizeof(trial->n_base));
+	memset(trial->is_loaded, 0xff, sizeof(trial->is_loaded));
+	memset(trial->ids, 0x7f, sizeof(trial->ids));
+	memset(trial->weights, 0xff, sizeof(trial->weights));
+	memset(trial->flags, 0xff, sizeof(trial->flags));
+	for (uint32_t r = 0; r < rows.n_rows; r += piece)
+		mtk_oea_base(&batch, r, r + piece < rows.n_rows ? r + piece : rows.n_rows, scratch);
+	mtk_oea_unite(&batch);
+	for (uint32_t r = 0; r < rows.n_rows; r += piece)
+		mtk_oea_choose(&batch, r, r + piece < rows.n_rows ? r + piece : rows.n_rows,
+			       scratch, &result);
+}
+
+/* ---- the paper's definition ---- */
+
+/* A row of the oracle: e[j] of the paper, as far as the row may go, and R. */
+struct wishes {
+	int list[MAX_COLUMNS];
+	uint32_t n_list;
+	double mass[MAX_COLUMNS];  /* R, by column */
+	double score[MAX_COLUMNS]; /* before it was divided by its sum, by column; of the
+				      softmax over the selected, the logit */
+	bool is_close;		   /* a rounding may decide */
+};
+
+static bool is_near(double a, double b)
+{
+	return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)) + 1e-300;
+}
+
+static bool order_is_close(const struct trial *trial, uint32_t r, const struct brute_row *row,
+			   uint32_t n_list)
+{
+	const uint32_t n = mtk_route_columns(&trial->route);
+	const float *logits = trial->logits + r * n;
+
+	for (uint32_t j = 1; j < n_list; j++) {
+		int a = row->ids[j - 1], b = row->ids[j];
+
+		if (is_near(row->values[a], row->values[b]) &&
+		    (logits[a] != logits[b] || trial->bias[a] != trial->bias[b]) &&
+		    row->values[a] > -1e300)
+			return true;
+	}
+	for (uint32_t g = 0; g < trial->route.n_groups; g++)
+		for (uint32_t h = 0; h < g; h++)
+			if (is_near(row->group_scores[g], row->group_scores[h]) &&
+			    row->group_scores[g] > -1e300)
+				return true;
+	return false;
+}
+
+/* A logit for the softmax over the selected; minus infinity has no weight. */
+static double logit_of(const struct trial *trial, uint32_t r, uint32_t e)
+{
+	const struct mtk_route_config *route = &trial->route;
+	double x = trial->logits[r * mtk_route_columns(route) + e];
+	double bias = route->bias == MTK_ROUTE_BIAS_NONE ? 0.0 : (double)trial->bias[e];
+
+	if (route->soft_cap > 0.0)
+		x = route->soft_cap * tanh(x / route->soft_cap);
+	if (route->bias == MTK_ROUTE_BIAS_LOGIT)
+		x += bias;
+	return isnan(x) || !(x + bias > -INFINITY) ? -INFINITY : x;
+}
+
+static void wish(const struct trial *trial, uint32_t r, struct wishes *ret_wishes)
+{
+	static struct brute_row row;
+	const uint32_t n = mtk_route_columns(&trial->route);
+	const float *logits = trial->logits + r * n;
+	const float *bias = trial->route.bias == MTK_ROUTE_BIAS_NONE ? NULL : trial->bias;
+	struct mtk_route_config all = trial->route;
+	double sum = 0.0;
+
+	all.top_k = n;
+	all.renormalise = MTK_ROUTE_RENORMALISE_NONE;
+	all.scale_owner = MTK_ROUTE_SCALE_ON_OUTPUT;
+	brute_route(&all, logits, bias, &row);
+	memcpy(ret_wishes->list, row.ids, sizeof(row.ids));
+	ret_wishes->n_list = all.n_groups == 0 ? n : n / all.n_groups * all.n_keep_groups;
+	ret_wishes->is_close = order_is_close(trial, r, &row, ret_wishes->n_list);
+	all.groups = MTK_ROUTE_GROUPS_NONE;
+	brute_route(&all, logits, bias, &row);
+	for (uint32_t j = 0; j < n; j++)
+		sum += row.weights[j];
+	for (uint32_t j = 0; j < n; j++) {
+		ret_wishes->score[row.ids[j]] = row.weights[j];
+		ret_wishes->mass[row.ids[j]] = row.weights[j] / sum;
+	}
+	for (uint32_t e = 0; all.scoring == MTK_ROUTE_SOFTMAX_SELECTED && e < n; e++)
+		ret_wishes->score[e] = logit_of(trial, r, e);
+}
+
+static uint32_t oracle_n_base(const struct trial *trial, struct wishes *wishes)
+{
+	double cumulated = 0.0;
+	uint32_t t = 0;
+
+	if (trial->oea.p >= 1.0)
+		return trial->oea.k0;
+	while (t < trial->oea.k0) {
+		cumulated += wishes->mass[wishes->list[t++]];
+		wishes->is_close = wishes->is_close || fabs(cumulated - trial->oea.p) < 1e-9;
+		if (cumulated >= trial->oea.p)
+			break;
+	}
+	return t;
+}
+
+static void oracle_weights(const struct mtk_route_config *route, const struct wishes *wishes,
+			   const int *set, uint32_t n, double *ret_weights)
+{
+	const bool is_selected = route->scoring == MTK_ROUTE_SOFTMAX_SELECTED;
+	double sum = 0.0, max = -INFINITY, scale = 1.0;
+
+	for (uint32_t j = 0; j < n; j++)
+		max = fmax(max, wishes->score[set[j]]);
+	for (uint32_t j = 0; j < n; j++) {
+		double x = wishes->score[set[j]];
+
+		ret_weights[j] = !is_selected ? x : x == max ? (max > -INFINITY) : exp(x - max);
+		sum += ret_weights[j];
+	}
+	for (uint32_t j = 0; is_selected && sum > 0.0 && j < n; j++)
+		ret_weights[j] /= sum;
+	sum = is_selected && sum > 0.0 ? 1.0 : sum;
+	if (route->renormalise == MTK_ROUTE_RENORMALISE_EPSILON)
+		scale = 1.0 / (sum + 1e-20);
+	else if (route->renormalise == MTK_ROUTE_RENORMALISE_IF_POSITIVE && sum > 0.0)
+		scale = 1.0 / sum;
+	else if (route->renormalise == MTK_ROUTE_RENORMALISE_CLAMP)
+		scale = 1.0 / fmax(sum, route->renormalise_min);
+	if (route->scale_owner == MTK_ROUTE_SCALE_IN_ROUTER)
+		scale *= route->scale;
+	for (uint32_t j = 0; j < n; j++)
+		ret_weights[j] *= scale;
+}
+
+static int oracle_id(const struct mtk_route_config *route, int column)
+{
+	if (route->n_shared_slots == 0 || route->shared != MTK_ROUTE_SHARED_BLOCK)
+		return column;
+	return column + column / (int)route->n_local_experts * (int)route->n_shared_slots;
+}
+
+static void require_row(const struct trial *trial, const struct wishes *wishes, uint32_t r,
+			const int *set, uint32_t n)
+{
+	const uint32_t n_shared = trial->route.n_shared_slots;
+	const uint32_t width = mtk_oea_width(&trial->oea, &trial->route);
+	const int32_t *ids = trial->ids + r * width;
+	const float *weights = trial->weights + r * width;
+	double expected[MAX_COLUMNS];
+
+	oracle_weights(&trial->route, wishes, set, n, expected);
+	for (uint32_t j = 0; j < n; j++) {
+		if (ids[j] != oracle_id(&trial->route, set[j]))
+			ck_abort_msg("row %u, entry %u: %d instead of %d", r, j, ids[j], set[j]);
+		if (!(fabs(weights[j] - expected[j]) <=
+		      1e-6 * (trial->route.scale + fabs(expected[j]))))
+			ck_abort_msg("row %u, entry %u: %g instead of %g", r, j, weights[j],
+				     expected[j]);
+	}
+	for (uint32_t j = n; j < width - n_shared; j++)
+		require(ids[j] == -1 && weights[j] == 0.0f);
+	for (uint32_t j = width - n_shared; j < width; j++)
+		require(ids[j] >= 0 && weights[j] == (float)trial->route.shared_weight);
+	require((trial->flags[r] & MTK_OEA_FLAG_BELOW_K) ==
+		(n < trial->route.top_k ? MTK_OEA_FLAG_BELOW_K : 0));
+}
+
+/* Algorithm 2. Returns false where a rounding may decide. */
+static bool require_trial(const struct trial *trial)
+{
+	static struct wishes wishes[MAX_ROWS];
+	const struct mtk_oea *oea = &trial->oea;
+	bool in_union[MAX_COLUMNS] = {false};
+	uint32_t n_base[MAX_ROWS];
+
+	for (uint32_t e = trial->route.n_experts; e < mtk_route_columns(&trial->route); e++)
+		in_union[e] = true;
+	for (uint32_t r = 0; r < trial->n_valid_rows; r++) {
+		wish(trial, r, &wishes[r]);
+		n_base[r] =
+			trial->is_decode[r] ? oracle_n_base(trial, &wishes[r]) : trial->route.top_k;
+		if (wishes[r].is_close)
+			return false;
+		for (uint32_t j = 0; j < n_base[r]; j++)
+			in_union[wishes[r].list[j]] = true;
+	}
+	for (uint32_t r = 0; r < trial->n_valid_rows; r++) {
+		int set[MAX_COLUMNS];
+		uint32_t n = 0;
+
+		for (; n < n_base[r]; n++)
+			set[n] = wishes[r].list[n];
+		for (uint32_t j = n; trial->is_decode[r] && j < wishes[r].n_list; j++) {
+			if (n == oea->k_max || j + 1 > oea->max_rank)
+				break;
+			if (in_union[wishes[r].list[j]])
+				set[n++] = wishes[r].list[j];
+		}
+		require_row(trial, &wishes[r], r, set, n);
+	}
+	return true;
+}
+
+/* ---- random batches ---- */
+
+static bool draw_setting(struct random *random, struct mtk_route_config *ret_route)
+{
+	char message[MTK_ROUTE_MESSAGE_BYTES];
+
+	*ret_route = random_setting(random);
+	ret_route->bias_per_token = false;
+	ret_route->n_shared_slots = random_below(random, 3) == 0 ? 1 + random_below(random, 2) : 0;
+	if (ret_route->n_shared_slots != 0 && random_below(random, 2) == 0) {
+		ret_route->shared = MTK_ROUTE_SHARED_BLOCK;
+		ret_route->n_local_experts = ret_route->n_experts;
+		if (ret_route->n_experts % 4 == 0)
+			ret_route->n_local_experts /= 4;
+	}
+	return mtk_route_columns(ret_route) <= MAX_COLUMNS &&
+	       ret_route->scoring != MTK_ROUTE_SPARSEMIXER &&
+	       mtk_route_config_check(ret_route, message) == MOETRACE_OK;
+}
+
+static void draw_rule(struct random *random, struct trial *trial)
+{
+	const uint32_t n = mtk_route_columns(&trial->route);
+	struct mtk_oea given = {.k0 = 1 + random_below(random, trial->route.top_k)};
+	struct mtk_error error;
+
+	if (random_below(random, 3) == 0)
+		given.k_max = given.k0 + random_below(random, n - given.k0 + 1);
+	if (random_below(random, 3) == 0)
+		given.p = 0.05 + 0.95 * (0.5 + 0.5 * random_unit(random));
+	if (random_below(random, 3) == 0)
+		given.max_rank = 1 + random_below(random, n);
+	ck_assert_msg(mtk_oea_resolve(&given, &trial->route, &trial->oea, &error) == 0, "%s",
+		      error.text);
+}
+
+static void draw_rows(struct random *random, struct trial *trial)
+{
+	const uint32_t n = mtk_route_columns(&trial->route);
+	const uint32_t kind = random_below(random, 4);
+
+	trial->n_rows = 1 + random_below(random, MAX_ROWS);
+	trial->n_valid_rows = trial->n_rows;
+	if (random_below(random, 3) == 0)
+		trial->n_valid_rows -= random_below(random, trial->n_rows);
+	for (uint32_t r = 0; r < trial->n_rows; r++) {
+		trial->is_decode[r] = kind != 0 || random_below(random, 3) != 0;
+		if (kind == 1)
+			random_logits(random, &trial->route, trial->logits + r * n);
+		for (uint32_t e = 0; kind != 1 && e < n; e++)
+			trial->logits[r * n + e] =
+				kind == 2 ? 0.25f * (float)random_below(random, 24)
+					  : 3.0f * random_unit(random) - 0.1f * (float)e;
+	}
+	if (kind == 1)
+		random_biases(random, n, trial->bias);
+	else
+		for (uint32_t e = 0; e < n; e++)
+			trial->bias[e] = 0.25f * (float)random_below(random, 8);
+}
+
+START_TEST(test_random_batches)
+{
+	static struct trial trial;
+	mtk_route_fn route = mtk_cpu_ops_find((enum mtk_cpu_level)_i)->route;
+	struct random random = {20251102};
+	uint32_t n_done = 0, n_close = 0;
+
+	while (n_done < 10000) {
+		if (!draw_setting(&random, &trial.route))
+			continue;
+		draw_rule(&random, &trial);
+		draw_rows(&random, &trial);
+		apply(&trial, route, 1 + random_below(&random, MAX_ROWS));
+		n_close += !require_trial(&trial);
+		n_done++;
+	}
+	printf("%u batches, %u of them not compared: a rounding may decide\n", n_done, n_close);
+	ck_assert_uint_lt(n_close, n_done / 3);
+}
+END_TEST
+
+/* Nothing depends on the order of the rows. */
+START_TEST(test_row_order)
+{
+	static struct trial trial, turned;
+	mtk_route_fn route = mtk_cpu_ops_find((enum mtk_cpu_level)_i)->route;
+	struct random random = {77};
+
+	for (uint32_t i = 0; i < 500;) {
+		uint32_t n, width;
+
+		if (!draw_setting(&random, &trial.route))
+			continue;
+		i++;
+		n = mtk_route_columns(&trial.route);
+		draw_rule(&random, &trial);
+		draw_rows(&random, &trial);
+		trial.n_valid_rows = trial.n_rows;
+		turned = trial;
+		for (uint32_t r = 0; r < trial.n_rows; r++) {
+			uint32_t to = trial.n_rows - 1 - r;
+
+			turned.is_decode[to] = trial.is_decode[r];
+			memcpy(turned.logits + to * n, trial.logits + r * n, n * sizeof(float));
+		}
+		apply(&trial, route, MAX_ROWS);
+		apply(&turned, route, 1);
+		width = mtk_oea_width(&trial.oea, &trial.route);
+		for (uint32_t r = 0; r < trial.n_rows; r++) {
+			uint32_t to = trial.n_rows - 1 - r;
+
+			require(memcmp(trial.ids + r * width, turned.ids + to * width,
+				       width * sizeof(int32_t)) == 0);
+			require(memcmp(trial.weights + r * width, turned.weights + to * width,
+				       width * sizeof(float)) == 0);
+			require(trial.flags[r] == turned.flags[to]);
+		}
+	}
+}
+END_TEST
+
+/* ---- cases with names ---- */
+
+static struct trial trial_make(uint32_t n_experts, uint32_t top_k, const char *rule,
+			       uint32_t n_rows)
+{
+	struct trial trial = {.route = mtk_route_config_make(n_experts, top_k),
+			      .n_rows = n_rows,
+			      .n_valid_rows = n_rows};
+	struct mtk_oea given;
+	struct mtk_error error = {""};
+
+	memset(trial.is_decode, 1, sizeof(trial.is_decode));
+	trial.route.renormalise = MTK_ROUTE_RENORMALISE_IF_POSITIVE;
+	ck_assert_msg(mtk_oea_parse(rule, &given, &error) == MOETRACE_OK, "%s", error.text);
+	ck_assert_msg(mtk_oea_resolve(&given, &trial.route, &trial.oea, &error) == MOETRACE_OK,
+		      "%s", error.text);
+	return trial;
+}
+
+static void assert_ids(const struct trial *trial, uint32_t r, const int32_t *expected)
+{
+	const uint32_t width = mtk_oea_width(&trial->oea, &trial->route);
+
+	for (uint32_t j = 0; j < width; j++)
+		ck_assert_msg(trial->ids[r * width + j] == expected[j],
+			      "row %u, entry %u: %d instead of %d", r, j, trial->ids[r * width + j],
+			      expected[j]);
+}
+
+/* Three rows over six experts, by hand: preferences 0 1 2 .., 1 3 0 2 .., and 4 5 2 0 .. */
+static struct trial trial_by_hand(const char *rule)
+{
+	static const float logits[3][6] = {
+		{6, 5, 4, 3, 2, 1}, {4, 6, 3, 5, 2, 1}, {3, 2, 4, 1, 6, 5}};
+	struct trial trial = trial_make(6, 3, rule, 3);
+
+	memcpy(trial.logits, logits, sizeof(logits));
+	return trial;
+}
+
+START_TEST(test_by_hand)
+{
+	struct trial trial = trial_by_hand("k0=1");
+	const double e = exp(1.0);
+
+	apply(&trial, mtk_route_plain, 3);
+	/* The union is 0, 1 and 4. */
+	assert_ids(&trial, 0, (int32_t[]){0, 1, 4});
+	assert_ids(&trial, 1, (int32_t[]){1, 0, 4});
+	assert_ids(&trial, 2, (int32_t[]){4, 0, 1});
+	ck_assert_double_eq_tol(trial.weights[0], 1 / (1 + 1 / e + exp(-4.0)), 1e-6);
+	ck_assert_double_eq_tol(trial.weights[5], exp(-4.0) / (1 + exp(-2.0) + exp(-4.0)), 1e-6);
+	ck_assert_uint_eq(trial.flags[0] | trial.flags[1] | trial.flags[2], 0);
+
+	/* Without taking more, this is pruning; two more entries than k0 at most. */
+	trial = trial_by_hand("k0=1,kmax=1");
+	apply(&trial, mtk_route_plain, 3);
+	assert_ids(&trial, 1, (int32_t[]){1, -1, -1});
+	ck_assert_float_eq(trial.weights[3], 1.0f);
+	ck_assert_uint_eq(trial.flags[1], MTK_OEA_FLAG_BELOW_K);
+
+	/* More entries than top_k where the union has them: 0, 1, 3, 4 and 5. */
+	trial = trial_by_hand("k0=2,kmax=4");
+	apply(&trial, mtk_route_plain, 3);
+	assert_ids(&trial, 0, (int32_t[]){0, 1, 3, 4});
+	assert_ids(&trial, 2, (int32_t[]){4, 5, 0, 1});
+
+	/* Rank 4 is the deepest: row 0 cannot reach expert 4, which is its fifth. */
+	trial = trial_by_hand("k0=1,maxp=4");
+	apply(&trial, mtk_route_plain, 3);
+	assert_ids(&trial, 0, (int32_t[]){0, 1, -1});
+	assert_ids(&trial, 2, (int32_t[]){4, 0, -1});
+	ck_assert_uint_eq(trial.flags[0], MTK_OEA_FLAG_BELOW_K);
+
+	/* The best expert alone holds 0.63 of each row, the best two 0.87. */
+	trial = trial_by_hand("k0=3,p=0.6");
+	apply(&trial, mtk_route_plain, 3);
+	ck_assert_uint_eq(trial.n_base[0], 1);
+	trial = trial_by_hand("k0=3,p=0.7");
+	apply(&trial, mtk_route_plain, 3);
+	ck_assert_uint_eq(trial.n_base[0], 2);
+}
+END_TEST
+
+/* Decode rows ride on what prefill rows load, which keep all of their choice. */
+START_TEST(test_mixed_batch)
+{
+	struct trial trial = trial_by_hand("k0=1");
+
+	trial.is_decode[0] = 0;
+	apply(&trial, mtk_route_plain, 3);
+	assert_ids(&trial, 0, (int32_t[]){0, 1, 2});
+	assert_ids(&trial, 1, (int32_t[]){1, 0, 2});
+	assert_ids(&trial, 2, (int32_t[]){4, 2, 0});
+	ck_assert_mem_eq(trial.weights, trial.base_weights, 3 * sizeof(float));
+
+	memset(trial.is_decode, 0, sizeof(trial.is_decode));
+	apply(&trial, mtk_route_plain, 3);
+	ck_assert_mem_eq(trial.ids, trial.base_ids, 9 * sizeof(int32_t));
+	ck_assert_mem_eq(trial.weights, trial.base_weights, 9 * sizeof(float));
+}
+END_TEST
+
+/* Padding selects nothing, and its experts are not in the union. */
+START_TEST(test_padding)
+{
+	struct trial trial = trial_by_hand("k0=1");
+
+	trial.n_valid_rows = 2;
+	apply(&trial, mtk_route_plain, 1);
+	assert_ids(&trial, 0, (int32_t[]){0, 1, -1});
+	assert_ids(&trial, 1, (int32_t[]){1, 0, -1});
+	assert_ids(&trial, 2, (int32_t[]){-1, -1, -1});
+	ck_assert_uint_eq(trial.flags[0], MTK_OEA_FLAG_BELOW_K);
+	ck_assert_uint_eq(trial.flags[2], 0);
+	ck_assert_uint_eq(trial.is_loaded[4], 0);
+
+	trial.n_valid_rows = 0;
+	apply(&trial, mtk_route_plain, 1);
+	assert_ids(&trial, 0, (int32_t[]){-1, -1, -1});
+}
+END_TEST
+
+START_TEST(test_one_row)
+{
+	struct trial trial = trial_by_hand("k0=2");
+
+	trial.n_rows = trial.n_valid_rows = 1;
+	apply(&trial, mtk_route_plain, 1);
+	assert_ids(&trial, 0, (int32_t[]){0, 1, -1});
+	ck_assert_uint_eq(trial.flags[0], MTK_OEA_FLAG_BELOW_K | MTK_OEA_FLAG_ONE_ROW);
+	/* Rows of padding make no company. */
+	trial.n_rows = 3;
+	apply(&trial, mtk_route_plain, 1);
+	ck_assert_uint_eq(trial.flags[0], MTK_OEA_FLAG_BELOW_K | MTK_OEA_FLAG_ONE_ROW);
+	ck_assert_uint_eq(trial.flags[1], 0);
+}
+END_TEST
+
+/* The bias decides what is preferred, never what an entry weighs. */
+START_TEST(test_bias)
+{
+	struct trial trial = trial_by_hand("k0=1");
+
+	trial.route.scoring = MTK_ROUTE_SIGMOID;
+	trial.route.bias = MTK_ROUTE_BIAS_SCORE;
+	trial.bias[5] = 100.0f;
+	apply(&trial, mtk_route_plain, 3);
+	/* All want expert 5 first, so that the union is expert 5. */
+	assert_ids(&trial, 0, (int32_t[]){5, -1, -1});
+	ck_assert_float_eq(trial.weights[0], 1.0f);
+	trial.oea.k0 = 2;
+	apply(&trial, mtk_route_plain, 3);
+	assert_ids(&trial, 0, (int32_t[]){5, 0, 1});
+	assert_ids(&trial, 2, (int32_t[]){5, 4, 0});
+	ck_assert_double_eq_tol(trial.weights[0] / trial.weights[1],
+				(1 + exp(-6.0)) / (1 + exp(-1.0)), 1e-6);
+}
+END_TEST
+
+/* Experts of groups that the row did not keep stay out, also where others load them. */
+START_TEST(test_groups)
+{
+	struct trial trial = trial_by_hand("k0=1");
+	char message[MTK_ROUTE_MESSAGE_BYTES];
+
+	trial.route.groups = MTK_ROUTE_GROUPS_MAX;
+	trial.route.n_groups = 2;
+	trial.route.n_keep_groups = 1;
+	ck_assert_msg(mtk_route_config_check(&trial.route, message) == MOETRACE_OK, "%s", message);
+	apply(&trial, mtk_route_plain, 3);
+	assert_ids(&trial, 0, (int32_t[]){0, 1, -1});
+	assert_ids(&trial, 1, (int32_t[]){1, 0, -1});
+	assert_ids(&trial, 2, (int32_t[]){4, -1, -1});
+}
+END_TEST
+
+/* k0 = top_k is the router itself, whatever the setting is. */
+START_TEST(test_k0_is_top_k)
+{
+	static struct trial trial;
+	mtk_route_fn route = mtk_cpu_ops_find((enum mtk_cpu_level)_i)->route;
+	struct random random = {4};
+	struct mtk_error error;
+
+	for (uint32_t i = 0; i < 2000;) {
+		uint32_t n_entries;
+
+		if (!draw_setting(&random, &trial.route))
+			continue;
+		i++;
+		ck_assert_int_eq(mtk_oea_resolve(&(struct mtk_oea){.k0 = trial.route.top_k},
+						 &trial.route, &trial.oea, &error),
+				 MOETRACE_OK);
+		draw_rows(&random, &trial);
+		apply(&trial, route, MAX_ROWS);
+		n_entries = trial.n_rows * mtk_route_width(&trial.route);
+		require(memcmp(trial.ids, trial.base_ids, n_entries * sizeof(int32_t)) == 0);
+		require(memcmp(trial.weights, trial.base_weights, n_entries * sizeof(float)) == 0);
+	}
+}
+END_TEST
+
+/* The union of identical rows is what one of them keeps. */
+START_TEST(test_identical_rows)
+{
+	struct trial trial = trial_make(6, 3, "k0=2", 3);
+
+	for (uint32_t i = 0; i < 18; i++)
+		trial.logits[i] = (float)(i % 6);
+	apply(&trial, mtk_route_plain, 3);
+	for (uint32_t r = 0; r < 3; r++) {
+		assert_ids(&trial, r, (int32_t[]){5, 4, -1});
+		ck_assert_uint_eq(trial.flags[r], MTK_OEA_FLAG_BELOW_K);
+	}
+}
+END_TEST
+
+/* Independent uniform choices: N (1 - (1 - k0 / N)^B) experts are active on average. */
+START_TEST(test_uniform_expectation)
+{
+	static float logits[16 * 128];
+	static int32_t ids[16 * 8], base_ids[16 * 8];
+	static float weights[16 * 8], base_weights[16 * 8];
+	static uint8_t n_base[16], is_loaded[128], is_decode[16], flags[16];
+	static double scratch[8 * 128];
+	struct random random = {9};
+	const struct mtk_route_config route = mtk_route_config_make(128, 8);
+	const struct mtk_route_batch rows = {16, 16, logits, NULL, NULL};
+	const struct mtk_route_result base = {.ids = base_ids, .weights = base_weights};
+	const struct mtk_oea_result result = {ids, weights, flags};
+	struct mtk_oea oea;
+	struct mtk_oea_batch batch = {&oea,	&route,	      rows,   is_decode,
+				      base_ids, base_weights, n_base, is_loaded};
+	uint64_t n_active[9] = {0};
+
+	memset(is_decode, 1, sizeof(is_decode));
+	for (int i = 0; i < 400; i++) {
+		for (uint32_t j = 0; j < 16 * 128; j++)
+			logits[j] = random_unit(&random);
+		mtk_route_plain(&route, &rows, 0, 16, scratch, &base);
+		for (uint32_t k0 = 3; k0 <= 8; k0++) {
+			bool is_active[128] = {false};
+
+			oea = (struct mtk_oea){k0, 8, 1.0, 128};
+			mtk_oea_base(&batch, 0, 16, scratch);
+			mtk_oea_unite(&batch);
+			mtk_oea_choose(&batch, 0, 16, scratch, &result);
+			for (uint32_t j = 0; j < 16 * 8; j++)
+				is_active[ids[j]] = true;
+			for (uint32_t e = 0; e < 128; e++)
+				n_active[k0] += is_active[e];
+		}
+	}
+	for (uint32_t k0 = 3; k0 <= 8; k0++)
+		ck_assert_double_eq_tol((double)n_active[k0] / 400,
+					128 * (1 - pow(1 - k0 / 128.0, 16)), 0.8);
+}
+END_TEST
+
+/* ---- settings ---- */
+
+START_TEST(test_parse)
+{
+	struct mtk_oea oea;
+	struct mtk_error error;
+	char name[MTK_OEA_NAME_BYTES];
+
+	ck_assert_int_eq(mtk_oea_parse("p=0.75,maxp=32,k0=3,kmax=9", &oea, &error), MOETRACE_OK);
+	ck_assert_uint_eq(oea.k0, 3);
+	ck_assert_uint_eq(oea.k_max, 9);
+	ck_assert_uint_eq(oea.max_rank, 32);
+	ck_assert_double_eq(oea.p, 0.75);
+	mtk_oea_name(&oea, name);
+	ck_assert_str_eq(name, "oea:k0=3,kmax=9,p=0.75,maxp=32");
+	ck_assert_int_eq(mtk_oea_parse("k0=8", &oea, &error), MOETRACE_OK);
+	mtk_oea_name(&oea, name);
+	ck_assert_str_eq(name, "oea:k0=8");
+	oea = (struct mtk_oea){UINT32_MAX, UINT32_MAX, 0.123456789012345, UINT32_MAX};
+	mtk_oea_name(&oea, name);
+	ck_assert_str_eq(name, "oea:k0=4294967295,kmax=4294967295,p=0.123456789012345,"
+			       "maxp=4294967295");
+}
+END_TEST
+
+START_TEST(test_parse_refuses)
+{
+	static const struct {
+		const char *text;
+		const char *complaint;
+	} cases[] = {
+		{"", "k0 is missing"},
+		{"kmax=8", "k0 is missing"},
+		{"3", "'3' is not of the form key=value"},
+		{"k0", "'k0' is not of the form key=value"},
+		{"k0=", "k0 is ''"},
+		{"k0=0", "k0 is '0', expected a whole number from 1"},
+		{"k0=-1", "k0 is '-1'"},
+		{"k0=3.5", "k0 is '3.5'"},
+		{"k0= 3", "k0 is ' 3'"},
+		{"k0=4294967296", "k0 is '4294967296'"},
+		{"k0=99999999999999999999999", "k0 is '9999"},
+		{"k0=3,k0=3", "k0 is given twice"},
+		{"k0=3,kmax=x", "kmax is 'x'"},
+		{"k0=3,maxp=0", "maxp is '0'"},
+		{"k0=3,p=0", "p is '0', expected a decimal number above 0, at most 1"},
+		{"k0=3,p=1.5", "p is '1.5'"},
+		{"k0=3,p=nan", "p is 'nan'"},
+		{"k0=3,p=-0.5", "p is '-0.5'"},
+		{"k0=3,p=1e-3", "p is '1e-3'"},
+		{"k0=3,p=.5", "p is '.5'"},
+		{"k0=3,p=0.5,p=0.5", "p is given twice"},
+		{"k0=3,,kmax=8", "'' is not of the form"},
+		{"k0=3,k=8", "'k' is not one of its fields"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct mtk_oea oea;
+		struct mtk_error error = {""};
+
+		assert_refused(mtk_oea_parse(cases[i].text, &oea, &error), &error,
+			       cases[i].complaint);
+	}
+}
+END_TEST
+
+START_TEST(test_resolve)
+{
+	struct mtk_route_config route = mtk_route_config_make(64, 8);
+	static const int32_t table[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+	struct mtk_oea oea;
+	struct mtk_error error;
+
+	ck_assert_int_eq(mtk_oea_resolve(&(struct mtk_oea){.k0 = 3}, &route, &oea, &error), 0);
+	ck_assert_uint_eq(oea.k_max, 8);
+	ck_assert_uint_eq(oea.max_rank, 64);
+	ck_assert_double_eq(oea.p, 1.0);
+	assert_refused(mtk_oea_resolve(&(struct mtk_oea){.k0 = 9}, &route, &oea, &error), &error,
+		       "k0 is 9, expected 1 to 8");
+	assert_refused(mtk_oea_resolve(&(struct mtk_oea){.k0 = 0}, &route, &oea, &error), &error,
+		       "k0 is 0");
+	assert_refused(
+		mtk_oea_resolve(&(struct mtk_oea){.k0 = 3, .k_max = 2}, &route, &oea, &error),
+		&error, "kmax is 2, expected k0, which is 3, to 32");
+	assert_refused(
+		mtk_oea_resolve(&(struct mtk_oea){.k0 = 3, .k_max = 33}, &route, &oea, &error),
+		&error, "kmax is 33");
+	assert_refused(mtk_oea_resolve(&(struct mtk_oea){.k0 = 3, .p = NAN}, &route, &oea, &error),
+		       &error, "p is nan");
+	assert_refused(
+		mtk_oea_resolve(&(struct mtk_oea){.k0 = 3, .max_rank = 65}, &route, &oea, &error),
+		&error, "maxp is 65, expected 1 to 64");
+
+	route.scoring = MTK_ROUTE_SPARSEMIXER;
+	ck_assert_int_eq(mtk_oea_resolve(&(struct mtk_oea){.k0 = 3}, &route, &oea, &error),
+			 MOETRACE_E_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(error.text, "scoring sparsemixer"));
+	route.scoring = MTK_ROUTE_SOFTMAX;
+	route.hash_table = table;
+	ck_assert_int_eq(mtk_oea_resolve(&(struct mtk_oea){.k0 = 3}, &route, &oea, &error),
+			 MOETRACE_E_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(error.text, "hash table"));
+	route.hash_table = NULL;
+	route.output = MTK_ROUTE_OUTPUT_NONE;
+	ck_assert_int_eq(mtk_oea_resolve(&(struct mtk_oea){.k0 = 3}, &route, &oea, &error),
+			 MOETRACE_E_UNSUPPORTED);
+	ck_assert_ptr_nonnull(strstr(error.text, "output none"));
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("oea");
+	TCase *tcase = tcase_create("rule");
+	const int n_levels = levels_available();
+
+	tcase_set_timeout(tcase, 300);
+	tcase_add_loop_test(tcase, test_random_batches, 0, n_levels);
+	tcase_add_loop_test(tcase, test_row_order, 0, n_levels);
+	tcase_add_loop_test(tcase, test_k0_is_top_k, 0, n_levels);
+	tcase_add_test(tcase, test_by_hand);
+	tcase_add_test(tcase, test_mixed_batch);
+	tcase_add_test(tcase, test_padding);
+	tcase_add_test(tcase, test_one_row);
+	tcase_add_test(tcase, test_bias);
+	tcase_add_test(tcase, test_groups);
+	tcase_add_test(tcase, test_identical_rows);
+	tcase_add_test(tcase, test_uniform_expectation);
+	tcase_add_test(tcase, test_parse);
+	tcase_add_test(tcase, test_parse_refuses);
+	tcase_add_test(tcase, test_resolve);
+	suite_add_tcase(suite, tcase);
+	return run_suite(suite);
+}
