@@ -40,3 +40,4 @@ include tests/cli/local.mk
 include tests/demo/local.mk
 include tests/fault/local.mk
 include tests/fuzz/local.mk
+include tests/interleave/local.mk
