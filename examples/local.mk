@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: MIT
 #
+# The examples are built by their own Makefile, as a reader builds them: tests/build/installed.sh.
 # The example model and its workload travel with the sources.
 
 EXTRA_DIST += \
+	%D%/Makefile \
+	%D%/toy_runtime.c \
+	%D%/threaded_server.c \
+	%D%/request_experts.c \
 	%D%/tinymoe/tinymoe.safetensors \
 	%D%/tinymoe/workload.jsonl \
 	%D%/tinymoe/text/c.txt \

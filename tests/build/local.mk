@@ -10,12 +10,14 @@ TESTS += \
 	%D%/embed.sh \
 	%D%/man.sh \
 	%D%/dist.sh \
-	%D%/install.sh
+	%D%/install.sh \
+	%D%/installed.sh
 
 long_tests += %D%/clean-machine.sh
 
-# These two run make in the build folder, one at a time.
+# These run make in the build folder, one at a time.
 %D%/install.log: %D%/dist.log
+%D%/installed.log: %D%/install.log
 
 EXTRA_DIST += \
 	%D%/includes.awk \
@@ -27,4 +29,5 @@ EXTRA_DIST += \
 	%D%/embed.sh \
 	%D%/man.sh \
 	%D%/dist.sh \
-	%D%/install.sh
+	%D%/install.sh \
+	%D%/installed.sh

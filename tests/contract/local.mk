@@ -33,6 +33,4 @@ check_PROGRAMS += %D%/first_caller
 TESTS += %D%/toy-runtime.sh %D%/first-version.sh
 EXTRA_DIST += \
 	%D%/first-version.sh \
-	%D%/toy-runtime.sh \
-	examples/Makefile \
-	examples/toy_runtime.c
+	%D%/toy-runtime.sh

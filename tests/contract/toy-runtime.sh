@@ -11,7 +11,7 @@ cp "$MOETRACE_SRCDIR/examples/Makefile" "$MOETRACE_SRCDIR/examples/toy_runtime.c
 PKG_CONFIG_PATH=$MOETRACE_BUILDDIR${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 LD_LIBRARY_PATH=$MOETRACE_BUILDDIR/libtrace/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export PKG_CONFIG_PATH LD_LIBRARY_PATH
-expect_ok env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL "${MAKE:-make}" -C "$tmp" CC="$MOETRACE_CC" \
+expect_ok env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL "${MAKE:-make}" -C "$tmp" toy_runtime CC="$MOETRACE_CC" \
 	CFLAGS='-std=c99 -pedantic -Wall -Wextra -Werror'
 
 expect_ok "$tmp/toy_runtime" "$tmp/toy.db"
