@@ -5,6 +5,7 @@
 
 %C%_c_programs = \
 	%D%/bench_hook \
+	%D%/bench_producers \
 	%D%/bench_writer \
 	%D%/bench_size \
 	%D%/bench_loss \
@@ -25,6 +26,10 @@ bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh
 %C%_bench_loss_SOURCES = %D%/bench_loss.c $(%C%_load)
 %C%_bench_loss_CFLAGS = $(%C%_cflags)
 %C%_bench_loss_LDADD = $(%C%_libs)
+
+%C%_bench_producers_SOURCES = %D%/bench_producers.c $(%C%_load)
+%C%_bench_producers_CFLAGS = $(%C%_cflags)
+%C%_bench_producers_LDADD = libtrace/libmt_trace.la $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 
 %C%_bench_size_SOURCES = %D%/bench_size.c $(%C%_load)
 %C%_bench_size_CFLAGS = $(%C%_cflags)
