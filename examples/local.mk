@@ -8,6 +8,15 @@ EXTRA_DIST += \
 	%D%/toy_runtime.c \
 	%D%/threaded_server.c \
 	%D%/request_experts.c \
+	%D%/llama.cpp/Makefile \
+	%D%/llama.cpp/compare.sql \
+	%D%/llama.cpp/convert.py \
+	%D%/llama.cpp/llama_record.c \
+	%D%/llama.cpp/moetrace_llama.c \
+	%D%/llama.cpp/moetrace_llama.h \
+	%D%/llama.cpp/stand-in/ggml.h \
+	%D%/llama.cpp/stand-in/ggml-backend.h \
+	%D%/llama.cpp/stand-in/llama.h \
 	%D%/tinymoe/tinymoe.safetensors \
 	%D%/tinymoe/workload.jsonl \
 	%D%/tinymoe/text/c.txt \

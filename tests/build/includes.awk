@@ -43,6 +43,7 @@ BEGIN {
 	# Headers of other people, and the paths that may include them.
 	vendor["^sqlite3\\.h$"] = "^(libtrace/store/|schema/functions/|cli/|viewer/|examples/request_experts\\.c$)"
 	vendor["^sqlite3ext\\.h$"] = "^schema/functions/"
+	vendor["^(llama|ggml(-backend)?)\\.h$"] = "^examples/llama\\.cpp/"
 	vendor["^yajl/"] = "^common/json[a-z_]*\\.c$"
 	vendor["^argp\\.h$"] = "^cli/"
 	vendor["^(curses|ncurses|ncursesw/.*)\\.h$"] = "^cli/"

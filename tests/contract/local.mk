@@ -6,6 +6,7 @@
 if HAVE_CHECK
 %C%_programs = \
 	%D%/check_contract \
+	%D%/check_llama \
 	%D%/check_open
 
 check_PROGRAMS += $(%C%_programs)
@@ -19,6 +20,17 @@ TESTS += $(%C%_programs)
 %C%_check_contract_CFLAGS = $(%C%_cflags)
 %C%_check_contract_LDADD = $(%C%_libs)
 
+# The glue of examples/llama.cpp, with a stand-in for llama.cpp.
+%C%_check_llama_SOURCES = %D%/check_llama.c \
+	examples/llama.cpp/moetrace_llama.c \
+	examples/llama.cpp/moetrace_llama.h \
+	examples/llama.cpp/stand-in/ggml.h \
+	examples/llama.cpp/stand-in/ggml-backend.h \
+	examples/llama.cpp/stand-in/llama.h
+%C%_check_llama_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/examples/llama.cpp/stand-in
+%C%_check_llama_CFLAGS = $(%C%_cflags)
+%C%_check_llama_LDADD = $(%C%_libs)
+
 %C%_check_open_SOURCES = %D%/check_open.c
 %C%_check_open_CFLAGS = $(%C%_cflags)
 %C%_check_open_LDADD = $(%C%_libs)
@@ -30,7 +42,15 @@ check_PROGRAMS += %D%/first_caller
 %C%_first_caller_CPPFLAGS = -D_GNU_SOURCE -I$(srcdir)/%D%/first
 %C%_first_caller_LDADD = libtrace/libmoetrace.la
 
-TESTS += %D%/toy-runtime.sh %D%/first-version.sh
+TESTS += \
+	%D%/toy-runtime.sh \
+	%D%/first-version.sh \
+	%D%/llama-compile.sh \
+	%D%/llama-convert.sh \
+	%D%/llama-compare.sh
 EXTRA_DIST += \
+	%D%/llama-compile.sh \
+	%D%/llama-convert.sh \
+	%D%/llama-compare.sh \
 	%D%/first-version.sh \
 	%D%/toy-runtime.sh
