@@ -269,6 +269,14 @@ static bool wants_logits(const struct mtk_batch *batch)
 	return false;
 }
 
+static bool has_decode(const struct mtk_batch *batch)
+{
+	for (uint32_t row = 0; batch->is_decode && row < batch->n_rows; row++)
+		if (batch->is_decode[row])
+			return true;
+	return false;
+}
+
 static bool cache_fits_model(const struct mtk_kv_cache *kv, const struct mtk_model_config *config)
 {
 	return kv->n_layers == config->n_layers && kv->n_kv_heads == config->n_kv_heads &&
@@ -321,6 +329,7 @@ int mtk_model_forward(const struct mtk_model *model, struct mtk_workspace *works
 		.threads = threads,
 		.batch = batch,
 		.hooks = hooks,
+		.has_decode = has_decode(batch),
 	};
 	int status = begin_append(&pass, ret_logits);
 

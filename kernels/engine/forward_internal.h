@@ -13,6 +13,9 @@ struct mtk_pass {
 	const struct mtk_model *model;
 	const struct mtk_layer *layer;
 	uint32_t layer_number;		/* of the layers that the engine runs, from 0 */
+	const struct mtk_oea *rule;	/* that acts in this layer and pass, or NULL */
+	uint32_t width;			/* entries of a row in this layer */
+	bool has_decode;		/* the batch has decode rows */
 	struct mtk_workspace *workspace;
 	struct mtk_kv_cache *kv;
 	struct mtk_threads *threads;

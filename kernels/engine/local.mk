@@ -4,6 +4,7 @@
 
 %C%_sources = \
 	%D%/error.c %D%/error.h \
+	%D%/eval.c %D%/eval.h \
 	%D%/safetensors.c %D%/safetensors.h \
 	%D%/safetensors_header.c %D%/safetensors_impl.h \
 	%D%/qwen3moe_config.c %D%/qwen3moe_config.h \

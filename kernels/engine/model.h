@@ -17,8 +17,10 @@
 
 #include "kernels/matrix.h"
 
+struct mtk_error;
 struct mtk_kv_cache;
 struct mtk_model;
+struct mtk_oea;
 struct mtk_threads;
 struct mtk_workspace;
 
@@ -115,6 +117,26 @@ size_t mtk_model_expert_weight_bytes(const struct mtk_model *model);
 int mtk_workspace_create(const struct mtk_model *model, uint32_t n_rows_max,
 			 struct mtk_workspace **ret_workspace);
 
+/**
+ * Whether a routing rule fits each router of the model. Layers that take their ids from a table have
+ * no preferences: the rule leaves them alone.
+ *
+ * Returns  what mtk_oea_resolve() returns, with the field's name in @error.
+ */
+int mtk_model_oea_check(const struct mtk_model *model, const struct mtk_oea *oea,
+			struct mtk_error *error);
+
+/**
+ * The same as mtk_workspace_create() for passes under a routing rule: it acts on the rows that
+ * struct mtk_batch marks as decode rows.
+ *
+ * @oea  Copied; NULL: no rule.
+ *
+ * Returns  what mtk_workspace_create() or mtk_model_oea_check() return.
+ */
+int mtk_workspace_create_oea(const struct mtk_model *model, uint32_t n_rows_max,
+			     const struct mtk_oea *oea, struct mtk_workspace **ret_workspace);
+
 /* NULL is allowed. */
 void mtk_workspace_destroy(struct mtk_workspace *workspace);
 
@@ -131,6 +153,7 @@ struct mtk_batch {
 	const int32_t *positions;	/* [n_rows], 0 .. the cache's n_context - 1 */
 	const uint32_t *slots;		/* [n_rows], slots acquired from the KV cache */
 	const uint8_t *want_logits;	/* [n_rows], non-zero: wanted; NULL: none is */
+	const uint8_t *is_decode;	/* [n_rows], non-zero: a rule acts on it; NULL: none is */
 };
 
 /*
@@ -139,7 +162,16 @@ struct mtk_batch {
  */
 struct mtk_forward_hooks {
 	void *ctx;
-	/* The choice of a layer: ids and weights are [n_rows][top_k], in descending score. */
+	/*
+	 * Where a rule acts in a layer, before select_experts: what the router had chosen,
+	 * [n_rows][top_k], and as such.
+	 */
+	void (*base_experts)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+			     const int32_t *ids);
+	/*
+	 * The choice of a layer: ids and weights are [n_rows][top_k], in descending score. Under a
+	 * rule top_k may be more than the router's, and what a row lacks is -1, at its end.
+	 */
 	void (*select_experts)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
 			       const int32_t *ids, const float *weights);
 	/* Taps of the tests: [n_rows][n_experts], and [n_rows][n_hidden] twice (the block's input

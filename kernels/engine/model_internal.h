@@ -9,6 +9,7 @@
 #include "kernels/engine/model.h"
 #include "kernels/experts/experts.h"
 #include "kernels/matrix.h"
+#include "kernels/oea/oea.h"
 
 /* The largest batch of a workspace: far above any use, far below an overflow of rows x heads. */
 #define MTK_MAX_ROWS (1u << 16)
@@ -50,14 +51,20 @@ struct mtk_workspace {
 	float *attention;		/* [rows][n_heads * head_dim] */
 	float *router_logits;		/* [rows][n_experts] */
 	float *route_scratch;		/* [pieces][mtk_route_scratch_floats()] */
-	float *weights;			/* [rows][top_k] */
-	int32_t *ids;			/* [rows][top_k] */
-	float *gate_up_out;		/* [rows * top_k][2 * n_intermediate] */
-	float *expert_out;		/* [rows * top_k][n_hidden] */
+	uint32_t n_width_max;		/* entries of a row: top_k, or what a rule may add up to */
+	float *weights;			/* [rows][width of the layer's rows] */
+	int32_t *ids;			/* likewise */
+	float *gate_up_out;		/* [rows * width][2 * n_intermediate] */
+	float *expert_out;		/* [rows * width][n_hidden] */
 	float *moe_out;			/* [rows][n_hidden] */
 	uint32_t *wanted_rows;		/* rows whose logits are wanted */
 	struct mtk_expert_groups groups;
 	uint32_t *active_experts;	/* [n_experts]: scratch of the expert MLP */
+	struct mtk_oea *rules;		/* [n_layers], resolved; NULL: none; k0 is 0: none here */
+	int32_t *base_ids;		/* [rows][top_k]: before the rule */
+	float *base_weights;
+	uint8_t *n_base;		/* [rows]: scratch of the rule, as the next */
+	uint8_t *is_loaded;		/* [n_experts] */
 };
 
 /* Outputs of the query, key and value projections together. */

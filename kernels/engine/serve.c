@@ -8,6 +8,7 @@
 #include "kernels/engine/serve.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include <moetrace/moetrace.h>
@@ -29,6 +30,8 @@ struct mtk_server {
 	struct mtk_rng *rngs;  /* [n_requests] one stream a request */
 	float *logits;	       /* [n_batch][N_VOCAB] */
 	unsigned char *tokens; /* [n_batch] */
+	struct mtk_oea oea;    /* where options.oea is not NULL */
+	uint8_t *is_decode;    /* [n_batch + n_chunk] rows of the pass; NULL without a rule */
 	struct mtk_serve_recorder recorder;
 	struct mtk_serve_stats stats;
 	bool was_run;
@@ -75,7 +78,11 @@ static int buffers_allocate(struct mtk_server *server, uint32_t n_requests, stru
 	server->rngs = calloc(n_requests, sizeof(*server->rngs));
 	server->logits = calloc(n_batch, N_VOCAB * sizeof(*server->logits));
 	server->tokens = calloc(n_batch, sizeof(*server->tokens));
-	if (!server->rngs || !server->logits || !server->tokens)
+	if (server->options.oea)
+		server->is_decode = calloc((size_t)n_batch + server->options.limits.n_chunk,
+					   sizeof(*server->is_decode));
+	if (!server->rngs || !server->logits || !server->tokens ||
+	    (server->options.oea && !server->is_decode))
 		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory for a batch of %u",
 				     n_batch);
 	for (i = 0; i < n_requests; i++)
@@ -95,8 +102,8 @@ static int engine_allocate(struct mtk_server *server, struct mtk_error *error)
 			error, status, "a cache of %u sequences of %u positions cannot be made: %s; lower --batch "
 			"or --context",
 			limits->n_batch, limits->n_context, moetrace_status_string(status));
-	status = mtk_workspace_create(server->model, limits->n_batch + limits->n_chunk,
-				      &server->workspace);
+	status = mtk_workspace_create_oea(server->model, limits->n_batch + limits->n_chunk,
+					  server->options.oea, &server->workspace);
 	if (status < 0)
 		return mtk_error_set(error, status, "a pass of %u rows cannot be made: %s; lower --batch or --chunk",
 				     limits->n_batch + limits->n_chunk,
@@ -125,6 +132,10 @@ int mtk_server_create(const struct mtk_model *model, const struct mtk_workload *
 		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
 	server->model = model;
 	server->options = *options;
+	if (options->oea) {
+		server->oea = *options->oea;
+		server->options.oea = &server->oea;
+	}
 	limits_fit(&server->options.limits, workload);
 	status = mtk_scheduler_create(workload, &server->options.limits, &server->scheduler, error);
 	if (status < 0)
@@ -155,6 +166,7 @@ void mtk_server_destroy(struct mtk_server *server)
 	free(server->rngs);
 	free(server->logits);
 	free(server->tokens);
+	free(server->is_decode);
 	free(server);
 }
 
@@ -190,18 +202,32 @@ static int request_end(struct mtk_server *server, uint32_t index,
 	return mtk_serve_record_end(&server->recorder, index, sequence, end_state, error);
 }
 
+/* Which rows decode, for the rule. */
+static void decode_rows_mark(struct mtk_server *server, const struct mtk_schedule_pass *pass)
+{
+	uint32_t row = 0, i;
+
+	for (i = 0; server->is_decode && i < pass->n_slices; i++) {
+		memset(server->is_decode + row, pass->slices[i].is_decode, pass->slices[i].n_rows);
+		row += pass->slices[i].n_rows;
+	}
+}
+
 static int pass_run(struct mtk_server *server, const struct mtk_schedule_pass *pass,
 		    struct mtk_error *error)
 {
 	struct mtk_forward_hooks hooks = {.ctx = &server->recorder,
+					  .base_experts = mtk_serve_record_base,
 					  .select_experts = mtk_serve_record_layer};
 	struct mtk_batch batch = {.n_rows = pass->n_rows,
 				  .token_ids = pass->token_ids,
 				  .positions = pass->positions,
 				  .slots = pass->slots,
-				  .want_logits = pass->want_logits};
+				  .want_logits = pass->want_logits,
+				  .is_decode = server->is_decode};
 	int status;
 
+	decode_rows_mark(server, pass);
 	mtk_serve_record_pass_begin(&server->recorder, pass);
 	status = mtk_model_forward(server->model, server->workspace, server->kv, server->threads,
 				   &batch, server->recorder.pass ? &hooks : NULL, server->logits);
@@ -335,7 +361,9 @@ int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *
 					 recording->model_name, server->stats.n_requests,
 					 server->options.limits.n_batch, error);
 	if (status == MOETRACE_OK) {
-		status = rounds_run(server, error);
+		status = mtk_serve_record_rule(&server->recorder, server->options.oea, error);
+		if (status == MOETRACE_OK)
+			status = rounds_run(server, error);
 		active_end(server, status < 0 ? MOETRACE_REQUEST_FAILED : MOETRACE_REQUEST_ABORTED);
 		mtk_serve_recorder_release(&server->recorder);
 	}

@@ -17,6 +17,7 @@
 #include "kernels/engine/workload.h"
 
 struct moetrace_session;
+struct mtk_oea;
 
 /*
  * What was served. The time of a pass is that of the whole round: forming it, the model, sampling
@@ -55,6 +56,8 @@ struct mtk_serve_options {
 	uint32_t n_threads;
 	float temperature; /* not above 0: greedy */
 	uint64_t seed;
+	const struct mtk_oea *oea;     /* the rule of decode rows, which fits the model; NULL: none.
+					  A request's text then depends on those beside it. Copied. */
 	mtk_serve_observe_fn *observe; /* NULL: never interrupted */
 	void *observe_context;
 };

@@ -98,6 +98,22 @@ void mtk_serve_recorder_release(struct mtk_serve_recorder *recorder)
 	memset(recorder, 0, sizeof(*recorder));
 }
 
+int mtk_serve_record_rule(struct mtk_serve_recorder *recorder, const struct mtk_oea *oea,
+			  struct mtk_error *error)
+{
+	char name[MTK_OEA_NAME_BYTES];
+	int status;
+
+	if (!recorder->session || !oea)
+		return MOETRACE_OK;
+	mtk_oea_name(oea, name);
+	status = moetrace_rule_add(recorder->session, name, &recorder->rule);
+	if (status < 0)
+		return mtk_error_set(error, status, "rule %s cannot be recorded: %s", name,
+				     moetrace_status_string(status));
+	return MOETRACE_OK;
+}
+
 static int tokens_record(struct mtk_serve_recorder *recorder, uint32_t index,
 			 uint32_t first_position, const unsigned char *tokens, uint32_t n_tokens)
 {
@@ -197,6 +213,18 @@ void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
 	recorder->n_passes++;
 }
 
+void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+			   const int32_t *ids)
+{
+	struct mtk_serve_recorder *recorder = ctx;
+
+	(void)layer;
+	(void)n_rows;
+	recorder->selection.rule = recorder->rule;
+	recorder->selection.base_k = top_k;
+	recorder->selection.base_ids = ids;
+}
+
 void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
 			    const int32_t *ids, const float *weights)
 {
@@ -209,6 +237,9 @@ void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t
 	selection->ids = ids;
 	selection->weights = weights;
 	moetrace_select_experts(recorder->pass, selection);
+	selection->rule = 0;
+	selection->base_k = 0;
+	selection->base_ids = NULL;
 }
 
 void mtk_serve_record_pass_end(struct mtk_serve_recorder *recorder)

@@ -16,6 +16,7 @@
 #include "kernels/engine/error.h"
 #include "kernels/engine/model.h"
 #include "kernels/engine/scheduler.h"
+#include "kernels/oea/oea.h"
 
 struct mtk_serve_recorder {
 	struct moetrace_session *session; /* NULL: nothing is recorded */
@@ -24,6 +25,7 @@ struct mtk_serve_recorder {
 	uint64_t *requests;		     /* [n_sequences] handles */
 	struct moetrace_slice *slices;	     /* [n_batch] */
 	struct moetrace_selection selection; /* what is the same in every layer is set once */
+	uint32_t rule;			     /* handle of the rule that the engine runs under */
 	struct moetrace_pass *pass;	     /* in flight, or NULL */
 	uint64_t n_passes;		     /* the engine's own number of the pass */
 };
@@ -44,6 +46,10 @@ int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace
 
 void mtk_serve_recorder_release(struct mtk_serve_recorder *recorder);
 
+/* Name the rule that the engine runs under; @oea NULL: none. */
+int mtk_serve_record_rule(struct mtk_serve_recorder *recorder, const struct mtk_oea *oea,
+			  struct mtk_error *error);
+
 /* A request was admitted: its id, attributes and, if asked for, the tokens of its prompt. */
 int mtk_serve_record_begin(struct mtk_serve_recorder *recorder, uint32_t index,
 			   const struct mtk_sequence *sequence, struct mtk_error *error);
@@ -55,6 +61,10 @@ int mtk_serve_record_end(struct mtk_serve_recorder *recorder, uint32_t index,
 
 void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
 				 const struct mtk_schedule_pass *pass);
+
+/* The base_experts hook of the model, for the next call of the one below. */
+void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+			   const int32_t *ids);
 
 /* The select_experts hook of the model; @ctx is the recorder. */
 void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,

@@ -15,6 +15,11 @@ struct buffer {
 	size_t row_bytes;
 };
 
+static uint32_t max_u32(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
 static int take_buffer(struct mtk_workspace *workspace, const struct buffer *buffer)
 {
 	size_t bytes;
@@ -33,7 +38,7 @@ static int take_buffer(struct mtk_workspace *workspace, const struct buffer *buf
 static int take_buffers(struct mtk_workspace *w, const struct mtk_model_config *c)
 {
 	const size_t n_rows = w->n_rows_max;
-	const size_t n_slots = n_rows * c->top_k;
+	const size_t n_slots = n_rows * w->n_width_max;
 	const size_t width = sizeof(float);
 	const size_t n_pieces = n_rows < MTK_ROUTE_PIECES ? n_rows : MTK_ROUTE_PIECES;
 	const size_t n_scratch = mtk_route_scratch_floats(c->n_experts);
@@ -65,11 +70,84 @@ static int take_buffers(struct mtk_workspace *w, const struct mtk_model_config *
 	return MOETRACE_OK;
 }
 
-int mtk_workspace_create(const struct mtk_model *model, uint32_t n_rows_max,
-			 struct mtk_workspace **ret_workspace)
+/* Resolve the rule for a layer; k0 stays 0 where the layer is left alone. */
+static int resolve_layer(const struct mtk_oea *oea, const struct mtk_layer *layer,
+			 struct mtk_oea *ret_rule, struct mtk_error *error)
+{
+	*ret_rule = (struct mtk_oea){0};
+	return layer->route.hash_table ? MOETRACE_OK
+				       : mtk_oea_resolve(oea, &layer->route, ret_rule, error);
+}
+
+int mtk_model_oea_check(const struct mtk_model *model, const struct mtk_oea *oea,
+			struct mtk_error *error)
+{
+	struct mtk_oea rule;
+	int status = MOETRACE_OK;
+
+	for (uint32_t i = 0; i < model->config.n_layers && status == MOETRACE_OK; i++)
+		status = resolve_layer(oea, &model->layers[i], &rule, error);
+	return status;
+}
+
+/* The rule of each layer, and how wide rows become. */
+static int resolve_rules(struct mtk_workspace *w, const struct mtk_model *model,
+			 const struct mtk_oea *oea)
+{
+	int status = MOETRACE_OK;
+
+	for (uint32_t i = 0; i < model->config.n_layers && status == MOETRACE_OK; i++) {
+		const struct mtk_layer *layer = &model->layers[i];
+
+		status = resolve_layer(oea, layer, &w->rules[i], NULL);
+		w->n_width_max =
+			max_u32(w->n_width_max, mtk_oea_width(&w->rules[i], &layer->route));
+	}
+	return status;
+}
+
+static uint32_t columns_max(const struct mtk_model *model)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < model->config.n_layers; i++)
+		n = max_u32(n, mtk_route_columns(&model->layers[i].route));
+	return n;
+}
+
+static uint32_t base_width_max(const struct mtk_model *model)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < model->config.n_layers; i++)
+		n = max_u32(n, mtk_route_width(&model->layers[i].route));
+	return n;
+}
+
+static int take_rules(struct mtk_workspace *w, const struct mtk_model *model,
+		      const struct mtk_oea *oea)
+{
+	const size_t n_rows = w->n_rows_max;
+	const size_t n_entries = n_rows * base_width_max(model);
+	const struct buffer buffers[] = {
+		{(void **)&w->rules, model->config.n_layers, sizeof(*w->rules)},
+		{(void **)&w->base_ids, n_entries, sizeof(*w->base_ids)},
+		{(void **)&w->base_weights, n_entries, sizeof(*w->base_weights)},
+		{(void **)&w->n_base, n_rows, sizeof(*w->n_base)},
+		{(void **)&w->is_loaded, columns_max(model), sizeof(*w->is_loaded)},
+	};
+	int status = MOETRACE_OK;
+
+	for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]) && status == MOETRACE_OK; i++)
+		status = take_buffer(w, &buffers[i]);
+	return status == MOETRACE_OK ? resolve_rules(w, model, oea) : status;
+}
+
+int mtk_workspace_create_oea(const struct mtk_model *model, uint32_t n_rows_max,
+			     const struct mtk_oea *oea, struct mtk_workspace **ret_workspace)
 {
 	struct mtk_workspace *workspace;
-	int status;
+	int status = MOETRACE_OK;
 
 	if (n_rows_max == 0 || n_rows_max > MTK_MAX_ROWS)
 		return MOETRACE_E_INVALID;
@@ -77,13 +155,23 @@ int mtk_workspace_create(const struct mtk_model *model, uint32_t n_rows_max,
 	if (!workspace)
 		return MOETRACE_E_NOMEM;
 	workspace->n_rows_max = n_rows_max;
-	status = take_buffers(workspace, &model->config);
+	workspace->n_width_max = model->config.top_k;
+	if (oea)
+		status = take_rules(workspace, model, oea);
+	if (status == MOETRACE_OK)
+		status = take_buffers(workspace, &model->config);
 	if (status) {
 		mtk_workspace_destroy(workspace);
 		return status;
 	}
 	*ret_workspace = workspace;
 	return MOETRACE_OK;
+}
+
+int mtk_workspace_create(const struct mtk_model *model, uint32_t n_rows_max,
+			 struct mtk_workspace **ret_workspace)
+{
+	return mtk_workspace_create_oea(model, n_rows_max, NULL, ret_workspace);
 }
 
 void mtk_workspace_destroy(struct mtk_workspace *workspace)
@@ -106,6 +194,11 @@ void mtk_workspace_destroy(struct mtk_workspace *workspace)
 	free(workspace->groups.slots);
 	free(workspace->groups.rows);
 	free(workspace->active_experts);
+	free(workspace->rules);
+	free(workspace->base_ids);
+	free(workspace->base_weights);
+	free(workspace->n_base);
+	free(workspace->is_loaded);
 	free(workspace);
 }
 

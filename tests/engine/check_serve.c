@@ -12,6 +12,7 @@
 
 #include "kernels/engine/qwen3moe_config.h"
 #include "kernels/engine/serve.h"
+#include "kernels/oea/oea.h"
 #include "tests/engine/support/fake_recorder.h"
 #include "tests/engine/support/model_file.h"
 
@@ -133,6 +134,29 @@ START_TEST(test_recorder_is_told)
 	ck_assert_uint_gt(stats.decode_ns, stats.decode_only_ns);
 	ck_assert_uint_le(stats.prefill_ns + stats.decode_ns, stats.total_ns);
 	ck_assert(!stats.interrupted);
+}
+END_TEST
+
+/* Passes with decode rows run under the rule; with k0 = k it says so and changes nothing. */
+START_TEST(test_rule_is_told)
+{
+	static struct texts plain, same, ruled;
+	struct mtk_oea oea = {.k0 = 8};
+	struct mtk_serve_options options = usual;
+	struct mtk_serve_stats stats;
+
+	options.oea = &oea;
+	serve(&usual, fake_recorder_reset(), &plain);
+	ck_assert_uint_eq(fake_recorder()->n_rules, 0);
+	ck_assert_uint_eq(fake_recorder()->n_ruled_layers, 0);
+	stats = serve(&options, fake_recorder_reset(), &same);
+	ck_assert_str_eq(fake_recorder()->rule, "oea:k0=8");
+	ck_assert_uint_eq(fake_recorder()->n_ruled_layers,
+			  6 * (stats.n_decode_passes + stats.n_mixed_passes));
+	texts_compare(&same, &plain, N_REQUESTS);
+	oea.k0 = 1;
+	serve(&options, NULL, &ruled);
+	ck_assert_mem_ne(&ruled, &plain, sizeof(ruled));
 }
 END_TEST
 
@@ -272,12 +296,23 @@ START_TEST(test_recorder_fails)
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
 	struct mtk_error error;
+	const struct mtk_oea oea = {.k0 = 3};
+	struct mtk_serve_options options = usual;
 
 	fake_recorder()->model_status = MOETRACE_E_LIMIT;
 	ck_assert_int_eq(mtk_server_create(model, workload, &usual, &server, NULL), MOETRACE_OK);
 	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, &error), MOETRACE_E_LIMIT);
 	ck_assert_uint_eq(stats.total_ns, 0);
 	ck_assert_str_eq(error.text, "the model cannot be recorded: a status");
+	mtk_server_destroy(server);
+
+	options.oea = &oea;
+	fake_recorder_reset();
+	fake_recorder()->rule_status = MOETRACE_E_NOMEM;
+	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, NULL), MOETRACE_OK);
+	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, &error), MOETRACE_E_NOMEM);
+	ck_assert_str_eq(error.text, "rule oea:k0=3 cannot be recorded: a status");
+	ck_assert_uint_eq(fake_recorder()->n_requests, 0);
 	mtk_server_destroy(server);
 
 	fake_recorder_reset();
@@ -325,6 +360,7 @@ int main(void)
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, test_recorder_is_told);
+	tcase_add_test(tcase, test_rule_is_told);
 	tcase_add_loop_test(tcase, test_any_shape_gives_the_same, 0,
 			    sizeof(shapes) / sizeof(shapes[0]));
 	tcase_add_test(tcase, test_recording_changes_nothing);

@@ -114,8 +114,11 @@ static void build_pass(struct runner *runner, uint32_t first, uint32_t end)
 static void run_pass(struct runner *runner)
 {
 	const struct mtk_forward_hooks hooks = {.ctx = runner, .select_experts = take_choice};
-	const struct mtk_batch batch = {runner->n_rows, runner->token_ids, runner->positions,
-					runner->row_slots, runner->want_logits};
+	const struct mtk_batch batch = {.n_rows = runner->n_rows,
+					.token_ids = runner->token_ids,
+					.positions = runner->positions,
+					.slots = runner->row_slots,
+					.want_logits = runner->want_logits};
 	const struct tinymoe *tiny = &runner->tiny;
 
 	ck_assert_int_eq(mtk_model_forward(tiny->model, tiny->workspace, tiny->kv, tiny->threads,
@@ -199,7 +202,11 @@ START_TEST(test_truncated_slot)
 	int32_t token_ids[64], positions[64];
 	uint32_t slots[64];
 	uint8_t want_logits[64];
-	struct mtk_batch batch = {64, token_ids, positions, slots, want_logits};
+	struct mtk_batch batch = {.n_rows = 64,
+				  .token_ids = token_ids,
+				  .positions = positions,
+				  .slots = slots,
+				  .want_logits = want_logits};
 	uint32_t slot;
 
 	ck_assert_int_eq(mtk_kv_cache_slot_acquire(tiny.kv, &slot), 0);
@@ -213,7 +220,9 @@ START_TEST(test_truncated_slot)
 					   &batch, NULL, first[0]), 0);
 	mtk_kv_cache_slot_truncate(tiny.kv, slot, 30);
 	ck_assert_uint_eq(mtk_kv_cache_slot_length(tiny.kv, slot), 30);
-	batch = (struct mtk_batch){34, token_ids + 30, positions + 30, slots, want_logits};
+	batch.n_rows = 34;
+	batch.token_ids = token_ids + 30;
+	batch.positions = positions + 30;
 	ck_assert_int_eq(mtk_model_forward(tiny.model, tiny.workspace, tiny.kv, tiny.threads,
 					   &batch, NULL, again[0]), 0);
 	ck_assert_mem_eq(again, first[30], sizeof(again));

@@ -106,7 +106,11 @@ static void run_sequences(void)
 	static int32_t token_ids[N_ROWS], positions[N_ROWS];
 	static uint32_t slots[N_ROWS];
 	static uint8_t want_logits[N_ROWS];
-	const struct mtk_batch batch = {N_ROWS, token_ids, positions, slots, want_logits};
+	const struct mtk_batch batch = {.n_rows = N_ROWS,
+					.token_ids = token_ids,
+					.positions = positions,
+					.slots = slots,
+					.want_logits = want_logits};
 	struct tinymoe tiny = tinymoe_open(N_SEQUENCES, N_ROWS, 2);
 
 	for (uint32_t s = 0; s < N_SEQUENCES; s++) {
@@ -383,7 +387,11 @@ static int32_t advance(struct tinymoe *tiny, uint32_t slot, uint32_t first, cons
 	uint32_t slots[256];
 	uint8_t want_logits[256] = {0};
 	float logits[N_VOCAB];
-	const struct mtk_batch batch = {n, token_ids, positions, slots, want_logits};
+	const struct mtk_batch batch = {.n_rows = n,
+					.token_ids = token_ids,
+					.positions = positions,
+					.slots = slots,
+					.want_logits = want_logits};
 
 	for (uint32_t i = 0; i < n; i++) {
 		token_ids[i] = (unsigned char)bytes[i];

@@ -390,8 +390,11 @@ struct two_rows {
 static int forward(struct tinymoe *tiny, const struct two_rows *rows, uint32_t n_rows,
 		   float *logits)
 {
-	const struct mtk_batch batch = {n_rows, rows->token_ids, rows->positions, rows->slots,
-					rows->want_logits};
+	const struct mtk_batch batch = {.n_rows = n_rows,
+					.token_ids = rows->token_ids,
+					.positions = rows->positions,
+					.slots = rows->slots,
+					.want_logits = rows->want_logits};
 
 	return mtk_model_forward(tiny->model, tiny->workspace, tiny->kv, tiny->threads, &batch,
 				 NULL, logits);
@@ -453,7 +456,10 @@ START_TEST(test_full_context)
 	ck_assert_int_eq(mtk_kv_cache_create(&small, 1, 33, &kv), MOETRACE_OK);
 	ck_assert_int_eq(mtk_kv_cache_slot_acquire(kv, &slot), MOETRACE_OK);
 	for (int32_t position = 0; position < 35; position++) {
-		const struct mtk_batch batch = {1, &token, &position, &slot_0, NULL};
+		const struct mtk_batch batch = {.n_rows = 1,
+						.token_ids = &token,
+						.positions = &position,
+						.slots = &slot_0};
 		int status = mtk_model_forward(model, workspace, kv, threads, &batch, NULL, NULL);
 
 		ck_assert_int_eq(status, position < 33 ? MOETRACE_OK : MOETRACE_E_INVALID);

@@ -66,6 +66,32 @@ int moetrace_model_add(struct moetrace_session *to, const struct moetrace_model_
 	return session.kept.model_status;
 }
 
+int moetrace_rule_add(struct moetrace_session *to, const char *name, uint32_t *ret_rule)
+{
+	ck_assert_ptr_eq(to, &session);
+	ck_assert(!pass.is_open);
+	snprintf(session.kept.rule, sizeof(session.kept.rule), "%s", name);
+	*ret_rule = session.kept.rule_status ? 0 : 5 + session.kept.n_rules++;
+	return session.kept.rule_status;
+}
+
+/* What a rule changed has the router's own choice beside it, and nothing else has. */
+static void rule_take(const struct moetrace_selection *selection)
+{
+	const int32_t *base_ids = selection->base_ids;
+	uint32_t i;
+
+	if (selection->rule == 0) {
+		ck_assert_ptr_null(base_ids);
+		return;
+	}
+	ck_assert_uint_eq(selection->rule, 4 + session.kept.n_rules);
+	ck_assert_uint_eq(selection->base_k, session.kept.top_k);
+	for (i = 0; i < selection->n_rows * selection->base_k; i++)
+		ck_assert_int_ge(base_ids[i], 0);
+	session.kept.n_ruled_layers++;
+}
+
 int moetrace_request_begin(struct moetrace_session *to, const struct moetrace_request_info *info,
 			   uint64_t *ret_request)
 {
@@ -199,6 +225,7 @@ void moetrace_select_experts(struct moetrace_pass *of, const struct moetrace_sel
 	ck_assert_uint_eq(selection->id_type, MOETRACE_TYPE_I32);
 	ck_assert_uint_eq(selection->weight_type, MOETRACE_TYPE_F32);
 	ck_assert_uint_eq(selection->order, MOETRACE_ORDER_SELECTION);
+	rule_take(selection);
 	for (row = 0; row < pass.n_rows; row++) {
 		struct fake_request *request = open_request(pass.requests[row]);
 		uint32_t position = pass.positions[row], layer = selection->layer_index;

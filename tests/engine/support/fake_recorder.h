@@ -40,8 +40,12 @@ struct fake_recorder {
 	uint64_t n_passes;
 	uint64_t n_rows;
 	uint32_t n_passes_of_phase[MOETRACE_PHASE_DUMMY + 1];
+	uint32_t n_rules;
+	char rule[64];	       /* the last one's name */
+	uint64_t n_ruled_layers; /* of passes */
 	/* Answers to give instead of success; 0: success. */
 	int model_status;
+	int rule_status;
 	int request_status;
 	uint32_t request_status_at; /* the request that gets it, from 0 */
 };
