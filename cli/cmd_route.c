@@ -6,12 +6,11 @@
  */
 #include "cli/cmd_route.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "cli/file_read.h"
 #include "kernels/cpu.h"
 
 /* ---- files ---- */
@@ -21,48 +20,18 @@ struct file {
 	size_t n_items; /* of four bytes */
 };
 
-static int file_failed(const char *path, FILE *file)
-{
-	int status = errno == ENOENT ? MT_EXIT_NOT_FOUND : MT_EXIT_FAILED;
-
-	mt_error("%s: %s", path, strerror(errno));
-	if (file)
-		fclose(file);
-	return status;
-}
-
 /* Read a file of four-byte items; NULL reads nothing. */
 static int file_read(const char *path, struct file *ret_file)
 {
-	size_t n_bytes = 0, n_room = 1 << 16, n = 0;
-	char *bytes = NULL, *more;
-	FILE *file;
+	size_t n_bytes;
+	void *bytes;
+	int status;
 
 	if (!path)
 		return MT_EXIT_OK;
-	file = fopen(path, "rb");
-	if (!file)
-		return file_failed(path, NULL);
-	do {
-		n_bytes += n;
-		if (!bytes || n_bytes == n_room) {
-			n_room = bytes ? 2 * n_room : n_room;
-			more = realloc(bytes, n_room);
-			if (!more) {
-				free(bytes);
-				fclose(file);
-				mt_error("%s: out of memory after %zu bytes", path, n_bytes);
-				return MT_EXIT_FAILED;
-			}
-			bytes = more;
-		}
-		n = fread(bytes + n_bytes, 1, n_room - n_bytes, file);
-	} while (n > 0);
-	if (ferror(file)) {
-		free(bytes);
-		return file_failed(path, file);
-	}
-	fclose(file);
+	status = mt_file_read(path, &bytes, &n_bytes);
+	if (status != MT_EXIT_OK)
+		return status;
 	if (n_bytes % 4 != 0) {
 		mt_error("%s: %zu bytes are not a whole number of four-byte items", path, n_bytes);
 		free(bytes);

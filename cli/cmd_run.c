@@ -11,8 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "kernels/engine/qwen3moe_config.h"
-#include "kernels/engine/safetensors.h"
+#include "cli/model_load.h"
 
 /* One pass is in flight at a time; the second ring takes a pass while the first is full. */
 #define N_RINGS 2
@@ -37,38 +36,13 @@ static int exit_code_of(int status)
 	return status == MOETRACE_E_NOT_FOUND ? MT_EXIT_NOT_FOUND : MT_EXIT_FAILED;
 }
 
-/* What is wrong with a model file is known; that a tensor is missing does not make it absent. */
-static int model_create(struct run *run, struct mtk_safetensors *file)
-{
-	struct mtk_tensor_source source = mtk_safetensors_source(file);
-	struct mtk_model_config config;
-	struct mtk_error error;
-	char message[MTK_MESSAGE_BYTES];
-
-	if (mtk_qwen3moe_config_read(file, run->options.n_context, &config, &error) < 0) {
-		mt_error("%s", error.text);
-		return MT_EXIT_FAILED;
-	}
-	if (mtk_model_create(&config, &source, message, &run->model) < 0) {
-		mt_error("%s: %s", run->options.model, message);
-		return MT_EXIT_FAILED;
-	}
-	return MT_EXIT_OK;
-}
-
 static int model_load(struct run *run)
 {
-	struct mtk_safetensors *file;
-	struct mtk_error error;
-	int status = mtk_safetensors_open(run->options.model, &file, &error);
-	int exit_code;
+	const struct mt_run_options *options = &run->options;
+	int exit_code = mt_model_load(options->model, options->n_context, &run->model);
 
-	if (status < 0) {
-		mt_error("%s", error.text);
-		return exit_code_of(status);
-	}
-	exit_code = model_create(run, file);
-	mtk_safetensors_close(file);
+	if (exit_code == MT_EXIT_OK)
+		exit_code = mt_model_rule_check(run->model, mt_rule_oea(&options->rule));
 	return exit_code;
 }
 
@@ -116,6 +90,7 @@ static int server_make(struct run *run)
 		.n_threads = options->n_threads,
 		.temperature = (float)options->temperature,
 		.seed = options->seed,
+		.oea = mt_rule_oea(&options->rule),
 		.observe = observe,
 		.observe_context = run,
 	};

@@ -15,6 +15,7 @@
 #include <moetrace/moetrace.h>
 
 #include "cli/cli.h"
+#include "cli/rule_args.h"
 #include "kernels/engine/serve.h"
 
 struct mt_run_options {
@@ -30,6 +31,7 @@ struct mt_run_options {
 	int32_t stop_byte; /* -1: none */
 	double temperature;
 	uint64_t seed;
+	struct mt_rule rule;
 	bool no_record;
 	bool records_tokens;
 	bool overwrites;

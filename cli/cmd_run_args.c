@@ -35,6 +35,8 @@ enum {
 	OPT_NO_RECORD,
 	OPT_RECORD_TOKENS,
 	OPT_TEXT_OUTPUT,
+	OPT_RULE,
+	OPT_OEA,
 };
 
 static const struct argp_option argp_options[] = {
@@ -62,6 +64,8 @@ static const struct argp_option argp_options[] = {
 	 4},
 	{"temperature", OPT_TEMPERATURE, "X", 0, "Sample at this temperature [0: greedy]", 4},
 	{"seed", OPT_SEED, "N", 0, "Seed of the sampling [0]", 4},
+	{"rule", OPT_RULE, "NAME:ARGS", 0, MT_RULE_HELP, 5},
+	{"oea", OPT_OEA, "ARGS", 0, MT_RULE_OEA_HELP, 5},
 	{0},
 };
 
@@ -155,6 +159,10 @@ static error_t own_parse(int key, char *text, struct mt_run_options *options)
 		return temperature_parse(options, text);
 	case OPT_SEED:
 		return mt_args_uint(&options->args, "--seed", text, 0, UINT64_MAX, &options->seed);
+	case OPT_RULE:
+		return mt_rule_parse(&options->args, text, &options->rule);
+	case OPT_OEA:
+		return mt_rule_parse_oea(&options->args, text, &options->rule);
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -197,7 +205,8 @@ static const char doc[] =
 	"A token is a byte. Requests are batched continuously: as soon as one ends, the next "
 	"begins. "
 	"What a request generates depends on the model, its prompt, the seed and its place in the "
-	"workload, not on --batch, --chunk, --threads or recording. A first SIGINT (Ctrl-C), "
+	"workload, not on --batch, --chunk, --threads or recording; under a rule it depends on the "
+	"requests beside it. 'moetrace help eval' explains the rule oea. A first SIGINT (Ctrl-C), "
 	"SIGTERM or SIGHUP ends the run at the next pass and closes the recording properly, but "
 	"writes no text output; a second one ends it at once.";
 

@@ -21,6 +21,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_balance.c \
 	%D%/cmd_check.c \
 	%D%/cmd_dump.c \
+	%D%/cmd_eval.c \
 	%D%/cmd_experts.c \
 	%D%/cmd_info.c \
 	%D%/cmd_models.c \
@@ -36,9 +37,12 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_run_print.c \
 	%D%/cmd_run_signal.c \
 	%D%/cmd_run_text.c \
+	%D%/file_read.c %D%/file_read.h \
 	%D%/lift.c %D%/lift.h \
+	%D%/model_load.c %D%/model_load.h \
 	%D%/moetrace.c \
 	%D%/output.c \
+	%D%/rule_args.c %D%/rule_args.h \
 	%D%/table.c %D%/table.h
 %C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
 %C%_moetrace_LDADD = \

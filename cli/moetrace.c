@@ -32,6 +32,8 @@ static const struct verb verbs[] = {
 	{"dump", mt_cmd_dump, "the tables, or the rows of one of them", false},
 	{"query", mt_cmd_query, "run one SQL statement on a trace", false},
 	{"route", mt_cmd_route, "route a file of router logits by a model's rule", false},
+	{"eval", mt_cmd_eval, "cross-entropy and active experts of a model on texts, under a rule",
+	 false},
 	{"models", mt_cmd_models, "the known models, their routing and dimensions", false},
 	{"check", mt_cmd_check, "prove that a trace is sound", false},
 };

@@ -3,7 +3,7 @@
 # The manual pages, made from what the built command says of itself: moetrace(1),
 # and moetrace-VERB(1) for each verb of the list; and the documents beside them.
 
-moetrace_verbs = run report dump requests experts balance query info check route models
+moetrace_verbs = run report dump requests experts balance query info check route eval models
 moetrace_pages = %D%/moetrace.1 $(moetrace_verbs:%=%D%/moetrace-%.1)
 
 dist_doc_DATA += %D%/cookbook.md %D%/schema.md

@@ -13,7 +13,7 @@ expect_match "$tmp/help" '^Usage: moetrace '
 expect_ok "$moetrace" help
 expect_same "$tmp/out" "$tmp/help"
 
-for verb in run report requests experts balance info dump query check route models; do
+for verb in run report requests experts balance info dump query check route eval models; do
 	expect_match "$tmp/help" "^  $verb "
 	expect_ok "$moetrace" $verb --help
 	[ ! -s "$tmp/err" ] || fail "$verb --help writes to stderr"
@@ -34,6 +34,7 @@ formats() {
 }
 formats report ', jsonl or markdown'
 formats info ' or jsonl'
+formats eval ' or jsonl'
 for verb in requests experts balance dump query check; do
 	formats $verb ', jsonl or csv'
 done
@@ -47,7 +48,7 @@ expect_match "$MOETRACE_SRCDIR/cli/cli.h" "^#define MT_SCHEMA_VERSION $version\$
 
 need_command help2man
 for verb in "" " run" " report" " requests" " experts" " balance" " info" " dump" " query" " check" " route" \
-	" models"; do
+	" eval" " models"; do
 	expect_ok help2man --no-info "$moetrace$verb"
 	expect_match "$tmp/out" '^\.SH SYNOPSIS'
 	expect_match "$tmp/out" '^\.SH DESCRIPTION'

@@ -65,13 +65,17 @@ TESTS += $(%C%_programs)
 endif
 
 TESTS += \
+	%D%/eval.sh \
 	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
+	%D%/run-rule.sh \
 	%D%/run-interrupt.sh
 
 EXTRA_DIST += \
+	%D%/eval.sh \
 	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
+	%D%/run-rule.sh \
 	%D%/run-interrupt.sh

@@ -126,6 +126,13 @@ expect_file() {
 	done
 }
 
+# need_json: skips the test where the command cannot read models.
+need_json() {
+	echo text >"$tmp/text"
+	run "$moetrace" eval --model "$tinymoe/tinymoe.safetensors" --text "$tmp/text"
+	! grep -q libyajl-dev "$tmp/err" || skip "built without a JSON parser"
+}
+
 # sql FILE SQL: what a stock sqlite3 prints, without the extension.
 sql() {
 	sqlite3 -batch -readonly "$1" "$2"
