@@ -244,9 +244,12 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(make_suite());
+	SRunner *runner;
 	int n_failed;
 
+	if (!tinymoe_is_readable())
+		return TINYMOE_SKIPPED;
+	runner = srunner_create(make_suite());
 	srunner_run_all(runner, CK_NORMAL);
 	n_failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

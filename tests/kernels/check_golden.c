@@ -517,10 +517,13 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(make_suite());
+	SRunner *runner;
 	const int n_levels = levels_available();
 	int n_failed, n_run;
 
+	if (!tinymoe_is_readable())
+		return TINYMOE_SKIPPED;
+	runner = srunner_create(make_suite());
 	srunner_run_all(runner, CK_NORMAL);
 	n_failed = srunner_ntests_failed(runner);
 	n_run = srunner_ntests_run(runner);

@@ -6,6 +6,7 @@
 #ifndef MTK_TESTS_TINYMOE_H
 #define MTK_TESTS_TINYMOE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,13 @@ struct tinymoe {
 	struct mtk_kv_cache *kv;
 	struct mtk_threads *threads;
 };
+
+/*
+ * Whether this build can read models; if not, a line says so, and the program is to exit with
+ * TINYMOE_SKIPPED.
+ */
+#define TINYMOE_SKIPPED 77
+bool tinymoe_is_readable(void);
 
 struct tinymoe tinymoe_open(uint32_t n_slots, uint32_t n_rows_max, uint32_t n_threads);
 void tinymoe_close(struct tinymoe *tiny);
