@@ -41,7 +41,7 @@ struct fake_recorder {
 	uint64_t n_rows;
 	uint32_t n_passes_of_phase[MOETRACE_PHASE_DUMMY + 1];
 	uint32_t n_rules;
-	char rule[64];	       /* the last one's name */
+	char rule[64];		 /* the last one's name */
 	uint64_t n_ruled_layers; /* of passes */
 	/* Answers to give instead of success; 0: success. */
 	int model_status;
