@@ -34,7 +34,10 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_run.c %D%/cmd_run.h \
 	%D%/cmd_run_args.c \
 	%D%/cmd_run_files.c \
+	%D%/cmd_run_memory.c \
 	%D%/cmd_run_print.c \
+	%D%/cmd_run_replay.c \
+	%D%/cmd_run_shape.c \
 	%D%/cmd_run_signal.c \
 	%D%/cmd_run_text.c \
 	%D%/file_read.c %D%/file_read.h \
