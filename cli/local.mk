@@ -21,6 +21,8 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_balance.c \
 	%D%/cmd_check.c \
 	%D%/cmd_dump.c \
+	%D%/cmd_eplb.c %D%/cmd_eplb.h \
+	%D%/cmd_eplb_loads.c \
 	%D%/cmd_eval.c \
 	%D%/cmd_experts.c \
 	%D%/cmd_info.c \
