@@ -41,16 +41,19 @@ typedef int mt_verb_fn(int argc, char **argv);
 mt_verb_fn mt_cmd_balance;
 mt_verb_fn mt_cmd_check;
 mt_verb_fn mt_cmd_dump;
-mt_verb_fn mt_cmd_eplb;
 mt_verb_fn mt_cmd_eval;
 mt_verb_fn mt_cmd_experts;
 mt_verb_fn mt_cmd_info;
+mt_verb_fn mt_cmd_list;
 mt_verb_fn mt_cmd_models;
 mt_verb_fn mt_cmd_query;
 mt_verb_fn mt_cmd_report;
 mt_verb_fn mt_cmd_requests;
 mt_verb_fn mt_cmd_route;
 mt_verb_fn mt_cmd_run;
+mt_verb_fn mt_cmd_start;
+mt_verb_fn mt_cmd_status;
+mt_verb_fn mt_cmd_stop;
 
 /* ---- error lines (cli.c) ---- */
 

@@ -21,7 +21,6 @@ struct run {
 	struct mtk_model *model;
 	char *model_name;
 	struct mtk_workload *workload;
-	struct mt_run_choice choice;
 	struct mtk_server *server;
 	struct mt_run_text text;
 	struct moetrace_session *session;
@@ -37,34 +36,7 @@ static int exit_code_of(int status)
 	return status == MOETRACE_E_NOT_FOUND ? MT_EXIT_NOT_FOUND : MT_EXIT_FAILED;
 }
 
-static bool observe(void *context, const struct mtk_serve_stats *stats)
-{
-	struct run *run = context;
-
-	mt_run_progress_show(&run->progress, stats);
-	return !mt_run_signals_seen();
-}
-
-static struct mtk_serve_options serve_options(struct run *run)
-{
-	const struct mt_run_options *options = &run->options;
-
-	return (struct mtk_serve_options){
-		.limits = {.n_batch = options->n_batch,
-			   .n_chunk = options->n_chunk,
-			   .n_context = options->n_context,
-			   .stop_byte = options->stop_byte},
-		.n_threads = options->n_threads,
-		.temperature = (float)options->temperature,
-		.seed = options->seed,
-		.oea = mt_rule_oea(&options->rule),
-		.choice = run->choice.choice,
-		.observe = observe,
-		.observe_context = run,
-	};
-}
-
-static int file_load(struct run *run)
+static int model_load(struct run *run)
 {
 	const struct mt_run_options *options = &run->options;
 	int exit_code = mt_model_load(options->model, options->n_context, &run->model);
@@ -74,21 +46,11 @@ static int file_load(struct run *run)
 	return exit_code;
 }
 
-static int model_load(struct run *run)
-{
-	const struct mtk_serve_options serve = serve_options(run);
-
-	if (!run->options.shape)
-		return file_load(run);
-	return mt_run_shape_load(&run->options, run->workload, &serve, &run->model);
-}
-
-/* The shape, or the file's name without folder and ending: what a reader of the trace calls the model. */
+/* The file's name without folder and ending: what a reader of the trace calls the model. */
 static int model_name_make(struct run *run)
 {
-	const char *path = run->options.shape ? run->options.shape : run->options.model;
-	const char *slash = strrchr(path, '/');
-	const char *name = slash ? slash + 1 : path;
+	const char *slash = strrchr(run->options.model, '/');
+	const char *name = slash ? slash + 1 : run->options.model;
 	const char *ending = strstr(name, ".safetensors");
 
 	run->model_name =
@@ -104,14 +66,36 @@ static int workload_load(struct run *run)
 	struct mtk_error error;
 	int status = mtk_workload_read(run->options.workload, &run->workload, &error);
 
+	if (status == MOETRACE_OK && run->options.n_repeat > 1)
+		status = mtk_workload_repeat(run->workload, run->options.n_repeat, &error);
 	if (status < 0)
 		mt_error("%s", error.text);
 	return exit_code_of(status);
 }
 
+static bool observe(void *context, const struct mtk_serve_stats *stats)
+{
+	struct run *run = context;
+
+	mt_run_progress_show(&run->progress, stats);
+	return !mt_run_signals_seen();
+}
+
 static int server_make(struct run *run)
 {
-	const struct mtk_serve_options serve = serve_options(run);
+	const struct mt_run_options *options = &run->options;
+	struct mtk_serve_options serve = {
+		.limits = {.n_batch = options->n_batch,
+			   .n_chunk = options->n_chunk,
+			   .n_context = options->n_context,
+			   .stop_byte = options->stop_byte},
+		.n_threads = options->n_threads,
+		.temperature = (float)options->temperature,
+		.seed = options->seed,
+		.oea = mt_rule_oea(&options->rule),
+		.observe = observe,
+		.observe_context = run,
+	};
 	struct mtk_error error;
 	sigset_t before;
 	int status;
@@ -152,11 +136,12 @@ static int session_begin(struct run *run)
 	session_opts.engine_name = "moetrace";
 	session_opts.engine_version = moetrace_version();
 	session_opts.n_rings = N_RINGS;
+	session_opts.socket_dir = run->options.socket_dir;
 	status = moetrace_session_open(path, &session_opts, &run->session);
 	if (status < 0)
 		return session_refuse(path, status);
 	MOETRACE_INIT(&recording_opts);
-	recording_opts.routing_source = run->options.routing_text;
+	recording_opts.routing_source = "model";
 	if (moetrace_start(run->session, &recording_opts) < 0) {
 		moetrace_errmsg(run->session, text, sizeof(text));
 		mt_error("the recording cannot be started: %s", text);
@@ -220,7 +205,7 @@ static void recorded_read(struct run *run)
 	MOETRACE_INIT(recorded);
 	if (moetrace_status(run->session, recorded) < 0)
 		memset(recorded, 0, sizeof(*recorded));
-	if (n_passes > recorded->recorded_passes + recorded->dropped_passes)
+	if (recorded->is_failed && n_passes > recorded->recorded_passes + recorded->dropped_passes)
 		recorded->dropped_passes = n_passes - recorded->recorded_passes;
 }
 
@@ -231,15 +216,18 @@ static int recording_finish(struct run *run, const char *reason)
 	struct mt_run_result *result = &run->result;
 	int exit_code = MT_EXIT_OK;
 	char text[512];
+	int status;
 
 	if (!run->session)
 		return MT_EXIT_OK;
-	if (moetrace_stop(run->session, reason) < 0) {
+	status = moetrace_stop(run->session, reason);
+	recorded_read(run);
+	/* An operator may have stopped it before, or never started it. */
+	if (status < 0 && (status != MOETRACE_E_STATE || result->recorded.is_failed)) {
 		moetrace_errmsg(run->session, text, sizeof(text));
 		mt_run_fail(&run->failure, "the recording is not complete: %s", text);
 		exit_code = MT_EXIT_FAILED;
 	}
-	recorded_read(run);
 	if (moetrace_session_close(run->session) < 0 && exit_code == MT_EXIT_OK) {
 		mt_run_fail(&run->failure,
 			    "%s could not be closed properly; what was committed is in it", path);
@@ -292,9 +280,6 @@ static int inputs_load(struct run *run)
 	if (exit_code == MT_EXIT_OK)
 		exit_code = model_name_make(run);
 	if (exit_code == MT_EXIT_OK)
-		exit_code = mt_run_choice_make(&run->options, run->model, run->workload,
-					       &run->choice);
-	if (exit_code == MT_EXIT_OK)
 		exit_code = server_make(run);
 	return exit_code;
 }
@@ -323,8 +308,6 @@ static int outputs_write(struct run *run)
 		return exit_code;
 	exit_code = serve(run);
 	text_exit_code = text_write(run);
-	run->result.routing = run->options.routing_text;
-	run->result.model = run->model;
 	if (run->result.served.total_ns > 0)
 		summary_exit_code = mt_run_summary_print(&run->result, run->options.args.format);
 	if (run->failure.text[0] != '\0')
@@ -349,7 +332,6 @@ int mt_cmd_run(int argc, char **argv)
 	/* The server's threads end before the name that the signal handler reads is freed. */
 	mtk_server_destroy(run.server);
 	mt_run_text_discard(&run.text);
-	mt_run_choice_release(&run.choice);
 	mtk_workload_destroy(run.workload);
 	mtk_model_destroy(run.model);
 	free(run.model_name);

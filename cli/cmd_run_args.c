@@ -5,11 +5,12 @@
  */
 #include "cli/cmd_run.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "kernels/engine/expert_pool.h"
+#include "common/pattern.h"
 #include "kernels/threads.h"
 
 #define DEFAULT_BATCH	16
@@ -19,18 +20,14 @@
 #define MAX_BATCH	(1u << 16)
 #define MAX_CHUNK	(1u << 20)
 #define MAX_CONTEXT	(1u << 24)
-#define MAX_LAYERS	(1u << 12)
 #define MAX_TEMPERATURE 100.0
+
+#define MAX_REPEAT	(1u << 20)
 
 #define DIGITS "0123456789"
 
 enum {
 	OPT_MODEL = MT_OPT_OWN,
-	OPT_SHAPE,
-	OPT_LAYERS,
-	OPT_SHARED_SLOTS,
-	OPT_EXPERT_POOL,
-	OPT_ROUTING,
 	OPT_WORKLOAD,
 	OPT_BATCH,
 	OPT_CHUNK,
@@ -44,51 +41,45 @@ enum {
 	OPT_TEXT_OUTPUT,
 	OPT_RULE,
 	OPT_OEA,
+	OPT_IDLE,
+	OPT_REPEAT,
+	OPT_SOCKET_DIR,
 };
 
 static const struct argp_option argp_options[] = {
 	{"model", OPT_MODEL, "FILE.safetensors", 0, "The model, a Qwen3-MoE over bytes", 1},
-	{"shape", OPT_SHAPE, "NAME", 0,
-	 "Instead of a file: the true sizes and routing of a model that moetrace models lists, with "
-	 "synthetic weights",
-	 1},
 	{"workload", OPT_WORKLOAD, "FILE.jsonl", 0,
 	 "The requests: a JSON object a line with prompt, max_new_tokens and optionally id; other "
 	 "keys become attributes",
 	 1},
-	{"output", 'o', "FILE.db", 0, "Record into this new file", 1},
+	{"output", 'o', "FILE.db", 0, "Record into this new file [MOETRACE_OUTPUT]", 1},
 	{"text-output", OPT_TEXT_OUTPUT, "FILE.jsonl", 0,
 	 "Write a JSON object a request: id, prompt, text, finish_reason", 1},
 	{"force", 'f', NULL, 0, "Replace output files that exist", 1},
-	{"layers", OPT_LAYERS, "N", 0, "Of a shape: its first N layers with experts [all]", 2},
-	{"expert-pool", OPT_EXPERT_POOL, "BYTES", 0,
-	 "Of a shape: let the weights of all its layers alias a pool of so many bytes, where the "
-	 "true ones do not fit; speed means nothing then and is not printed",
-	 2},
-	{"shared-slots", OPT_SHARED_SLOTS, NULL, 0,
-	 "Of a shape: its shared experts are slots behind the chosen experts", 2},
-	{"routing", OPT_ROUTING, "HOW", 0,
-	 "Who chooses the experts: model, uniform, round-robin, zipf:S (likely as 1 / place^S) or "
-	 "replay:FILE (those of a recording, by request id and position, or by the order of the "
-	 "requests) [model]; the weights stay the router's scores",
-	 2},
-	{"no-record", OPT_NO_RECORD, NULL, 0, "Serve without recording; -o is not needed", 3},
+	{"no-record", OPT_NO_RECORD, NULL, 0, "Serve without recording; -o is not needed", 2},
 	{"record-tokens", OPT_RECORD_TOKENS, NULL, 0,
-	 "Store the tokens, too: the recording then reveals the text", 3},
-	{"batch", OPT_BATCH, "N", 0, "Requests at a time [16]", 4},
-	{"chunk", OPT_CHUNK, "N", 0, "Prompt rows a pass at most [128]", 4},
+	 "Store the tokens, too: the recording then reveals the text", 2},
+	{"idle", OPT_IDLE, NULL, 0, "Begin without recording; 'moetrace start' begins one", 2},
+	{"repeat", OPT_REPEAT, "N", 0,
+	 "Serve the workload N times over [1]; from the second time on ids end in .2, .3, ...", 2},
+	{"socket-dir", OPT_SOCKET_DIR, "FOLDER", 0,
+	 "Where the control socket is made; none: no socket [MOETRACE_SOCKET_DIR, else "
+	 "$XDG_RUNTIME_DIR/moetrace or /tmp/moetrace-UID]",
+	 2},
+	{"batch", OPT_BATCH, "N", 0, "Requests at a time [16]", 3},
+	{"chunk", OPT_CHUNK, "N", 0, "Prompt rows a pass at most [128]", 3},
 	{"context", OPT_CONTEXT, "N", 0,
 	 "Positions a request may take [1024]; one that reaches them ends with finish_reason "
 	 "length",
-	 4},
-	{"threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 4},
+	 3},
+	{"threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 3},
 	{"stop-byte", OPT_STOP_BYTE, "N", 0,
 	 "A request ends after generating this byte, 0 to 255 [none]; it is the last of the text",
-	 5},
-	{"temperature", OPT_TEMPERATURE, "X", 0, "Sample at this temperature [0: greedy]", 5},
-	{"seed", OPT_SEED, "N", 0, "Seed of the sampling, of a shape's weights and of --routing [0]", 5},
-	{"rule", OPT_RULE, "NAME:ARGS", 0, MT_RULE_HELP, 6},
-	{"oea", OPT_OEA, "ARGS", 0, MT_RULE_OEA_HELP, 6},
+	 4},
+	{"temperature", OPT_TEMPERATURE, "X", 0, "Sample at this temperature [0: greedy]", 4},
+	{"seed", OPT_SEED, "N", 0, "Seed of the sampling [0]", 4},
+	{"rule", OPT_RULE, "NAME:ARGS", 0, MT_RULE_HELP, 5},
+	{"oea", OPT_OEA, "ARGS", 0, MT_RULE_OEA_HELP, 5},
 	{0},
 };
 
@@ -147,64 +138,59 @@ static error_t path_parse(struct mt_run_options *options, const char *name, cons
 	return 0;
 }
 
-static error_t zipf_parse(struct mt_run_options *options, const char *text, const char *number)
+/* A variable of the environment that is set and not empty; NULL otherwise. */
+static const char *variable(const char *name)
 {
-	double value = is_plain_decimal(number) ? strtod(number, NULL) : -1.0;
+	const char *value = getenv(name);
 
-	if (value < 0.0 || value > MTK_CHOICE_MAX_EXPONENT)
+	return value && *value ? value : NULL;
+}
+
+/* MOETRACE_OUTPUT takes the place of -o. */
+static error_t output_from_environment(struct mt_run_options *options)
+{
+	static char path[4096];
+	const char *pattern = variable("MOETRACE_OUTPUT");
+
+	if (options->output || options->no_record || !pattern)
+		return 0;
+	if (mt_pattern_expand(pattern, 0, path, sizeof(path)) < 0)
 		return mt_args_error(&options->args,
-				     "--routing '%s': S is a decimal number from 0 to %g, such as "
-				     "zipf:1.2",
-				     text, MTK_CHOICE_MAX_EXPONENT);
-	options->routing = MTK_CHOICE_ZIPF;
-	options->zipf_exponent = value;
+				     "MOETRACE_OUTPUT '%.200s' is too long, or has a letter after "
+				     "%% that is not h, p, r or t",
+				     pattern);
+	options->output = path;
 	return 0;
 }
 
-static error_t routing_parse(struct mt_run_options *options, const char *text)
+/*
+ * The environment completes the command line. What is decided here is taken out of it, since in
+ * the library it would win over what the command line says.
+ */
+static error_t environment_take(struct mt_run_options *options)
 {
-	static const struct {
-		const char *name;
-		enum mtk_choice_kind kind;
-	} plain[] = {
-		{"model", MTK_CHOICE_MODEL},
-		{"uniform", MTK_CHOICE_UNIFORM},
-		{"round-robin", MTK_CHOICE_ROUND_ROBIN},
-	};
+	const char *disable = variable("MOETRACE_DISABLE");
+	const char *start = variable("MOETRACE_START");
+	error_t error = output_from_environment(options);
 
-	options->routing_text = text;
-	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
-		if (strcmp(text, plain[i].name) == 0) {
-			options->routing = plain[i].kind;
-			return 0;
-		}
-	if (strncmp(text, "zipf:", 5) == 0)
-		return zipf_parse(options, text, text + 5);
-	if (strncmp(text, "replay:", 7) == 0 && text[7] != '\0') {
-		options->routing = MTK_CHOICE_REPLAY;
-		options->replay_path = text + 7;
-		return 0;
+	if (error)
+		return error;
+	if (disable && strcmp(disable, "0") != 0 && !options->no_record) {
+		mt_warn("nothing is recorded: MOETRACE_DISABLE is set");
+		options->no_record = true;
+		options->output = NULL;
 	}
-	return mt_args_error(&options->args,
-			     "--routing '%s': give model, uniform, round-robin, zipf:S or replay:FILE",
-			     text);
-}
-
-/* A shape or a file, and what belongs to a shape only with one. */
-static error_t model_complete(struct mt_run_options *options)
-{
-	const char *stray = options->n_layers > 0	     ? "--layers"
-			    : options->expert_pool_bytes > 0 ? "--expert-pool"
-			    : options->has_shared_slots	     ? "--shared-slots"
-							     : NULL;
-
-	if (options->model && options->shape)
-		return mt_args_error(&options->args, "--model and --shape exclude each other");
-	if (!options->model && !options->shape)
-		return mt_args_error(&options->args,
-				     "--model FILE.safetensors is missing (or --shape NAME)");
-	if (stray && !options->shape)
-		return mt_args_error(&options->args, "%s is for a --shape NAME", stray);
+	if (start && strcmp(start, "0") != 0 && strcmp(start, "1") != 0)
+		return mt_args_error(&options->args, "MOETRACE_START is '%.40s': set it to 0 or 1",
+				     start);
+	options->is_idle |= start && start[0] == '0';
+	unsetenv("MOETRACE_OUTPUT");
+	unsetenv("MOETRACE_START");
+	/* The recording that the run starts then is none, but a later one knows what it is of. */
+	if (options->is_idle && setenv("MOETRACE_START", "0", 1) < 0)
+		return ENOMEM;
+	if (options->socket_dir)
+		unsetenv("MOETRACE_SOCKET_DIR");
 	return 0;
 }
 
@@ -212,14 +198,13 @@ static error_t model_complete(struct mt_run_options *options)
 static error_t options_complete(struct mt_run_options *options)
 {
 	struct mt_args *args = &options->args;
-	error_t error = model_complete(options);
 
-	if (error)
-		return error;
-	if (mt_rule_oea(&options->rule) && options->routing != MTK_CHOICE_MODEL)
-		return mt_args_error(args, "a rule changes the router's choice: leave --routing model");
+	if (!options->model)
+		return mt_args_error(args, "--model FILE.safetensors is missing");
 	if (!options->workload)
 		return mt_args_error(args, "--workload FILE.jsonl is missing");
+	if (environment_take(options))
+		return EINVAL;
 	if (!options->output && !options->no_record)
 		return mt_args_error(args, "-o FILE.db is missing (or give --no-record)");
 	if (options->no_record && options->output) {
@@ -232,17 +217,6 @@ static error_t options_complete(struct mt_run_options *options)
 static error_t own_parse(int key, char *text, struct mt_run_options *options)
 {
 	switch (key) {
-	case OPT_LAYERS:
-		return u32_parse(options, "--layers", text, MAX_LAYERS, &options->n_layers);
-	case OPT_EXPERT_POOL:
-		return mt_args_uint(&options->args, "--expert-pool", text,
-				    MTK_EXPERT_POOL_MIN_BYTES, SIZE_MAX / 2,
-				    &options->expert_pool_bytes);
-	case OPT_SHARED_SLOTS:
-		options->has_shared_slots = true;
-		return 0;
-	case OPT_ROUTING:
-		return routing_parse(options, text);
 	case OPT_BATCH:
 		return u32_parse(options, "--batch", text, MAX_BATCH, &options->n_batch);
 	case OPT_CHUNK:
@@ -255,6 +229,8 @@ static error_t own_parse(int key, char *text, struct mt_run_options *options)
 		return stop_byte_parse(options, text);
 	case OPT_TEMPERATURE:
 		return temperature_parse(options, text);
+	case OPT_REPEAT:
+		return u32_parse(options, "--repeat", text, MAX_REPEAT, &options->n_repeat);
 	case OPT_SEED:
 		return mt_args_uint(&options->args, "--seed", text, 0, UINT64_MAX, &options->seed);
 	case OPT_RULE:
@@ -276,9 +252,6 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		return 0;
 	case OPT_MODEL:
 		return path_parse(options, "--model", text, &options->model);
-	case OPT_SHAPE:
-		options->shape = text;
-		return 0;
 	case OPT_WORKLOAD:
 		return path_parse(options, "--workload", text, &options->workload);
 	case OPT_TEXT_OUTPUT:
@@ -286,6 +259,11 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 	case OPT_NO_RECORD:
 		options->no_record = true;
 		return 0;
+	case OPT_IDLE:
+		options->is_idle = true;
+		return 0;
+	case OPT_SOCKET_DIR:
+		return path_parse(options, "--socket-dir", text, &options->socket_dir);
 	case OPT_RECORD_TOKENS:
 		options->records_tokens = true;
 		return 0;
@@ -309,12 +287,7 @@ static const char doc[] =
 	"workload, not on --batch, --chunk, --threads or recording; under a rule it depends on the "
 	"requests beside it. 'moetrace help eval' explains the rule oea. A first SIGINT (Ctrl-C), "
 	"SIGTERM or SIGHUP ends the run at the next pass and closes the recording properly, but "
-	"writes no text output; a second one ends it at once.\n\n"
-	"Of a shape the part with experts is exact: the router with its biases, groups and hash "
-	"tables, the experts with their latent, activation and biases, the shared experts. The "
-	"attention is a plain grouped-query attention of the model's sizes, dense layers are left "
-	"out, and the vocabulary is the 256 bytes. The memory that it will take is compared with "
-	"what is available before any of it is taken.";
+	"writes no text output; a second one ends it at once.";
 
 static uint32_t threads_default(void)
 {
@@ -336,8 +309,8 @@ int mt_run_options_parse(int argc, char **argv, struct mt_run_options *ret_optio
 		.n_chunk = DEFAULT_CHUNK,
 		.n_context = DEFAULT_CONTEXT,
 		.n_threads = threads_default(),
+		.n_repeat = 1,
 		.stop_byte = -1,
-		.routing_text = "model",
 	};
 	int exit_code = mt_args_parse(&argp, argc, argv, &options.args, &options);
 

@@ -20,9 +20,8 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cli_sql.c \
 	%D%/cmd_balance.c \
 	%D%/cmd_check.c \
+	%D%/cmd_control.c \
 	%D%/cmd_dump.c \
-	%D%/cmd_eplb.c %D%/cmd_eplb.h \
-	%D%/cmd_eplb_loads.c \
 	%D%/cmd_eval.c \
 	%D%/cmd_experts.c \
 	%D%/cmd_info.c \
@@ -36,20 +35,18 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_run.c %D%/cmd_run.h \
 	%D%/cmd_run_args.c \
 	%D%/cmd_run_files.c \
-	%D%/cmd_run_memory.c \
 	%D%/cmd_run_print.c \
-	%D%/cmd_run_replay.c \
-	%D%/cmd_run_shape.c \
 	%D%/cmd_run_signal.c \
 	%D%/cmd_run_text.c \
 	%D%/file_read.c %D%/file_read.h \
 	%D%/lift.c %D%/lift.h \
 	%D%/model_load.c %D%/model_load.h \
+	%D%/live.c %D%/live.h \
 	%D%/moetrace.c \
 	%D%/output.c \
 	%D%/rule_args.c %D%/rule_args.h \
 	%D%/table.c %D%/table.h
-%C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
+%C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
 %C%_moetrace_LDADD = \
 	schema/functions/libmt_sql.la \
 	schema/libmt_reference.la \

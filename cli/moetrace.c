@@ -28,7 +28,6 @@ static const struct verb verbs[] = {
 	{"requests", mt_cmd_requests, "the requests, or the experts of one of them", false},
 	{"experts", mt_cmd_experts, "how many tokens each expert received", false},
 	{"balance", mt_cmd_balance, "how even the load of each layer is", false},
-	{"eplb", mt_cmd_eplb, "where to put experts so that ranks are evenly loaded", false},
 	{"info", mt_cmd_info, "what a trace holds, and what recorded it", false},
 	{"dump", mt_cmd_dump, "the tables, or the rows of one of them", false},
 	{"query", mt_cmd_query, "run one SQL statement on a trace", false},
@@ -36,6 +35,10 @@ static const struct verb verbs[] = {
 	{"eval", mt_cmd_eval, "cross-entropy and active experts of a model on texts, under a rule",
 	 false},
 	{"models", mt_cmd_models, "the known models, their routing and dimensions", false},
+	{"list", mt_cmd_list, "the live sessions on this machine", false},
+	{"status", mt_cmd_status, "what live sessions are doing, and what it costs", false},
+	{"start", mt_cmd_start, "start a recording in live sessions", false},
+	{"stop", mt_cmd_stop, "stop the recording of live sessions", false},
 	{"check", mt_cmd_check, "prove that a trace is sound", false},
 };
 

@@ -7,7 +7,11 @@
 noinst_LTLIBRARIES += %D%/libmt_common.la %D%/libmt_json.la
 
 %C%_libmt_common_la_SOURCES = \
+	%D%/folder.c %D%/folder.h \
+	%D%/pattern.c %D%/pattern.h \
 	%D%/utf8.c %D%/utf8.h
+
+%C%_libmt_common_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
 
 %C%_libmt_json_la_SOURCES = \
 	%D%/f16.h \

@@ -77,7 +77,8 @@ static int meta_number(struct mt_store *store, const char *key, uint64_t value)
 	return mt_store_meta(store, key, text);
 }
 
-static int write_meta(struct mt_store *store, const struct moetrace_session_opts *opts)
+static int write_meta(struct mt_store *store, const struct moetrace_session_opts *opts,
+		      const struct mt_settings *settings)
 {
 	static const char *const weight_formats[] = { "fp16", "bf16", "none" };
 	char uuid[40];
@@ -95,6 +96,9 @@ static int write_meta(struct mt_store *store, const struct moetrace_session_opts
 	meta_number(store, "opt.commit_interval_ms", opts->commit_interval_ms);
 	meta_number(store, "opt.stop_timeout_ms", opts->stop_timeout_ms);
 	meta_number(store, "opt.file_limit_bytes", opts->file_limit_bytes);
+	mt_store_meta(store, "opt.socket_dir", opts->socket_dir);
+	mt_store_meta(store, "opt.start", settings->start < 0 ? NULL : settings->start ? "1" : "0");
+	mt_store_meta(store, "opt.mode", mt_mode_name(settings->mode));
 	return meta_number(store, "opt.window_ns", opts->window_ns);
 }
 
@@ -144,7 +148,7 @@ int mt_writer_define(struct mt_writer *writer)
 	/* Numbers below are those of the kinds of misuse. */
 	writer->last_diagnostic_id = MT_N_MISUSE;
 	mt_store_begin(store);
-	write_meta(store, opts);
+	write_meta(store, opts, &writer->session->settings);
 	write_process(store, opts);
 	write_host_device(store);
 	if (mt_store_is_network(store))

@@ -20,6 +20,10 @@ moetrace_HEADERS = \
 	%D%/abi.h \
 	%D%/assembly.c %D%/assembly.h \
 	%D%/clock.h \
+	%D%/control/commands.c %D%/control/commands.h \
+	%D%/control/line.c %D%/control/line.h \
+	%D%/control/peer.c %D%/control/peer.h \
+	%D%/control/server.c %D%/control/server.h \
 	%D%/count.c %D%/count.h \
 	%D%/coverage.c %D%/coverage.h \
 	%D%/definitions.c %D%/definitions.h \
@@ -30,6 +34,7 @@ moetrace_HEADERS = \
 	%D%/narrow.c %D%/narrow.h \
 	%D%/narrow_avx2.c \
 	%D%/narrow_avx512.c \
+	%D%/options.c %D%/options.h \
 	%D%/pass.c \
 	%D%/queue.c %D%/queue.h \
 	%D%/record.h \
@@ -37,6 +42,7 @@ moetrace_HEADERS = \
 	%D%/request.c \
 	%D%/ring.c %D%/ring.h \
 	%D%/session.c %D%/session.h \
+	%D%/session_status.c \
 	%D%/status.c \
 	%D%/writer.c %D%/writer.h %D%/writer_internal.h \
 	%D%/store/rows.c \

@@ -14,6 +14,7 @@
 
 enum mt_message_type {
 	MT_MESSAGE_MODEL,         /* model */
+	MT_MESSAGE_DIAGNOSTIC,    /* text (what happened and what to do), text2 (who says so) */
 	MT_MESSAGE_RULE,          /* number (handle), text (name) */
 	MT_MESSAGE_REQUEST,       /* request, text (external id or NULL), number (prompt positions) */
 	MT_MESSAGE_ATTRIBUTE,     /* request, text (key), text2 (value or NULL) */

@@ -178,15 +178,37 @@ static int write_stats(struct mt_writer *writer, const struct mt_store_stats *st
 	return status;
 }
 
+/* Rates are taken over times of a second at least, so that they do not jump with each commit. */
+static void measure_rates(struct mt_writer *writer, struct mt_published *published)
+{
+	struct mt_rate *last = &writer->rate;
+	uint64_t now = now_ns(writer);
+	uint64_t file_bytes = published->file_bytes;
+
+	published->rate_ns = writer->session->published.rate_ns;
+	published->rate_passes = writer->session->published.rate_passes;
+	published->rate_rows = writer->session->published.rate_rows;
+	published->rate_bytes = writer->session->published.rate_bytes;
+	if (last->recording_id == writer->recording_id && now - last->since_ns < MT_NS_PER_S)
+		return;
+	published->rate_ns = last->recording_id == writer->recording_id ? now - last->since_ns : 0;
+	published->rate_passes = published->recorded_passes - last->passes;
+	published->rate_rows = published->recorded_rows - last->rows;
+	/* The journal shrinks when it is written from its start again. */
+	published->rate_bytes = file_bytes > last->bytes ? file_bytes - last->bytes : 0;
+	*last = (struct mt_rate){ writer->recording_id, now, published->recorded_passes,
+				  published->recorded_rows, file_bytes };
+}
+
 static void publish(struct mt_writer *writer)
 {
 	const struct mt_assembly_counts *counts = &writer->committed;
 	struct moetrace_session *session = writer->session;
 	struct mt_store_stats stats;
+	struct mt_published published;
 
 	mt_store_stats_get(writer->store, &stats);
-	pthread_mutex_lock(&session->text);
-	session->published = (struct mt_published){
+	published = (struct mt_published){
 		.recorded_passes = counts->passes,
 		.recorded_rows = counts->rows,
 		.recorded_assignments = counts->assignments,
@@ -196,7 +218,12 @@ static void publish(struct mt_writer *writer)
 		.file_bytes = stats.database_bytes + stats.journal_bytes,
 		.ring_peak_bytes = writer->ring_peak_bytes,
 		.writer_cpu_ns = cpu_ns(writer),
+		.store_memory_bytes = mt_store_memory_bytes(writer->store),
+		.start_ns = writer->start_ns,
 	};
+	measure_rates(writer, &published);
+	pthread_mutex_lock(&session->text);
+	session->published = published;
 	pthread_mutex_unlock(&session->text);
 }
 
@@ -262,6 +289,7 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 	memset(writer->gaps, 0, sizeof(writer->gaps));
 	writer->first_commit = stats.n_commits;
 	writer->ring_peak_bytes = 0;
+	writer->start_ns = message->time_ns;
 	writer->start_cpu_ns = mt_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	writer->last_load_ns = message->time_ns;
 	mt_load_start(&writer->load, message->recording_id, message->time_ns,

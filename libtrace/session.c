@@ -9,24 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <time.h>
 
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
-#include "libtrace/definitions.h"
+#include "libtrace/control/server.h"
+#include "libtrace/options.h"
 #include "libtrace/store/store.h"
 #include "libtrace/writer.h"
-
-#define DEFAULT_RINGS 4u
-#define DEFAULT_RING_BYTES (UINT64_C(32) << 20)
-#define DEFAULT_COMMIT_INTERVAL_MS 200u
-#define DEFAULT_STOP_TIMEOUT_MS 2000u
-#define DEFAULT_WINDOW_NS (10 * MT_NS_PER_S)
-#define MAX_DEFAULT_FILE_BYTES (UINT64_C(10) << 30)
-#define MIN_FILE_BYTES (UINT64_C(1) << 20)
-#define MIN_RING_BYTES (UINT64_C(64) << 10)
-#define MAX_RING_BYTES (UINT64_C(4) << 30)
 
 /* A failed open has no session to hold its text. */
 static _Thread_local char open_errmsg[MT_STORE_ERROR_BYTES];
@@ -60,10 +50,7 @@ void moetrace_errmsg(struct moetrace_session *session, char *buffer, size_t buff
 	pthread_mutex_unlock(&session->text);
 }
 
-static int open_error(int status, const char *format, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static int open_error(int status, const char *format, ...)
+int mt_open_error(int status, const char *format, ...)
 {
 	va_list arguments;
 
@@ -71,110 +58,6 @@ static int open_error(int status, const char *format, ...)
 	vsnprintf(open_errmsg, sizeof(open_errmsg), format, arguments);
 	va_end(arguments);
 	return status;
-}
-
-/* Half of what is free where the file will be, at most 10 GiB. */
-static uint64_t default_file_limit_bytes(const char *path)
-{
-	char folder[4096];
-	struct statvfs fs;
-	uint64_t half_bytes;
-	char *slash;
-
-	snprintf(folder, sizeof(folder), "%s", path);
-	slash = strrchr(folder, '/');
-	if (slash)
-		slash[slash == folder] = '\0';
-	if (statvfs(slash ? folder : ".", &fs))
-		return MAX_DEFAULT_FILE_BYTES;
-	half_bytes = (uint64_t)fs.f_bavail * fs.f_frsize / 2;
-	return half_bytes < MAX_DEFAULT_FILE_BYTES ? half_bytes : MAX_DEFAULT_FILE_BYTES;
-}
-
-static int check_options(const struct moetrace_session_opts *opts)
-{
-	if (opts->weight_format > MOETRACE_WEIGHT_FORMAT_NONE)
-		return open_error(MOETRACE_E_INVALID, "options: weight_format %u is none",
-				  opts->weight_format);
-	if (opts->n_rings > MT_MAX_RINGS)
-		return open_error(MOETRACE_E_INVALID, "options: n_rings %u is above %u",
-				  opts->n_rings, MT_MAX_RINGS);
-	if (opts->ring_bytes &&
-	    (opts->ring_bytes < MIN_RING_BYTES || opts->ring_bytes > MAX_RING_BYTES ||
-	     (opts->ring_bytes & (opts->ring_bytes - 1))))
-		return open_error(MOETRACE_E_INVALID,
-				  "options: ring_bytes %llu is no power of two from 64 KiB to 4 GiB",
-				  (unsigned long long)opts->ring_bytes);
-	if (opts->file_limit_bytes && opts->file_limit_bytes < MIN_FILE_BYTES)
-		return open_error(MOETRACE_E_INVALID,
-				  "options: file_limit_bytes %llu is below 1 MiB",
-				  (unsigned long long)opts->file_limit_bytes);
-	if (opts->commit_interval_ms &&
-	    (opts->commit_interval_ms < 10 || opts->commit_interval_ms > 10000))
-		return open_error(MOETRACE_E_INVALID,
-				  "options: commit_interval_ms %u is not from 10 to 10000",
-				  opts->commit_interval_ms);
-	if (opts->window_ns && (opts->window_ns < MT_NS_PER_MS || opts->window_ns > INT64_MAX / 4))
-		return open_error(MOETRACE_E_INVALID, "options: window_ns %llu is below 1 ms or "
-				  "absurdly long", (unsigned long long)opts->window_ns);
-	return MOETRACE_OK;
-}
-
-static void set_default_u32(uint32_t *option, uint32_t value)
-{
-	*option = *option ? *option : value;
-}
-
-static void set_default_u64(uint64_t *option, uint64_t value)
-{
-	*option = *option ? *option : value;
-}
-
-static int copy_string(const char **string)
-{
-	*string = *string ? strdup(*string) : NULL;
-	return *string ? 0 : -1;
-}
-
-static void free_strings(struct moetrace_session *session)
-{
-	free((char *)session->opts.session_name);
-	free((char *)session->opts.engine_name);
-	free((char *)session->opts.engine_version);
-	free(session->path);
-}
-
-/* The options in force, with own strings; nothing is copied twice when it fails. */
-static int resolve_options(struct moetrace_session *session, const char *path,
-			   const struct moetrace_session_opts *opts)
-{
-	char name[256];
-	int has_engine_name, has_engine_version;
-
-	if (opts)
-		session->opts = *opts;
-	session->opts.size = sizeof(session->opts);
-	set_default_u32(&session->opts.n_rings, DEFAULT_RINGS);
-	set_default_u64(&session->opts.ring_bytes, DEFAULT_RING_BYTES);
-	set_default_u32(&session->opts.commit_interval_ms, DEFAULT_COMMIT_INTERVAL_MS);
-	set_default_u32(&session->opts.stop_timeout_ms, DEFAULT_STOP_TIMEOUT_MS);
-	set_default_u64(&session->opts.file_limit_bytes, default_file_limit_bytes(path));
-	set_default_u64(&session->opts.window_ns, DEFAULT_WINDOW_NS);
-	if (!session->opts.session_name) {
-		mt_program_name(name, sizeof(name));
-		session->opts.session_name = name;
-	}
-	has_engine_name = session->opts.engine_name != NULL;
-	has_engine_version = session->opts.engine_version != NULL;
-	session->path = strdup(path);
-	copy_string(&session->opts.session_name);
-	copy_string(&session->opts.engine_name);
-	copy_string(&session->opts.engine_version);
-	if (!session->path || !session->opts.session_name ||
-	    has_engine_name != (session->opts.engine_name != NULL) ||
-	    has_engine_version != (session->opts.engine_version != NULL))
-		return open_error(MOETRACE_E_NOMEM, "%s: out of memory", path);
-	return MOETRACE_OK;
 }
 
 static struct moetrace_session *new_session(void)
@@ -200,7 +83,7 @@ static void free_session(struct moetrace_session *session)
 	for (uint32_t i = 0; i < atomic_load(&session->n_models); i++)
 		mt_model_free(session->models[i]);
 	mt_ring_pool_close(&session->pool);
-	free_strings(session);
+	mt_options_free(session);
 	/* A forked child's copies may be in any state; they are memory, no more. */
 	if (!atomic_load(&session->forked)) {
 		mt_queue_close(&session->queue);
@@ -210,10 +93,30 @@ static void free_session(struct moetrace_session *session)
 	free(session);
 }
 
+/* Tell whoever reads the file. */
+static void say(struct moetrace_session *session, const char *text)
+{
+	struct mt_message *message = mt_message_new(MT_MESSAGE_DIAGNOSTIC, text, "session");
+
+	if (message)
+		mt_session_post(session, message);
+}
+
+/* A session without a socket is recorded like any other; its file says why there is none. */
+static void open_server(struct moetrace_session *session)
+{
+	char error[MT_STORE_ERROR_BYTES + 64];
+
+	if (session->opts.socket_dir && strcmp(session->opts.socket_dir, "none") == 0)
+		return;
+	memcpy(error, "no control socket: ", sizeof("no control socket: "));
+	if (mt_server_start(session, error + strlen(error), MT_STORE_ERROR_BYTES, &session->server))
+		say(session, error);
+}
+
 int moetrace_session_open(const char *path, const struct moetrace_session_opts *opts,
 			  struct moetrace_session **ret_session)
 {
-	struct moetrace_session_opts room;
 	struct moetrace_session *session;
 	char error[MT_STORE_ERROR_BYTES];
 	int status;
@@ -221,38 +124,35 @@ int moetrace_session_open(const char *path, const struct moetrace_session_opts *
 	open_errmsg[0] = '\0';
 	if (ret_session)
 		*ret_session = NULL;
-	if (!path || !*path || !ret_session)
-		return open_error(MOETRACE_E_INVALID, "no path, or nowhere to put the session");
-	if (opts && !mt_abi_knows(opts->size, MT_FIRST_SESSION_OPTS))
-		return open_error(MOETRACE_E_INVALID,
-				  "options: size is not set; use MOETRACE_INIT()");
-	if (opts)
-		opts = MT_ABI_WIDEN(opts, &room);
-	if (opts && check_options(opts))
-		return MOETRACE_E_INVALID;
+	if (!ret_session)
+		return mt_open_error(MOETRACE_E_INVALID, "nowhere to put the session");
 	session = new_session();
 	if (!session)
-		return open_error(MOETRACE_E_NOMEM, "%s: out of memory", path);
-	status = resolve_options(session, path, opts);
+		return mt_open_error(MOETRACE_E_NOMEM, "out of memory");
+	if (mt_is_disabled()) {
+		session->settings.is_disabled = 1;
+		*ret_session = session;
+		return MOETRACE_OK;
+	}
+	status = mt_options_resolve(session, path, opts);
 	if (status)
 		goto err_session;
-	if (session->opts.file_limit_bytes < MIN_FILE_BYTES) {
-		status = open_error(MOETRACE_E_IO, "%s: less than 2 MiB are free there", path);
-		goto err_session;
-	}
 	status = mt_ring_pool_open(&session->pool, session->opts.n_rings,
 				   session->opts.ring_bytes);
 	if (status) {
-		open_error(status, "%s: out of memory: %u rings of %llu bytes", path,
-			   session->opts.n_rings, (unsigned long long)session->opts.ring_bytes);
+		mt_open_error(status, "%s: out of memory: %u rings of %llu bytes", session->path,
+			      session->opts.n_rings, (unsigned long long)session->opts.ring_bytes);
 		goto err_session;
 	}
 	status = mt_writer_start(session, error);
 	if (status) {
-		open_error(status, "%s", error);
+		mt_open_error(status, "%s", error);
 		goto err_session;
 	}
+	open_server(session);
 	mt_fork_enlist(session);
+	if (session->settings.start == 1 && mt_session_start(session, NULL))
+		say(session, "MOETRACE_START: the recording could not be started");
 	*ret_session = session;
 	return MOETRACE_OK;
 
@@ -261,16 +161,26 @@ err_session:
 	return status;
 }
 
+static int end_threads(struct moetrace_session *session)
+{
+	/* First, so that nobody starts anything any more. */
+	if (!atomic_load(&session->forked))
+		mt_server_stop(session->server);
+	atomic_store(&session->recording_id, 0);
+	mt_fork_delist(session);
+	/* Only now, since fork() looks at the servers of listed sessions. */
+	mt_server_free(session->server);
+	return atomic_load(&session->forked) ? MOETRACE_OK : mt_writer_stop(session);
+}
+
 int moetrace_session_close(struct moetrace_session *session)
 {
 	int status = MOETRACE_OK;
 
 	if (!session)
 		return MOETRACE_OK;
-	atomic_store(&session->recording_id, 0);
-	mt_fork_delist(session);
-	if (!atomic_load(&session->forked))
-		status = mt_writer_stop(session);
+	if (!session->settings.is_disabled)
+		status = end_threads(session);
 	free_session(session);
 	return status;
 }
@@ -289,16 +199,24 @@ int mt_session_post(struct moetrace_session *session, struct mt_message *message
 {
 	if (!message)
 		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	if (session->settings.is_disabled) {
+		mt_message_free(message);
+		return MOETRACE_OK;
+	}
 	stamp(session, message);
 	mt_queue_post(&session->queue, &session->pool, message);
 	return MOETRACE_OK;
 }
 
 /* Post a message and wait until the writer has done it; the writer's status. */
-static int post_and_wait(struct moetrace_session *session, struct mt_message *message)
+int mt_session_post_and_wait(struct moetrace_session *session, struct mt_message *message)
 {
 	if (!message)
 		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	if (session->settings.is_disabled) {
+		mt_message_free(message);
+		return MOETRACE_OK;
+	}
 	stamp(session, message);
 	return mt_queue_wait(&session->queue,
 			     mt_queue_post(&session->queue, &session->pool, message)) ?
@@ -315,12 +233,15 @@ static int start_locked(struct moetrace_session *session,
 	if (atomic_load(&session->recording_id))
 		return mt_session_error(session, MOETRACE_E_STATE,
 					"start: already recording; stop first, nothing was lost");
+	if (opts->mode != MOETRACE_MODE_PER_TOKEN)
+		return mt_session_error(session, MOETRACE_E_UNSUPPORTED,
+					"start: this version records in mode per_token alone");
 	if (atomic_load(&session->failed))
 		return MOETRACE_E_IO;
-	message = mt_message_new(MT_MESSAGE_START, opts ? opts->routing_source : NULL, NULL);
+	message = mt_message_new(MT_MESSAGE_START, opts->routing_source, NULL);
 	if (message)
 		message->recording_id = session->last_recording_id + 1;
-	status = post_and_wait(session, message);
+	status = mt_session_post_and_wait(session, message);
 	if (status)
 		return status;
 	session->last_recording_id++;
@@ -329,10 +250,66 @@ static int start_locked(struct moetrace_session *session,
 	return MOETRACE_OK;
 }
 
+int mt_session_start(struct moetrace_session *session, const struct moetrace_recording_opts *opts)
+{
+	struct moetrace_recording_opts own = { .size = sizeof(own) };
+	int status;
+
+	if (opts)
+		own = *opts;
+	if (session->settings.mode >= 0)
+		own.mode = (uint32_t)session->settings.mode;
+	pthread_mutex_lock(&session->control);
+	status = start_locked(session, &own);
+	pthread_mutex_unlock(&session->control);
+	return status;
+}
+
+/* What the program said of a recording holds for those that an operator starts, too. */
+static void remember_opts(struct moetrace_session *session,
+			  const struct moetrace_recording_opts *opts)
+{
+	struct mt_recording_opts *last = &session->last_opts;
+
+	memset(last, 0, sizeof(*last));
+	if (opts)
+		last->opts = *opts;
+	last->has_source = last->opts.routing_source != NULL;
+	snprintf(last->source, sizeof(last->source), "%s",
+		 last->has_source ? last->opts.routing_source : "");
+}
+
+void mt_session_last_opts(struct moetrace_session *session, struct mt_recording_opts *ret_opts)
+{
+	pthread_mutex_lock(&session->control);
+	*ret_opts = session->last_opts;
+	pthread_mutex_unlock(&session->control);
+	ret_opts->opts.size = sizeof(ret_opts->opts);
+	ret_opts->opts.routing_source = ret_opts->has_source ? ret_opts->source : NULL;
+}
+
+void mt_session_path(struct moetrace_session *session, char *ret_path, size_t path_bytes)
+{
+	pthread_mutex_lock(&session->text);
+	snprintf(ret_path, path_bytes, "%s", session->path);
+	pthread_mutex_unlock(&session->text);
+}
+
+/* MOETRACE_START has decided in place of the program's first start. */
+static int note_start(struct moetrace_session *session, const struct moetrace_recording_opts *opts)
+{
+	int is_decided;
+
+	pthread_mutex_lock(&session->control);
+	remember_opts(session, opts);
+	is_decided = !session->n_program_starts++ && session->settings.start >= 0;
+	pthread_mutex_unlock(&session->control);
+	return is_decided;
+}
+
 int moetrace_start(struct moetrace_session *session, const struct moetrace_recording_opts *opts)
 {
 	struct moetrace_recording_opts room;
-	int status;
 
 	if (!session || (opts && !mt_abi_knows(opts->size, MT_FIRST_RECORDING_OPTS)))
 		return MOETRACE_E_INVALID;
@@ -340,10 +317,9 @@ int moetrace_start(struct moetrace_session *session, const struct moetrace_recor
 		opts = MT_ABI_WIDEN(opts, &room);
 	if (atomic_load(&session->forked))
 		return MOETRACE_E_STATE;
-	pthread_mutex_lock(&session->control);
-	status = start_locked(session, opts);
-	pthread_mutex_unlock(&session->control);
-	return status;
+	if (session->settings.is_disabled || note_start(session, opts))
+		return MOETRACE_OK;
+	return mt_session_start(session, opts);
 }
 
 /*
@@ -387,7 +363,7 @@ static int stop_locked(struct moetrace_session *session, const char *reason)
 		return MOETRACE_E_STATE;
 	}
 	n_in_flight = wait_for_passes(session, recording_id);
-	status = post_and_wait(session,
+	status = mt_session_post_and_wait(session,
 			       mt_message_new(MT_MESSAGE_STOP, reason ? reason : "stopped", NULL));
 	if (status)
 		return status;
@@ -406,6 +382,8 @@ int moetrace_stop(struct moetrace_session *session, const char *reason)
 		return MOETRACE_E_INVALID;
 	if (atomic_load(&session->forked))
 		return MOETRACE_E_STATE;
+	if (session->settings.is_disabled)
+		return MOETRACE_OK;
 	pthread_mutex_lock(&session->control);
 	status = stop_locked(session, reason);
 	pthread_mutex_unlock(&session->control);
@@ -418,52 +396,5 @@ int moetrace_flush(struct moetrace_session *session)
 		return MOETRACE_E_INVALID;
 	if (atomic_load(&session->forked))
 		return MOETRACE_E_STATE;
-	return post_and_wait(session, mt_message_new(MT_MESSAGE_FLUSH, NULL, NULL));
-}
-
-static void fill_status(struct moetrace_session *session, const struct mt_published *published,
-			struct moetrace_session_status *ret_status)
-{
-	const struct mt_loss_counts *before = &published->at_start;
-	struct mt_loss_counts now;
-
-	mt_losses_read(session, &now);
-	ret_status->is_recording = atomic_load(&session->recording_id) != 0;
-	ret_status->recorded_passes = published->recorded_passes;
-	ret_status->recorded_rows = published->recorded_rows;
-	ret_status->recorded_assignments = published->recorded_assignments;
-	ret_status->dropped_passes =
-		mt_lost_passes(&now) - mt_lost_passes(before) + published->discarded_passes;
-	ret_status->dropped_layers =
-		now.n[MT_LOSS_LAYER_RING_FULL] - before->n[MT_LOSS_LAYER_RING_FULL];
-	ret_status->dropped_bytes = 0;
-	for (int i = 0; i < MT_N_LOSS; i++)
-		ret_status->dropped_bytes += now.n_bytes[i] - before->n_bytes[i];
-	ret_status->misuse = published->misuse;
-	ret_status->file_bytes = published->file_bytes;
-	ret_status->file_limit_bytes = session->opts.file_limit_bytes;
-	ret_status->ring_bytes = session->opts.ring_bytes * session->pool.n_rings;
-	ret_status->ring_peak_bytes = published->ring_peak_bytes;
-	ret_status->writer_cpu_ns = published->writer_cpu_ns;
-}
-
-int moetrace_status(struct moetrace_session *session, struct moetrace_session_status *ret_status)
-{
-	struct moetrace_session_status known;
-	struct mt_published published;
-
-	if (!session || !ret_status || !mt_abi_knows(ret_status->size, MT_FIRST_STATUS))
-		return MOETRACE_E_INVALID;
-	if (atomic_load(&session->forked))
-		return MOETRACE_E_STATE;
-	pthread_mutex_lock(&session->text);
-	published = session->published;
-	pthread_mutex_unlock(&session->text);
-	MOETRACE_INIT(&known);
-	pthread_mutex_lock(&session->control);
-	known.recording_id = session->last_recording_id;
-	pthread_mutex_unlock(&session->control);
-	fill_status(session, &published, &known);
-	mt_abi_narrow(ret_status, ret_status->size, &known, sizeof(known));
-	return MOETRACE_OK;
+	return mt_session_post_and_wait(session, mt_message_new(MT_MESSAGE_FLUSH, NULL, NULL));
 }

@@ -90,7 +90,16 @@ struct moetrace_pass {
 	_Atomic uint64_t dropped[MT_LAYER_WORDS];
 };
 
+struct mt_server;
 struct mt_writer;
+
+/* What the environment decided. */
+struct mt_settings {
+	int is_disabled;       /* MOETRACE_DISABLE: no file, no thread, every call succeeds */
+	int start;             /* MOETRACE_START: 0 or 1; -1: not set */
+	int mode;              /* MOETRACE_MODE: enum moetrace_mode; -1: not set */
+	int has_default_limit; /* file_limit_bytes follows from the free space */
+};
 
 /* A look at the losses. */
 struct mt_loss_counts {
@@ -107,15 +116,30 @@ struct mt_published {
 	struct mt_loss_counts at_start; /* losses when the recording started */
 	uint64_t misuse;
 	uint64_t file_bytes;
-	uint64_t file_limit_bytes;
 	uint64_t ring_peak_bytes;
 	uint64_t writer_cpu_ns;
+	uint64_t store_memory_bytes;
+	uint64_t start_ns;      /* of the recording */
+	uint64_t rate_ns;       /* length of the time that the next three are of; 0: too short yet */
+	uint64_t rate_passes;
+	uint64_t rate_rows;
+	uint64_t rate_bytes;
 };
+
+/* Options of a recording, with room for the string. */
+struct mt_recording_opts {
+	struct moetrace_recording_opts opts;
+	int has_source;
+	char source[256];
+};
+
+#define MT_PATH_BYTES 4096u
 
 struct moetrace_session {
 	/* Fixed at open. */
 	struct moetrace_session_opts opts; /* resolved; strings are copies */
 	char *path;
+	struct mt_settings settings;
 	uint64_t start_monotonic_ns;
 	mt_narrow_plain_fn narrow_plain;
 	struct mt_ring_pool pool;
@@ -131,6 +155,8 @@ struct moetrace_session {
 	/* Control. */
 	pthread_mutex_t control;      /* start, stop, model_add one at a time */
 	uint32_t last_recording_id;   /* under control */
+	uint32_t n_program_starts;    /* under control: of moetrace_start() */
+	struct mt_recording_opts last_opts; /* under control: of the last moetrace_start() */
 	uint32_t n_layers_added;      /* under control: keys of table layer */
 	_Atomic uint64_t n_requests;  /* handles given out */
 	_Atomic uint32_t n_rules;     /* handles given out */
@@ -140,6 +166,7 @@ struct moetrace_session {
 	struct mt_queue queue;
 	struct mt_writer *writer;
 	pthread_t thread;
+	struct mt_server *server;     /* NULL: no control socket */
 
 	pthread_mutex_t text;         /* protects errmsg and published */
 	char errmsg[512];
@@ -164,8 +191,28 @@ int mt_session_error(struct moetrace_session *session, int status, const char *f
 
 void mt_misuse(struct moetrace_session *session, enum mt_misuse misuse);
 
+/* Set the text that moetrace_open_errmsg() gives; returns @status. */
+int mt_open_error(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
 /* Post a message; NULL is answered with MOETRACE_E_NOMEM. */
 int mt_session_post(struct moetrace_session *session, struct mt_message *message);
+
+/* The same, and wait until the writer has done it: MOETRACE_OK or MOETRACE_E_IO. */
+int mt_session_post_and_wait(struct moetrace_session *session, struct mt_message *message);
+
+/* What moetrace_start() does, for whoever is not the program; @opts of the library's version. */
+int mt_session_start(struct moetrace_session *session, const struct moetrace_recording_opts *opts);
+
+/* The options of the program's last start; they point into @ret_opts. */
+void mt_session_last_opts(struct moetrace_session *session, struct mt_recording_opts *ret_opts);
+
+/* The path of the file in force, absolute where the current folder is known. */
+void mt_session_path(struct moetrace_session *session, char *ret_path, size_t path_bytes);
+
+/* The number of a mode by its name; -1: there is none. */
+int mt_mode_parse(const char *name);
+/* The name of a mode; NULL: none. */
+const char *mt_mode_name(int mode);
 
 void mt_model_free(struct mt_model *model);
 

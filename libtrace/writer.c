@@ -217,6 +217,11 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 	case MT_MESSAGE_MODEL:
 		status = mt_writer_add_model(writer, message->model);
 		break;
+	case MT_MESSAGE_DIAGNOSTIC:
+		status = mt_store_diagnostic(writer->store, ++writer->last_diagnostic_id,
+					     (int64_t)message->time_ns, "warning", message->text2,
+					     message->text, 1);
+		break;
 	case MT_MESSAGE_RULE:
 		status = mt_store_rule(writer->store, (int64_t)message->number, message->text);
 		break;

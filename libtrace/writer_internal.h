@@ -29,6 +29,15 @@ struct mt_losses {
 	uint64_t misuse;
 };
 
+/* Where the counters stood when rates were last taken. */
+struct mt_rate {
+	uint32_t recording_id;
+	uint64_t since_ns;
+	uint64_t passes;
+	uint64_t rows;
+	uint64_t bytes;
+};
+
 struct mt_writer {
 	struct moetrace_session *session;
 	struct mt_store *store;
@@ -51,7 +60,9 @@ struct mt_writer {
 	uint64_t n_commits; /* of the recording, with those before it */
 	uint64_t first_commit;
 	uint64_t ring_peak_bytes;
+	uint64_t start_ns; /* of the recording */
 	uint64_t start_cpu_ns;
+	struct mt_rate rate;
 	int64_t last_gap_id;
 	int64_t last_diagnostic_id;
 	uint64_t last_loss_ns;

@@ -22,6 +22,7 @@ AM_TESTS_ENVIRONMENT = \
 EXTRA_DIST += \
 	%D%/support/env.sh \
 	%D%/support/lib.sh \
+	%D%/support/live.sh \
 	%D%/support/no-check.sh
 
 if !HAVE_CHECK
@@ -30,6 +31,7 @@ endif
 
 include tests/build/local.mk
 include tests/unit/local.mk
+include tests/control/local.mk
 include tests/contract/local.mk
 include tests/kernels/local.mk
 include tests/moe_ops/local.mk

@@ -38,11 +38,17 @@ static int fail(struct loader *loader, int status, const char *format, ...)
 	return status;
 }
 
+/* Zeroed (for the padding of panels) and aligned to a cache line. */
 static int take_memory(struct loader *loader, size_t bytes, void **ret_memory)
 {
-	if (mtk_model_take(loader->model, bytes, ret_memory))
+	size_t rounded = bytes + 63 - (bytes + 63) % 64;
+	void *memory = rounded < bytes ? NULL : aligned_alloc(64, rounded);
+
+	if (!memory)
 		return fail(loader, MOETRACE_E_NOMEM, "out of memory: %zu bytes for weights",
 			    bytes);
+	memset(memory, 0, rounded);
+	*ret_memory = memory;
 	loader->model->weight_bytes += bytes;
 	return MOETRACE_OK;
 }
@@ -266,11 +272,14 @@ static int load_experts(struct loader *loader, uint32_t layer, const char *suffi
 	bytes = mtk_matrix_bytes(tensor.dtype, n_out, n_in);
 	if (bytes == 0 || __builtin_mul_overflow(bytes, n_experts, &all_bytes))
 		return fail(loader, MOETRACE_E_FORMAT, "%s: too large", name);
-	if (mtk_model_take(loader->model, n_experts * sizeof(*matrices), (void **)&matrices))
+	matrices = calloc(n_experts, sizeof(*matrices));
+	if (!matrices)
 		return fail(loader, MOETRACE_E_NOMEM, "out of memory: %u experts", n_experts);
 	status = take_memory(loader, all_bytes, &memory);
-	if (status)
+	if (status) {
+		free(matrices);
 		return status;
+	}
 	source_bytes = tensor.n_bytes / n_experts;
 	for (uint32_t e = 0; e < n_experts; e++) {
 		matrices[e] = (struct mtk_matrix){tensor.dtype, n_out, n_in,
@@ -345,20 +354,12 @@ static struct mtk_route_config route_config(const struct mtk_model_config *confi
 	return route;
 }
 
-static struct mtk_moe moe_sizes(const struct mtk_model_config *config)
-{
-	const struct mtk_route_config route = route_config(config);
-
-	return mtk_moe_make(&route, config->n_hidden, config->n_intermediate);
-}
-
 static int load_layer(struct loader *loader, uint32_t i)
 {
 	const struct mtk_model_config *c = &loader->model->config;
 	struct mtk_layer *layer = &loader->model->layers[i];
 	int status = refuse_unknown_parts(loader, i);
 
-	layer->number = i;
 	layer->route = route_config(c);
 	if (!status)
 		status = load_layer_vector(loader, i, "input_layernorm.weight", c->n_hidden,
@@ -389,17 +390,19 @@ static int load_layer(struct loader *loader, uint32_t i)
 	return status;
 }
 
-int mtk_model_fill_rope(struct mtk_model *model)
+static int fill_rope(struct loader *loader)
 {
+	struct mtk_model *model = loader->model;
 	const struct mtk_model_config *config = &model->config;
-	const size_t bytes = (size_t)config->n_context * (config->head_dim / 2) * sizeof(float);
+	size_t n = (size_t)config->n_context * (config->head_dim / 2);
 
-	if (mtk_model_take(model, bytes, (void **)&model->cosines) ||
-	    mtk_model_take(model, bytes, (void **)&model->sines))
-		return MOETRACE_E_NOMEM;
-	if (!model->is_plan)
-		mtk_rope_table_fill(config->rope_theta, config->head_dim, config->n_context,
-				    model->cosines, model->sines);
+	model->cosines = malloc(n * sizeof(float));
+	model->sines = malloc(n * sizeof(float));
+	if (!model->cosines || !model->sines)
+		return fail(loader, MOETRACE_E_NOMEM, "out of memory: a context of %u positions",
+			    config->n_context);
+	mtk_rope_table_fill(config->rope_theta, config->head_dim, config->n_context, model->cosines,
+			    model->sines);
 	return MOETRACE_OK;
 }
 
@@ -420,10 +423,7 @@ static int load_model(struct loader *loader)
 		status = load_layer(loader, i);
 	if (!status)
 		status = refuse_unused_layer(loader);
-	if (!status && mtk_model_fill_rope(model))
-		status = fail(loader, MOETRACE_E_NOMEM, "out of memory: a context of %u positions",
-			      config->n_context);
-	return status;
+	return status ? status : fill_rope(loader);
 }
 
 int mtk_model_create(const struct mtk_model_config *config, const struct mtk_tensor_source *source,
@@ -440,7 +440,6 @@ int mtk_model_create(const struct mtk_model_config *config, const struct mtk_ten
 		return fail(&loader, MOETRACE_E_NOMEM, "out of memory: a model");
 	loader.model = model;
 	model->config = *config;
-	model->moe = moe_sizes(config);
 	model->ops = mtk_cpu_ops_choose();
 	if (!model->ops) {
 		status = fail(&loader, MOETRACE_E_UNSUPPORTED,
@@ -448,8 +447,8 @@ int mtk_model_create(const struct mtk_model_config *config, const struct mtk_ten
 			      "lacks; use plain, avx2 or avx512, or unset it");
 		goto err_model;
 	}
-	if (mtk_model_take(model, config->n_layers * sizeof(*model->layers),
-			   (void **)&model->layers)) {
+	model->layers = calloc(config->n_layers, sizeof(*model->layers));
+	if (!model->layers) {
 		status = fail(&loader, MOETRACE_E_NOMEM, "out of memory: %u layers",
 			      config->n_layers);
 		goto err_model;
@@ -463,4 +462,63 @@ int mtk_model_create(const struct mtk_model_config *config, const struct mtk_ten
 err_model:
 	mtk_model_destroy(model);
 	return status;
+}
+
+static void release_experts(struct mtk_matrix *matrices)
+{
+	if (matrices)
+		free(matrices[0].data);
+	free(matrices);
+}
+
+static void release_layer(struct mtk_layer *layer)
+{
+	free(layer->input_norm);
+	free(layer->post_attention_norm);
+	free(layer->query_norm);
+	free(layer->key_norm);
+	free(layer->qkv.data);
+	free(layer->output.data);
+	free(layer->router.data);
+	release_experts(layer->gate_up);
+	release_experts(layer->down);
+}
+
+void mtk_model_destroy(struct mtk_model *model)
+{
+	if (!model)
+		return;
+	for (uint32_t i = 0; model->layers && i < model->config.n_layers; i++)
+		release_layer(&model->layers[i]);
+	free(model->layers);
+	free(model->embedding.data);
+	free(model->head.data);
+	free(model->final_norm);
+	free(model->cosines);
+	free(model->sines);
+	free(model);
+}
+
+const struct mtk_model_config *mtk_model_borrow_config(const struct mtk_model *model)
+{
+	return &model->config;
+}
+
+const char *mtk_model_cpu_name(const struct mtk_model *model)
+{
+	return model->ops->name;
+}
+
+size_t mtk_model_weight_bytes(const struct mtk_model *model)
+{
+	return model->weight_bytes;
+}
+
+size_t mtk_model_expert_weight_bytes(const struct mtk_model *model)
+{
+	const struct mtk_matrix *gate_up = &model->layers[0].gate_up[0];
+	const struct mtk_matrix *down = &model->layers[0].down[0];
+
+	return mtk_matrix_bytes(gate_up->dtype, gate_up->n_out, gate_up->n_in) +
+	       mtk_matrix_bytes(down->dtype, down->n_out, down->n_in);
 }

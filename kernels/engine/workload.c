@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -155,6 +156,67 @@ void mtk_workload_destroy(struct mtk_workload *workload)
 	free(workload->requests);
 	free(workload->name);
 	free(workload);
+}
+
+static int attributes_copy(const struct mtk_workload_request *from, struct mtk_workload_request *to)
+{
+	to->attributes = calloc(from->n_attributes + 1, sizeof(*to->attributes));
+	if (!to->attributes)
+		return -1;
+	for (; to->n_attributes < from->n_attributes; to->n_attributes++) {
+		struct mtk_workload_attribute *attribute = &to->attributes[to->n_attributes];
+
+		attribute->key = strdup(from->attributes[to->n_attributes].key);
+		attribute->value = strdup(from->attributes[to->n_attributes].value);
+		if (!attribute->key || !attribute->value) {
+			to->n_attributes++;
+			return -1;
+		}
+	}
+	return 0;
+}
+
+/* The same request for the @n_th time; what cannot be copied is left to be released. */
+static int request_copy(const struct mtk_workload_request *from, uint32_t n_th,
+			struct mtk_workload_request *to)
+{
+	size_t n_id_bytes = strlen(from->id) + 16;
+
+	*to = (struct mtk_workload_request){.line = from->line,
+					    .n_prompt_bytes = from->n_prompt_bytes,
+					    .max_new_tokens = from->max_new_tokens};
+	to->id = malloc(n_id_bytes);
+	to->prompt = malloc(from->n_prompt_bytes);
+	if (!to->id || !to->prompt)
+		return -1;
+	snprintf(to->id, n_id_bytes, "%s.%lu", from->id, (unsigned long)n_th);
+	memcpy(to->prompt, from->prompt, from->n_prompt_bytes);
+	return attributes_copy(from, to);
+}
+
+int mtk_workload_repeat(struct mtk_workload *workload, uint32_t n_times, struct mtk_error *error)
+{
+	size_t n = workload->n_requests, i;
+	struct mtk_workload_request *requests;
+
+	if (n_times && n > UINT32_MAX / n_times)
+		return mtk_error_set(error, MOETRACE_E_LIMIT,
+				     "%s: %zu requests %u times over are too many", workload->name,
+				     n, n_times);
+	requests = realloc(workload->requests, n * n_times * sizeof(*requests));
+	if (!requests)
+		return mtk_error_set(error, MOETRACE_E_NOMEM, "%s: out of memory", workload->name);
+	workload->requests = requests;
+	workload->max_requests = n * n_times;
+	for (i = n; i < n * n_times; i++) {
+		int status = request_copy(&requests[i % n], (uint32_t)(i / n) + 1, &requests[i]);
+
+		workload->n_requests++;
+		if (status < 0)
+			return mtk_error_set(error, MOETRACE_E_NOMEM, "%s: out of memory",
+					     workload->name);
+	}
+	return MOETRACE_OK;
 }
 
 /* Double the buffer, up to one byte more than the limit, so that a longer file shows itself. */

@@ -4,7 +4,7 @@
  * empty is one object with `prompt` (a string that is not empty; its bytes are the tokens),
  * `max_new_tokens` (a positive integer) and optionally `id` (a string or an integer; by default the
  * line's number from 0). Every other key is an attribute of the request: a string, a number or a
- * boolean. External ids differ from one another as text. A workload is immutable once read.
+ * boolean. External ids differ from one another as text. A workload is immutable once read and repeated.
  */
 #ifndef MTK_ENGINE_WORKLOAD_H
 #define MTK_ENGINE_WORKLOAD_H
@@ -59,6 +59,14 @@ int mtk_workload_read(const char *path, struct mtk_workload **ret_workload,
 /* The same over @n_bytes in memory; @name stands for the file in errors. */
 int mtk_workload_parse(const char *name, const char *bytes, size_t n_bytes,
 		       struct mtk_workload **ret_workload, struct mtk_error *error);
+
+/**
+ * Make the workload @n_times as long by copies of its requests, whose ids end in .2, .3, ...
+ *
+ * Returns MOETRACE_OK; MOETRACE_E_LIMIT: it would be more than UINT32_MAX requests; or
+ * MOETRACE_E_NOMEM, which leaves a workload to be destroyed only.
+ */
+int mtk_workload_repeat(struct mtk_workload *workload, uint32_t n_times, struct mtk_error *error);
 
 /* NULL is allowed. */
 void mtk_workload_destroy(struct mtk_workload *workload);

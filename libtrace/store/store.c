@@ -94,6 +94,19 @@ void mt_store_stats_get(const struct mt_store *store, struct mt_store_stats *ret
 	*ret_stats = store->stats;
 }
 
+uint64_t mt_store_memory_bytes(const struct mt_store *store)
+{
+	static const int kinds[] = { SQLITE_DBSTATUS_CACHE_USED, SQLITE_DBSTATUS_SCHEMA_USED,
+				     SQLITE_DBSTATUS_STMT_USED };
+	uint64_t n_bytes = 0;
+	int now, peak;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (sqlite3_db_status(store->db, kinds[i], &now, &peak, 0) == SQLITE_OK)
+			n_bytes += (uint64_t)now;
+	return n_bytes;
+}
+
 /* Shared memory of a WAL and locks between hosts do not go together. */
 static int is_network_file_system(const char *path)
 {

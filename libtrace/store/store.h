@@ -48,6 +48,9 @@ const char *mt_store_error(const struct mt_store *store);
 int mt_store_is_network(const struct mt_store *store);
 void mt_store_stats_get(const struct mt_store *store, struct mt_store_stats *ret_stats);
 
+/* What SQLite keeps in memory for the file. */
+uint64_t mt_store_memory_bytes(const struct mt_store *store);
+
 /*
  * Make sure that a transaction is open. MOETRACE_E_STATE: another program holds the write
  * lock; nothing is wrong, try again later.

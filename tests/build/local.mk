@@ -11,8 +11,7 @@ TESTS += \
 	%D%/man.sh \
 	%D%/dist.sh \
 	%D%/install.sh \
-	%D%/installed.sh \
-	%D%/integration-guide.sh
+	%D%/installed.sh
 
 long_tests += %D%/clean-machine.sh
 
@@ -31,5 +30,4 @@ EXTRA_DIST += \
 	%D%/man.sh \
 	%D%/dist.sh \
 	%D%/install.sh \
-	%D%/installed.sh \
-	%D%/integration-guide.sh
+	%D%/installed.sh

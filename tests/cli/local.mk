@@ -6,7 +6,7 @@ cli_tests = \
 	%D%/check-ends.sh \
 	%D%/check-shape.sh \
 	%D%/check.sh \
-	%D%/eplb.sh \
+	%D%/control-basic.sh \
 	%D%/errors.sh \
 	%D%/golden.sh \
 	%D%/help.sh \
@@ -17,7 +17,6 @@ TESTS += $(cli_tests)
 EXTRA_DIST += \
 	$(cli_tests) \
 	%D%/derived.sql \
-	tests/data/eplb/cases.json \
 	%D%/golden \
 	%D%/sound.sql \
 	%D%/trace.sh

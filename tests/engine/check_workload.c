@@ -188,6 +188,31 @@ START_TEST(test_read_example)
 }
 END_TEST
 
+START_TEST(test_repeat)
+{
+	struct mtk_workload *workload;
+	struct mtk_error error;
+	size_t i;
+
+	ck_assert_int_eq(parse("{\"id\":\"a\",\"prompt\":\"xy\",\"max_new_tokens\":3,\"k\":\"v\"}\n"
+			       "{\"prompt\":\"z\",\"max_new_tokens\":1}\n",
+			       &workload, NULL),
+			 MOETRACE_OK);
+	ck_assert_int_eq(mtk_workload_repeat(workload, UINT32_MAX, &error), MOETRACE_E_LIMIT);
+	ck_assert_int_eq(mtk_workload_repeat(workload, 3, &error), MOETRACE_OK);
+	ck_assert_uint_eq(workload->n_requests, 6);
+	for (i = 0; i < 6; i += 2) {
+		ck_assert_str_eq(workload->requests[i].id, i == 0 ? "a" : i == 2 ? "a.2" : "a.3");
+		ck_assert_mem_eq(workload->requests[i].prompt, "xy", 2);
+		ck_assert_uint_eq(workload->requests[i].max_new_tokens, 3);
+		ck_assert_str_eq(workload->requests[i].attributes[0].value, "v");
+		ck_assert_uint_eq(workload->requests[i + 1].n_attributes, 0);
+	}
+	ck_assert_str_eq(workload->requests[5].id, "1.3");
+	mtk_workload_destroy(workload);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("workload");
@@ -203,6 +228,7 @@ int main(void)
 			    sizeof(refused) / sizeof(refused[0]));
 	tcase_add_test(tcase, test_read_errors);
 	tcase_add_test(tcase, test_read_example);
+	tcase_add_test(tcase, test_repeat);
 	srunner_run_all(runner, CK_ENV);
 	n_failed = srunner_ntests_failed(runner);
 	srunner_free(runner);

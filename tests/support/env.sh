@@ -7,7 +7,10 @@ TZ=UTC
 export LC_ALL TZ
 
 # A test sets what it needs; what the caller's shell happens to hold is no input.
-unset MOETRACE_OUTPUT MOETRACE_START MOETRACE_MODE MOETRACE_SOCKET_DIR MOETRACE_DISABLE
+unset MOETRACE_OUTPUT MOETRACE_START MOETRACE_MODE MOETRACE_DISABLE
+# A test that wants a control socket names a folder of its own.
+MOETRACE_SOCKET_DIR=none
+export MOETRACE_SOCKET_DIR
 
 ASAN_OPTIONS="detect_leaks=1:abort_on_error=0:strict_string_checks=1${ASAN_OPTIONS:+:$ASAN_OPTIONS}"
 UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1${UBSAN_OPTIONS:+:$UBSAN_OPTIONS}"

@@ -55,12 +55,27 @@ struct moetrace_session_opts {
 	                                free space of its file system at open */
 	uint64_t window_ns;          /* length of the windows of expert_load, at least 1 ms; it doubles
 	                                whenever a recording would pass 500 000 rows of them; 0: 10 s */
+	struct moetrace_rank world;  /* this process among all of the run; in the socket's name, and %r */
+	const char *socket_dir;      /* existing folder for the control socket; "none": no socket;
+	                                NULL: $XDG_RUNTIME_DIR/moetrace, else /tmp/moetrace-UID */
 };
 
 /**
- * Open a session that records into a new file.
+ * Open a session that records into a new file, and its control socket (docs/control.md), through
+ * which `moetrace list|status|start|stop` reach it. Why there is no socket, if it could not be
+ * made, is in table diagnostic; the session works without.
  *
- * @path         File to create; an existing path is refused. SQLite keeps PATH-wal and
+ * The environment wins over @path and @opts:
+ *   MOETRACE_OUTPUT      the file; %h is the host's name, %p the process id, %r the rank in the
+ *                        world, %t the time, %% a per cent sign
+ *   MOETRACE_START       1: a recording begins at once; 0: none does. Either takes the place of
+ *                        the program's first moetrace_start(), which then succeeds without effect.
+ *   MOETRACE_MODE        per_token, per_pass or stat: what recordings keep
+ *   MOETRACE_SOCKET_DIR  folder of the control socket; none: no socket
+ *   MOETRACE_DISABLE     1: the session opens without a file, a thread or a socket, and every
+ *                        call succeeds as if nothing were recording
+ *
+ * @path         File to create, taken literally; an existing path is refused. SQLite keeps PATH-wal and
  *               PATH-shm beside it until the session is closed.
  * @opts         NULL: all defaults. Strings are copied.
  * @ret_session  The session, idle; set to NULL on failure.
@@ -100,9 +115,17 @@ const char *moetrace_open_errmsg(void);
 MOETRACE_API
 int moetrace_session_close(struct moetrace_session *session);
 
+/* What a recording keeps. */
+enum moetrace_mode {
+	MOETRACE_MODE_PER_TOKEN = 0, /* the default: the experts of every token */
+	MOETRACE_MODE_PER_PASS = 1,  /* counts by pass and layer */
+	MOETRACE_MODE_STAT = 2,      /* counts by window of time and layer */
+};
+
 struct moetrace_recording_opts {
 	size_t size;                /* set by MOETRACE_INIT() */
 	const char *routing_source; /* where choices come from: "model", "uniform", ...; NULL: unknown */
+	uint32_t mode;              /* enum moetrace_mode */
 };
 
 /**
@@ -116,6 +139,7 @@ struct moetrace_recording_opts {
  *          MOETRACE_E_STATE    already recording (nothing is lost or reset), or this is a
  *                              forked child
  *          MOETRACE_E_IO       the session cannot write any more (file limit, disk)
+ *          MOETRACE_E_UNSUPPORTED  this version does not have the mode
  */
 MOETRACE_API MOETRACE_MUST_USE
 int moetrace_start(struct moetrace_session *session, const struct moetrace_recording_opts *opts);
@@ -164,7 +188,16 @@ struct moetrace_session_status {
 	uint64_t file_limit_bytes;
 	uint64_t ring_bytes;           /* all rings */
 	uint64_t ring_peak_bytes;      /* most that was waiting in one ring */
-	uint64_t writer_cpu_ns;        /* CPU time of the writing thread */
+	uint64_t writer_cpu_ns;        /* CPU time of the writing thread in that recording */
+	uint64_t ring_fill_bytes;      /* waiting in all rings now */
+	uint64_t memory_bytes;         /* rings, and what the store keeps */
+	uint64_t recording_ns;         /* since the current recording started; 0: idle */
+	uint64_t control_cpu_ns;       /* CPU time of the control socket's thread */
+	double passes_per_s;           /* over the last second or two; 0 while idle */
+	double rows_per_s;
+	double file_bytes_per_s;
+	uint32_t is_failed;            /* 1: nothing can be written any more (disk, file limit) */
+	double limit_in_s;             /* until the file limit at that rate; negative: unknown */
 };
 
 /**

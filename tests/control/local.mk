@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+#
+# Control of sessions: the line protocol, the socket and its hostile peers, the environment.
+
+if HAVE_CHECK
+%C%_programs = \
+	%D%/check_environment \
+	%D%/check_line \
+	%D%/check_socket
+
+check_PROGRAMS += $(%C%_programs)
+TESTS += $(%C%_programs)
+thread_tests += %D%/check_socket
+
+%C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
+%C%_libs = tests/unit/libmt_test.la libtrace/libmoetrace.la \
+	$(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+%C%_inner_libs = tests/unit/libmt_test.la libtrace/libmt_trace.la \
+	$(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+%C%_peer = %D%/support/line_peer.c %D%/support/line_peer.h
+
+%C%_check_environment_SOURCES = %D%/check_environment.c $(%C%_peer)
+%C%_check_environment_CFLAGS = $(%C%_cflags)
+%C%_check_environment_LDADD = $(%C%_libs)
+
+%C%_check_line_SOURCES = %D%/check_line.c
+%C%_check_line_CFLAGS = $(%C%_cflags)
+%C%_check_line_LDADD = $(%C%_inner_libs)
+
+%C%_check_socket_SOURCES = %D%/check_socket.c $(%C%_peer)
+%C%_check_socket_CFLAGS = $(%C%_cflags)
+%C%_check_socket_LDADD = $(%C%_libs)
+endif
