@@ -37,6 +37,8 @@
 	X(SUM_LOAD, "sum_load", "sum over all slices = expert_load_window, by window")          \
 	X(SUM_REQUESTS, "sum_requests", "sum over computed rows = sum over the requests")       \
 	X(COMPUTED_ONCE, "computed_once", "a position of an attempt is computed once at most")  \
+	X(REUSE, "reuse", "reused positions are computed by their source, once an attempt")     \
+	X(PARENTS, "parents", "a pass that others are parts of has nothing of its own")         \
 	X(PASS_VERDICTS, "pass_verdicts", "a pass has the verdict that its layers give")        \
 	X(REQUEST_VERDICTS, "request_verdicts", "a request has the verdict that its rows give") \
 	X(RECORDINGS, "recordings", "a recording is closed with a reason, or open")             \
@@ -132,6 +134,18 @@ struct check_span {
 	bool may_be_whole; /* they are, or ids that no expert has were taken out of them */
 };
 
+/* Positions that an attempt reused: a row of request_reuse. */
+struct check_link {
+	int64_t request_id;
+	int64_t attempt;
+	int64_t first;
+	int64_t n;
+	int64_t source_id; /* -1: unknown */
+	int64_t source_attempt;
+	bool is_whole;	   /* the source's rows are stored in every layer */
+	bool may_be_whole; /* as in check_span */
+};
+
 /* Rows [first, first + n) of a run, taken by a layer of a pass. */
 struct check_range {
 	int64_t topk_id;
@@ -209,6 +223,9 @@ struct check {
 	struct check_span *spans;
 	size_t n_spans;
 	size_t max_spans;
+	struct check_link *links; /* by ascending key */
+	size_t n_links;
+	size_t max_links;
 	struct check_range *ranges;
 	size_t n_ranges;
 	size_t max_ranges;
@@ -236,6 +253,8 @@ int check_windows_load(struct check *check);
 int check_scan_run(struct check *check);
 int check_windows_compare(struct check *check);
 int check_load_compare(struct check *check);
+int check_spans_sort(struct check *check);
+int check_links_load(struct check *check); /* needs sorted spans */
 int check_spans_compare(struct check *check);
 int check_ranges_compare(struct check *check);
 int check_stats_compare(struct check *check);
@@ -257,6 +276,13 @@ int check_layer_rows(struct check *check, const struct check_layer *layer, sqlit
 /* The counts of @layer in the current recording; NULL after an error line: no memory. */
 struct check_count *check_count_get(struct check *check, const struct check_layer *layer);
 int check_span_add(struct check *check, const struct check_span *span);
+/* The first of the sorted spans of @request_id; check.n_spans if there is none. */
+size_t check_span_find(const struct check *check, int64_t request_id);
+bool check_model_is_target(const struct check *check, int64_t model_id);
+/* The first link of @request_id and @attempt or of a later key. */
+size_t check_link_find(const struct check *check, int64_t request_id, int64_t attempt);
+/* Whether an attempt of the request reused a position that a target model computed in it. */
+bool check_links_overlap(const struct check *check, int64_t request_id);
 /* The window that a pass of @recording begins in. */
 size_t check_window_find(const struct check *check, const struct check_recording *recording,
 			 int64_t begin_ns);

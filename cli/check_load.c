@@ -180,6 +180,7 @@ void check_free(struct check *check)
 	free(check->pass.is_computed);
 	free(check->pass.seen);
 	free(check->spans);
+	free(check->links);
 	free(check->ranges);
 	free(check->load);
 	free(check->row_of_id);

@@ -49,14 +49,15 @@ static bool is_same_sequence(const struct check_span *a, const struct check_span
 
 struct request {
 	int64_t request_id;
-	int64_t n_positions; /* -1: not ended */
+	int64_t n_needed; /* positions that have to be there */
 	int64_t last_attempt;
 	bool is_ended;
+	bool had_losses; /* its recording */
 	const char *verdict; /* valid until the next step of the statement */
 	const char *reasons;
 };
 
-static bool model_is_target(const struct check *check, int64_t model_id)
+bool check_model_is_target(const struct check *check, int64_t model_id)
 {
 	size_t i;
 
@@ -66,49 +67,91 @@ static bool model_is_target(const struct check *check, int64_t model_id)
 	return false;
 }
 
-/* The spans [*at, end) of one sequence: moves *at to the end, returns the length of the prefix. */
-static int64_t prefix_take(const struct check *check, size_t *at, bool is_sure)
+size_t check_span_find(const struct check *check, int64_t request_id)
 {
-	const struct check_span *first = &check->spans[*at];
-	int64_t next = 0;
+	size_t low = 0;
+	size_t high = check->n_spans;
 
-	for (; *at < check->n_spans && is_same_sequence(first, &check->spans[*at]); (*at)++) {
-		const struct check_span *span = &check->spans[*at];
+	while (low < high) {
+		size_t middle = low + (high - low) / 2;
 
-		if ((is_sure ? span->is_whole : span->may_be_whole) && span->first <= next &&
-		    span->first + span->n > next)
-			next = span->first + span->n;
+		if (check->spans[middle].request_id < request_id)
+			low = middle + 1;
+		else
+			high = middle;
 	}
+	return low;
+}
+
+/*
+ * The length of the prefix of the last attempt that the spans from @at on (of one model; others
+ * end them) and the attempt's links have in every layer.
+ */
+static int64_t prefix_length(const struct check *check, const struct request *request, size_t at,
+			     int64_t model_id, bool is_sure)
+{
+	size_t l = check_link_find(check, request->request_id, request->last_attempt);
+	int64_t next = 0;
+	int64_t before;
+
+	do {
+		before = next;
+		for (; at < check->n_spans && check->spans[at].request_id == request->request_id &&
+		       check->spans[at].model_id == model_id && check->spans[at].first <= next;
+		     at++) {
+			const struct check_span *span = &check->spans[at];
+
+			if (span->attempt == request->last_attempt &&
+			    (is_sure ? span->is_whole : span->may_be_whole) &&
+			    span->first + span->n > next)
+				next = span->first + span->n;
+		}
+		for (; l < check->n_links && check->links[l].request_id == request->request_id &&
+		       check->links[l].attempt == request->last_attempt &&
+		       check->links[l].first <= next;
+		     l++) {
+			const struct check_link *link = &check->links[l];
+
+			if ((is_sure ? link->is_whole : link->may_be_whole) &&
+			    link->first + link->n > next)
+				next = link->first + link->n;
+		}
+	} while (next > before);
 	return next;
 }
 
-/* Whether each target model that computed the request has all of it; its spans begin at @i. */
-static bool is_covered(const struct check *check, const struct request *request, size_t i,
+/* Whether each target model that computed the request has all of it; its spans begin at @at. */
+static bool is_covered(const struct check *check, const struct request *request, size_t at,
 		       bool is_sure)
 {
-	size_t *at = &i;
 	bool is_seen = false;
-	bool is_full = true;
 
-	while (*at < check->n_spans && check->spans[*at].request_id == request->request_id) {
-		const struct check_span *span = &check->spans[*at];
-		int64_t prefix = prefix_take(check, at, is_sure);
+	while (at < check->n_spans && check->spans[at].request_id == request->request_id) {
+		int64_t model_id = check->spans[at].model_id;
+		size_t last = at;
+		size_t end = at;
 
-		if (!model_is_target(check, span->model_id))
+		/* Spans of a model are by attempt: those of the last one are at its end. */
+		for (; end < check->n_spans &&
+		       check->spans[end].request_id == request->request_id &&
+		       check->spans[end].model_id == model_id;
+		     end++)
+			if (check->spans[end].attempt < request->last_attempt)
+				last = end + 1;
+		at = end;
+		if (!check_model_is_target(check, model_id))
 			continue;
 		is_seen = true;
-		if (span->attempt == request->last_attempt && prefix < request->n_positions)
-			is_full = false;
-		if (span->attempt < request->last_attempt &&
-		    (*at == check->n_spans || check->spans[*at].request_id != request->request_id ||
-		     check->spans[*at].model_id != span->model_id))
-			is_full = request->n_positions == 0;
+		if (prefix_length(check, request, last, model_id, is_sure) < request->n_needed)
+			return false;
 	}
-	return is_seen ? is_full : request->n_positions == 0;
+	return is_seen || prefix_length(check, request, check->n_spans, 0, is_sure) >=
+				  request->n_needed;
 }
 
 static const char *const request_reasons[] = {"lost",	 "began_before", "unwritten", "unresolved",
-					      "missing", "invalid",	 "repeated",  NULL};
+					      "missing", "invalid",	 "repeated",  "reuse_unknown",
+					      "disabled", "sampled",	 NULL};
 
 /* What the spans of one request say. */
 struct coverage {
@@ -116,6 +159,7 @@ struct coverage {
 	bool may_be;	  /* the same, if no row with fewer entries lost ids that no expert has */
 	bool is_repeated; /* a target model surely computed a position twice in an attempt */
 	bool overlaps;	  /* rows in passes of any verdict did */
+	bool is_overlaid; /* an attempt reused what it computed */
 	const struct check_span *again; /* the later one of the two; of is_repeated, if it is set */
 	const struct check_span *before;
 };
@@ -130,7 +174,7 @@ static void repetition_find(const struct check *check, size_t from, size_t to,
 
 	for (i = from; i < to; i++) {
 		const struct check_span *span = &check->spans[i];
-		bool is_sure = span->is_whole && model_is_target(check, span->model_id);
+		bool is_sure = span->is_whole && check_model_is_target(check, span->model_id);
 
 		if (all && !is_same_sequence(all, span))
 			all = whole = NULL;
@@ -160,6 +204,7 @@ static void coverage_read(struct check *check, const struct request *request, si
 	for (to = *at; to < check->n_spans && check->spans[to].request_id == request->request_id;
 	     to++)
 		check->results[CHECK_COMPUTED_ONCE].n_checked += (uint64_t)check->spans[to].n;
+	coverage.is_overlaid = check_links_overlap(check, request->request_id);
 	coverage.is_covered = is_covered(check, request, *at, true);
 	coverage.may_be = is_covered(check, request, *at, false);
 	repetition_find(check, *at, to, &coverage);
@@ -171,6 +216,12 @@ static void coverage_read(struct check *check, const struct request *request, si
 static void once_check(struct check *check, const struct request *request,
 		       const struct coverage *coverage)
 {
+	if (coverage->is_overlaid && request->is_ended &&
+	    !check_has_reason(request->reasons, "repeated"))
+		check_violation(check, CHECK_REUSE,
+				"request %lld: computed a position that it reused, and its reasons "
+				"do not say repeated",
+				(long long)request->request_id);
 	if (!coverage->is_repeated || !request->is_ended ||
 	    check_has_reason(request->reasons, "repeated"))
 		return;
@@ -199,11 +250,13 @@ static const char *verdict_fault(const struct request *request, const struct cov
 					: "is partial without a reason";
 	if (request->reasons && !check_reasons_are_known(request->reasons, request_reasons))
 		return "has a reason that the schema does not name";
-	if (is_repeated && !coverage->overlaps)
+	if (is_repeated && !coverage->overlaps && !coverage->is_overlaid)
 		return "says repeated, but no position is computed twice";
 	if (request->is_ended && is_complete && !coverage->may_be)
 		return "is complete, but positions are not computed in every layer";
-	if (request->is_ended && !is_complete && coverage->is_covered && !is_repeated)
+	/* Where passes were lost, nobody may know how long the request was. */
+	if (request->is_ended && !is_complete && coverage->is_covered && !is_repeated &&
+	    !(request->had_losses && check_has_reason(request->reasons, "lost")))
 		return "is partial, but every position is computed in every layer";
 	return NULL;
 }
@@ -213,7 +266,8 @@ static void request_read(sqlite3_stmt *stmt, struct request *ret_request)
 	bool has_end = sqlite3_column_type(stmt, 3) != SQLITE_NULL;
 
 	ret_request->request_id = sqlite3_column_int64(stmt, 0);
-	ret_request->n_positions = sqlite3_column_int64(stmt, 1);
+	ret_request->n_needed = sqlite3_column_int64(stmt, 7);
+	ret_request->had_losses = sqlite3_column_int(stmt, 8) != 0;
 	ret_request->last_attempt = sqlite3_column_int64(stmt, 2) - 1;
 	ret_request->is_ended = has_end;
 	ret_request->verdict = (const char *)sqlite3_column_text(stmt, 4);
@@ -241,6 +295,13 @@ static void request_check(struct check *check, sqlite3_stmt *stmt, size_t *at)
 				(long long)request.request_id, fault);
 }
 
+int check_spans_sort(struct check *check)
+{
+	if (check->n_spans > 0)
+		qsort(check->spans, check->n_spans, sizeof(*check->spans), span_compare);
+	return MT_EXIT_OK;
+}
+
 int check_spans_compare(struct check *check)
 {
 	sqlite3_stmt *stmt;
@@ -248,11 +309,13 @@ int check_spans_compare(struct check *check)
 	size_t at = 0;
 	int rc;
 
-	if (check->n_spans > 0)
-		qsort(check->spans, check->n_spans, sizeof(*check->spans), span_compare);
 	stmt = mt_trace_prepare(check->trace,
 				"SELECT request_id, n_positions, n_attempts, end_ns, "
-				"verdict, reasons, end_state FROM request ORDER BY request_id");
+				"verdict, reasons, end_state, max(coalesce(n_positions, 0), "
+				"iif(end_state = 'finished', coalesce(prompt_positions, 0), 0)), "
+				"EXISTS (SELECT 1 FROM stats AS s WHERE s.recording_id = "
+				"r.recording_id AND s.name = 'dropped_passes' AND s.value > 0) "
+				"FROM request AS r ORDER BY request_id");
 	if (!stmt)
 		return MT_EXIT_FAILED;
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)

@@ -152,6 +152,17 @@ static const struct sql_proof sql_proofs[] = {
 	 "OR (accepted IS NOT NULL AND phase <> 'verify') "
 	 "OR replace(replace(hex(accepted), '00', ''), '01', '') <> ''"},
 
+	{CHECK_PARENTS, "SELECT count(*) FROM pass WHERE parent_pass_id IS NOT NULL",
+	 "SELECT 'pass', p.pass_id, CASE WHEN q.recording_id <> p.recording_id "
+	 "THEN 'its parent is of another recording' WHEN q.parent_pass_id IS NOT NULL "
+	 "THEN 'its parent has a parent' WHEN q.begin_ns > p.begin_ns "
+	 "THEN 'it begins before its parent' ELSE 'its parent has rows or layers of its own' END "
+	 "FROM pass AS p JOIN pass AS q ON q.pass_id = p.parent_pass_id "
+	 "WHERE q.recording_id <> p.recording_id OR q.parent_pass_id IS NOT NULL "
+	 "OR q.begin_ns > p.begin_ns OR q.n_rows > 0 "
+	 "OR EXISTS (SELECT 1 FROM pass_request AS s WHERE s.pass_id = q.pass_id) "
+	 "OR EXISTS (SELECT 1 FROM pass_layer AS l WHERE l.pass_id = q.pass_id AND l.state = 0)"},
+
 	{CHECK_RECORDINGS, "SELECT count(*) FROM recording",
 	 "SELECT 'recording', recording_id, 'end_ns and end_reason are not both there' "
 	 "FROM recording WHERE (end_ns IS NULL) <> (end_reason IS NULL)"},

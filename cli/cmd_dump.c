@@ -59,7 +59,9 @@ static const struct {
 	const char *name;
 	const char *sql;
 } counts[] = {
-	{"token_topk", "SELECT coalesce(sum(n_rows), 0) FROM pass_layer WHERE state = 0"},
+	{"stored_topk", "SELECT coalesce(sum(n_rows), 0) FROM pass_layer WHERE state = 0"},
+	{"token_topk", "SELECT (SELECT coalesce(sum(n_rows), 0) FROM pass_layer WHERE state = 0) "
+		       "+ (SELECT count(*) FROM token_topk WHERE pass_id IS NULL)"},
 	{"routed_expert", "SELECT count(*) FROM moe_topk WHERE request_id IS NOT NULL"},
 };
 

@@ -9,6 +9,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/check_define.c \
 	%D%/check_layer.c \
 	%D%/check_load.c \
+	%D%/check_reuse.c \
 	%D%/check_scan.c \
 	%D%/check_schema.c \
 	%D%/check_span.c \

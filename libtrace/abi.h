@@ -22,6 +22,7 @@ enum {
 	MT_FIRST_MODEL_INFO = MT_BYTES_UP_TO(struct moetrace_model_info, first_moe_ordinal),
 	MT_FIRST_LAYER_INFO = MT_BYTES_UP_TO(struct moetrace_layer_info, impl_reason),
 	MT_FIRST_REQUEST_INFO = MT_BYTES_UP_TO(struct moetrace_request_info, prompt_positions),
+	MT_FIRST_REUSE = MT_BYTES_UP_TO(struct moetrace_reuse, kv_slots),
 	MT_FIRST_PASS_INFO = MT_BYTES_UP_TO(struct moetrace_pass_info, runtime_pass),
 	MT_FIRST_SELECTION = MT_BYTES_UP_TO(struct moetrace_selection, untimed),
 };

@@ -22,12 +22,25 @@ void mt_assembly_open(struct mt_assembly *assembly, struct moetrace_session *ses
 	assembly->load = load;
 }
 
+static void free_accepts(struct mt_open_pass *pass)
+{
+	while (pass->accepts) {
+		struct mt_early_accept *accept = pass->accepts;
+
+		pass->accepts = accept->next;
+		free(accept->accepted);
+		free(accept);
+	}
+}
+
 void mt_assembly_close(struct mt_assembly *assembly)
 {
 	for (uint32_t i = 0; i < MT_MAX_RINGS; i++) {
 		struct mt_open_pass *pass = &assembly->passes[i];
 
+		free_accepts(pass);
 		free(pass->slices);
+		free(pass->owners);
 		free(pass->positions);
 		free(pass->row_classes);
 		free(pass->invalid_rows);
@@ -89,27 +102,79 @@ static uint32_t model_index(const struct mt_open_pass *pass)
 	return pass->begin.model - 1;
 }
 
-/* Requests that are not open make rows of no request; better known now than at the end. */
-static void drop_unknown_requests(struct mt_assembly *assembly, struct mt_open_pass *pass)
+/*
+ * Whose the slices are: known now, since a request may retract or end before its pass does.
+ * Requests that are not open make rows of no request.
+ */
+static void latch_owners(struct mt_assembly *assembly, struct mt_open_pass *pass)
 {
 	for (uint32_t i = 0; i < pass->begin.n_slices; i++) {
 		struct mt_record_slice *slice = &pass->slices[i];
+		struct mt_slice_owner *owner = &pass->owners[i];
 
-		if (slice->request == MOETRACE_NO_REQUEST ||
-		    mt_ledger_find(assembly->ledger, slice->request))
-			continue;
-		slice->request = MOETRACE_NO_REQUEST;
-		mt_misuse(assembly->session, MT_MISUSE_REQUEST);
+		owner->request = slice->request ? mt_ledger_find(assembly->ledger, slice->request) :
+						  NULL;
+		if (owner->request) {
+			owner->attempt = owner->request->attempt;
+			mt_ledger_hold(owner->request);
+		} else if (slice->request) {
+			slice->request = MOETRACE_NO_REQUEST;
+			mt_misuse(assembly->session, MT_MISUSE_REQUEST);
+		}
+	}
+}
+
+/* A slot of the record; -1: the row has none. */
+static int64_t slot_at(const struct mt_record_begin *begin, uint32_t row)
+{
+	const uint8_t *slots = (const uint8_t *)(begin + 1);
+	int64_t wide;
+	int32_t narrow;
+
+	if (begin->slot_bytes == 8) {
+		memcpy(&wide, slots + row * 8ul, sizeof(wide));
+		return wide;
+	}
+	memcpy(&narrow, slots + row * 4ul, sizeof(narrow));
+	return begin->slots_are_signed ? narrow : (int64_t)(uint32_t)narrow;
+}
+
+/* Who computes what the slots will hold. */
+static void note_slots(struct mt_assembly *assembly, const struct mt_open_pass *pass,
+		       const struct mt_record_begin *begin)
+{
+	const uint32_t *positions = pass->positions;
+	uint32_t row = 0;
+
+	for (uint32_t i = 0; i < begin->n_slices; i++) {
+		const struct mt_record_slice *slice = &pass->slices[i];
+		struct mt_slot owner = {
+			.request = slice->phase == MOETRACE_PHASE_DRAFT ? 0 : slice->request,
+			.attempt = pass->owners[i].attempt,
+		};
+
+		for (uint32_t k = 0; k < slice->n_rows; k++, row++) {
+			int64_t slot = slot_at(begin, row);
+
+			owner.position = slice->has_positions ? positions[k] :
+								slice->first_position + k;
+			if (slot >= 0)
+				mt_slots_set(&assembly->ledger->slots, (uint64_t)slot, &owner);
+		}
+		positions += slice->has_positions ? slice->n_rows : 0;
 	}
 }
 
 static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		      const struct mt_record_begin *begin)
 {
-	const struct mt_record_slice *slices = (const struct mt_record_slice *)(begin + 1);
+	const struct mt_record_slice *slices =
+		(const void *)((const uint8_t *)(begin + 1) +
+			       mt_slots_bytes(begin->n_rows, begin->slot_bytes));
 	uint64_t n_cells;
 
 	pass->is_open = 0;
+	pass->pass_id = 0;
 	if (begin->recording_id != assembly->recording_id)
 		return MOETRACE_OK;
 	memcpy(&pass->begin, begin, sizeof(pass->begin));
@@ -117,6 +182,8 @@ static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 	n_cells = assembly->load->models[model_index(pass)].n_cells;
 	if (reserve(&pass->slices, &pass->slices_capacity, begin->n_slices + 1ul,
 		    sizeof(*pass->slices)) ||
+	    reserve(&pass->owners, &pass->owners_capacity, begin->n_slices + 1ul,
+		    sizeof(*pass->owners)) ||
 	    reserve(&pass->positions, &pass->positions_capacity, begin->n_positions + 1ul, 4) ||
 	    reserve(&pass->row_classes, &pass->rows_capacity, begin->n_rows + 1ul, 1) ||
 	    reserve(&pass->invalid_rows, &pass->invalid_capacity, begin->n_rows + 1ul, 1) ||
@@ -127,7 +194,9 @@ static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		return MOETRACE_E_NOMEM;
 	memcpy(pass->slices, slices, begin->n_slices * sizeof(*slices));
 	memcpy(pass->positions, slices + begin->n_slices, begin->n_positions * 4ul);
-	drop_unknown_requests(assembly, pass);
+	latch_owners(assembly, pass);
+	if (begin->slot_bytes && pass->model->kind == MOETRACE_MODEL_TARGET)
+		note_slots(assembly, pass, begin);
 	classify_rows(pass);
 	memset(&pass->so_far, 0, sizeof(pass->so_far));
 	for (uint32_t i = 0; i < pass->model->n_layers; i++) {
@@ -271,6 +340,55 @@ static const char *const phase_names[] = {
 	[MOETRACE_PHASE_DUMMY] = "dummy",
 };
 
+/* Has it nothing of its own, so that others can be its parts? */
+static int may_be_parent(const struct mt_assembly *assembly, const struct mt_open_pass *pass)
+{
+	return pass->begin.recording_id == assembly->recording_id && !pass->begin.parent &&
+	       !pass->begin.n_rows && !pass->begin.n_slices && !pass->so_far.layers;
+}
+
+/* The parent's key if it has closed; if it has not, its part waits. */
+static int64_t find_parent(struct mt_assembly *assembly, const struct mt_open_pass *pass)
+{
+	uint64_t number = pass->begin.parent;
+	const struct mt_open_pass *parent;
+
+	if (!number)
+		return MT_NULL;
+	parent = &assembly->passes[(number - 1) % MT_MAX_RINGS];
+	if (number == parent->begin.number && parent->pass_id && may_be_parent(assembly, parent))
+		return parent->pass_id;
+	/* A look at the rings may show a part before its parent. */
+	if ((number == parent->begin.number ? parent->is_open : number > parent->begin.number) &&
+	    parent != pass && assembly->n_orphans < MT_MAX_ORPHANS)
+		assembly->orphans[assembly->n_orphans++] =
+			(struct mt_orphan){ number, assembly->last_pass_id };
+	else
+		mt_misuse(assembly->session, MT_MISUSE_PARENT);
+	return MT_NULL;
+}
+
+/* The pass has closed: the parts that waited for it. */
+static int adopt(struct mt_assembly *assembly, const struct mt_open_pass *pass)
+{
+	uint32_t n_left = 0;
+	int status = MOETRACE_OK;
+
+	for (uint32_t i = 0; i < assembly->n_orphans; i++) {
+		const struct mt_orphan orphan = assembly->orphans[i];
+
+		if (orphan.parent != pass->begin.number)
+			assembly->orphans[n_left++] = orphan;
+		else if (!may_be_parent(assembly, pass))
+			mt_misuse(assembly->session, MT_MISUSE_PARENT);
+		else if (!status)
+			status = mt_store_pass_parent(assembly->store, orphan.pass_id,
+						      pass->pass_id);
+	}
+	assembly->n_orphans = n_left;
+	return status;
+}
+
 static int write_pass(struct mt_assembly *assembly, const struct mt_open_pass *pass,
 		      const struct mt_record_end *end, uint32_t reasons)
 {
@@ -286,6 +404,8 @@ static int write_pass(struct mt_assembly *assembly, const struct mt_open_pass *p
 		.padding_rows = pass->begin.padding_rows,
 		.runtime_pass = pass->begin.has_runtime_pass ? (int64_t)pass->begin.runtime_pass :
 							       MT_NULL,
+		.parent_pass_id = find_parent(assembly, pass),
+		.microbatch = pass->begin.has_microbatch ? pass->begin.microbatch : MT_NULL,
 		.verdict = reasons ? "partial" : "complete",
 		.reasons = mt_reasons_text(reasons, text),
 		.n_dropped = end ? (int64_t)end->n_dropped : 0,
@@ -313,23 +433,34 @@ static uint32_t slice_reasons(const struct mt_open_pass *pass, const struct mt_s
 	return reasons;
 }
 
-static int write_slice(struct mt_assembly *assembly, const struct mt_open_pass *pass,
-		       const struct mt_record_slice *slice, struct mt_slice_row *row,
-		       uint32_t reasons)
+static const uint8_t *find_accepted(const struct mt_open_pass *pass, uint32_t slice)
 {
-	struct mt_request *request = slice->request ? mt_ledger_find(assembly->ledger,
-								     slice->request) :
-						      NULL;
+	const struct mt_early_accept *accept = pass->accepts;
+
+	while (accept && accept->slice != slice)
+		accept = accept->next;
+	return accept ? accept->accepted : NULL;
+}
+
+static int write_slice(struct mt_assembly *assembly, const struct mt_open_pass *pass,
+		       const struct mt_record_slice *slice, const struct mt_slice_owner *owner,
+		       struct mt_slice_row *row, uint32_t reasons)
+{
 	struct mt_ledger_slice seen = {
+		.number = pass->begin.number,
+		.pass_id = row->pass_id,
+		.slice = (uint32_t)row->slice,
+		.attempt = owner->attempt,
 		.model_id = pass->model->model_id,
 		.is_target = pass->model->kind == MOETRACE_MODEL_TARGET,
 		.phase = slice->phase,
 		.first_position = slice->first_position,
 		.n_rows = slice->n_rows,
 	};
-	int n_repeated;
+	int status = MOETRACE_OK;
 
-	row->request_id = request ? request->request_id : MT_NULL;
+	row->request_id = owner->request ? owner->request->request_id : MT_NULL;
+	row->attempt = owner->attempt;
 	row->first_position = slice->first_position;
 	row->n_rows = slice->n_rows;
 	if (row->positions) {
@@ -340,14 +471,10 @@ static int write_slice(struct mt_assembly *assembly, const struct mt_open_pass *
 	seen.positions = row->positions;
 	seen.pass_reasons = slice_reasons(pass, row, reasons);
 	row->phase = phase_names[slice->phase];
-	if (request) {
-		n_repeated = mt_ledger_slice(request, &seen);
-		if (n_repeated < 0)
-			return n_repeated;
-		if (n_repeated)
-			mt_misuse(assembly->session, MT_MISUSE_POSITION);
-	}
-	return mt_store_slice(assembly->store, row);
+	row->accepted = seen.accepted = find_accepted(pass, seen.slice);
+	if (owner->request)
+		status = mt_ledger_slice(assembly->ledger, owner->request, &seen);
+	return status ? status : mt_store_slice(assembly->store, row);
 }
 
 static int write_slices(struct mt_assembly *assembly, const struct mt_open_pass *pass,
@@ -355,17 +482,18 @@ static int write_slices(struct mt_assembly *assembly, const struct mt_open_pass 
 {
 	struct mt_slice_row row = { .pass_id = assembly->last_pass_id };
 	const uint32_t *positions = pass->positions;
+	const struct mt_slice_owner nobody = { .request = NULL };
 	struct mt_record_slice none = { .n_rows = pass->begin.n_rows, .phase = pass->begin.phase };
 	int status = MOETRACE_OK;
 
 	if (pass->begin.n_slices == 0 && pass->begin.n_rows)
-		return write_slice(assembly, pass, &none, &row, reasons);
+		return write_slice(assembly, pass, &none, &nobody, &row, reasons);
 	for (uint32_t i = 0; !status && i < pass->begin.n_slices; i++) {
 		const struct mt_record_slice *slice = &pass->slices[i];
 
 		row.slice = i;
 		row.positions = slice->has_positions && slice->n_rows ? positions : NULL;
-		status = write_slice(assembly, pass, slice, &row, reasons);
+		status = write_slice(assembly, pass, slice, &pass->owners[i], &row, reasons);
 		row.row_offset += slice->n_rows;
 		positions += slice->has_positions ? slice->n_rows : 0;
 	}
@@ -396,6 +524,22 @@ static int write_layers(struct mt_assembly *assembly, const struct mt_open_pass 
 	return status;
 }
 
+/* Requests that ended while the pass ran end now. */
+static int release_owners(struct mt_assembly *assembly, struct mt_open_pass *pass)
+{
+	int status = MOETRACE_OK;
+
+	free_accepts(pass);
+	for (uint32_t i = 0; i < pass->begin.n_slices; i++) {
+		int result = pass->owners[i].request ?
+				     mt_ledger_release(assembly->ledger, pass->owners[i].request) :
+				     MOETRACE_OK;
+
+		status = status ? status : result;
+	}
+	return status;
+}
+
 static int close_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		      const struct mt_record_end *end)
 {
@@ -403,7 +547,7 @@ static int close_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 	int status;
 
 	pass->is_open = 0;
-	assembly->last_pass_id++;
+	pass->pass_id = ++assembly->last_pass_id;
 	assembly->counts.passes++;
 	assembly->counts.rows += pass->begin.n_rows;
 	assembly->counts.layers += pass->so_far.layers;
@@ -414,7 +558,39 @@ static int close_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		status = write_slices(assembly, pass, reasons);
 	if (!status)
 		status = write_layers(assembly, pass);
-	return status;
+	if (!status)
+		status = adopt(assembly, pass);
+	return status ? status : release_owners(assembly, pass);
+}
+
+static int accept_early(struct mt_open_pass *pass, struct mt_message *message)
+{
+	struct mt_early_accept *accept;
+	uint32_t slice = message->state;
+
+	if (slice >= pass->begin.n_slices || !pass->owners[slice].request ||
+	    pass->slices[slice].phase != MOETRACE_PHASE_VERIFY ||
+	    pass->slices[slice].n_rows != message->n_tokens || find_accepted(pass, slice))
+		return MOETRACE_E_NOT_FOUND;
+	accept = calloc(1, sizeof(*accept));
+	if (!accept)
+		return MOETRACE_E_NOMEM;
+	accept->slice = slice;
+	accept->accepted = message->data;
+	message->data = NULL;
+	accept->next = pass->accepts;
+	pass->accepts = accept;
+	return MOETRACE_OK;
+}
+
+int mt_assembly_accept(struct mt_assembly *assembly, struct mt_message *message)
+{
+	struct mt_open_pass *pass = &assembly->passes[(message->number - 1) % MT_MAX_RINGS];
+
+	if (pass->is_open && pass->begin.number == message->number)
+		return accept_early(pass, message);
+	return mt_ledger_accept(assembly->ledger, message->number, message->state, message->data,
+				message->n_tokens);
 }
 
 int mt_assembly_record(struct mt_assembly *assembly, uint32_t ring, struct mt_record *record)
@@ -442,5 +618,8 @@ int mt_assembly_cut(struct mt_assembly *assembly)
 		assembly->counts.unended++;
 		status = close_pass(assembly, &assembly->passes[i], NULL);
 	}
+	/* Parts of passes that never were. */
+	for (; assembly->n_orphans > 0; assembly->n_orphans--)
+		mt_misuse(assembly->session, MT_MISUSE_PARENT);
 	return status;
 }

@@ -30,12 +30,36 @@ struct mt_assembly_counts {
 	uint64_t unended;
 };
 
-/* The pass that a ring is in the middle of. */
+/* The acceptance of a verify slice that came before its pass ended. */
+struct mt_early_accept {
+	struct mt_early_accept *next;
+	uint32_t slice;
+	uint8_t *accepted; /* [n_rows of the slice] */
+};
+
+/* Whose rows a slice has: latched when its pass begins. */
+struct mt_slice_owner {
+	struct mt_request *request; /* NULL: rows of no request; held until the pass closes */
+	uint32_t attempt;
+};
+
+/* A part whose parent has not closed yet. */
+struct mt_orphan {
+	uint64_t parent; /* its number */
+	int64_t pass_id;
+};
+
+#define MT_MAX_ORPHANS 4096u
+
+/* The pass that a ring is in the middle of, or had last. */
 struct mt_open_pass {
 	int is_open;
+	int64_t pass_id; /* once it is closed; 0: it was not */
 	struct mt_record_begin begin;
 	const struct mt_model *model;
 	struct mt_record_slice *slices;
+	struct mt_slice_owner *owners; /* [n_slices] */
+	struct mt_early_accept *accepts;
 	uint32_t *positions;
 	uint8_t *row_classes; /* [n_rows] enum mt_load_class; unused if all are one_class */
 	int one_class;        /* enum mt_load_class; -1: rows differ */
@@ -43,7 +67,7 @@ struct mt_open_pass {
 	struct mt_assembly_counts so_far; /* of its layers; added up when it closes */
 	struct mt_assembly_layer *layers; /* [n_layers of the model] */
 	uint32_t *counts;     /* [MT_N_LOAD][n_cells of the model], zero between passes */
-	uint64_t slices_capacity, positions_capacity, rows_capacity, invalid_capacity,
+	uint64_t slices_capacity, owners_capacity, positions_capacity, rows_capacity, invalid_capacity,
 		layers_capacity, counts_capacity;
 };
 
@@ -56,6 +80,8 @@ struct mt_assembly {
 	int64_t last_pass_id;
 	struct mt_assembly_counts counts;
 	struct mt_open_pass passes[MT_MAX_RINGS];
+	struct mt_orphan orphans[MT_MAX_ORPHANS];
+	uint32_t n_orphans;
 };
 
 void mt_assembly_open(struct mt_assembly *assembly, struct moetrace_session *session,
@@ -64,6 +90,9 @@ void mt_assembly_close(struct mt_assembly *assembly);
 
 /* One record of a ring. Returns MOETRACE_OK, MOETRACE_E_NOMEM or the store's status. */
 int mt_assembly_record(struct mt_assembly *assembly, uint32_t ring, struct mt_record *record);
+
+/* Which rows of a verify slice were accepted; MOETRACE_E_NOT_FOUND: it does not wait for that. */
+int mt_assembly_accept(struct mt_assembly *assembly, struct mt_message *message);
 
 /* Close all open passes as far as they came: their recording ends at @now_ns. */
 int mt_assembly_cut(struct mt_assembly *assembly);

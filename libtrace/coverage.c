@@ -94,6 +94,32 @@ int mt_coverage_has(const struct mt_coverage *coverage, uint64_t begin, uint64_t
 	       coverage->intervals[i].end >= end;
 }
 
+int mt_coverage_run(const struct mt_coverage *coverage, uint64_t begin, uint64_t end,
+		    uint64_t *ret_end)
+{
+	size_t i = first_touching(coverage, begin + 1);
+	const struct mt_interval *at = &coverage->intervals[i];
+	uint64_t next;
+	int is_in;
+
+	if (i == coverage->n_intervals) {
+		*ret_end = end;
+		return 0;
+	}
+	is_in = at->begin <= begin;
+	next = is_in ? at->end : at->begin;
+	*ret_end = next < end ? next : end;
+	return is_in;
+}
+
+int mt_coverage_merge(struct mt_coverage *coverage, const struct mt_coverage *from)
+{
+	for (size_t i = 0; i < from->n_intervals; i++)
+		if (mt_coverage_add(coverage, from->intervals[i].begin, from->intervals[i].end) < 0)
+			return MOETRACE_E_NOMEM;
+	return MOETRACE_OK;
+}
+
 void mt_coverage_free(struct mt_coverage *coverage)
 {
 	free(coverage->intervals);

@@ -29,6 +29,16 @@ int mt_coverage_add(struct mt_coverage *coverage, uint64_t begin, uint64_t end);
 /* Is [begin, end) in the set? An empty range always is. */
 int mt_coverage_has(const struct mt_coverage *coverage, uint64_t begin, uint64_t end);
 
+/*
+ * The first run of [begin, end), which is not empty: its end into *ret_end, and whether it is
+ * in the set (1) or not (0).
+ */
+int mt_coverage_run(const struct mt_coverage *coverage, uint64_t begin, uint64_t end,
+		    uint64_t *ret_end);
+
+/* Add all of @from; returns MOETRACE_OK or MOETRACE_E_NOMEM. */
+int mt_coverage_merge(struct mt_coverage *coverage, const struct mt_coverage *from);
+
 void mt_coverage_free(struct mt_coverage *coverage);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The ledger is a hash table of open requests. Invariants: a request has a row exactly while
- * a recording runs; computed sets only hold positions of passes in which every layer was
- * stored, so that a full set is a complete request.
+ * The ledger is a hash table of requests. Invariants: an open request has a row exactly while a
+ * recording runs; a request that has ended stays open until the slices of running passes that
+ * name it are released; what is remembered of ended requests is of the running recording.
  */
 #include "libtrace/ledger.h"
 
@@ -11,8 +11,9 @@
 
 const char *mt_reasons_text(uint32_t reasons, char *ret_text)
 {
-	static const char *const names[] = { "lost",    "began_before", "unwritten", "unresolved",
-					     "missing", "invalid",      "unended",   "repeated" };
+	static const char *const names[] = { "lost",     "began_before",  "unwritten", "unresolved",
+					     "missing",  "invalid",       "unended",   "repeated",
+					     "reuse_unknown", "disabled", "sampled" };
 	char *at = ret_text;
 
 	for (uint32_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
@@ -39,23 +40,16 @@ static struct mt_request **bucket(const struct mt_ledger *ledger, uint64_t handl
 	return &ledger->buckets[handle & (ledger->n_buckets - 1)];
 }
 
-static void forget_recording(struct mt_request *request)
+static void forget_recording(struct mt_ledger *ledger, struct mt_request *request)
 {
-	while (request->models) {
-		struct mt_ledger_model *model = request->models;
-
-		request->models = model->next;
-		mt_coverage_free(&model->computed);
-		mt_coverage_free(&model->seen);
-		free(model);
-	}
+	mt_ledger_forget_waiting(ledger, request);
+	mt_attempts_free(request);
 	request->request_id = 0;
 	request->reasons = 0;
-	request->lowest_seen = UINT64_MAX;
-	request->seen_end = 0;
 }
 
-static void free_request(struct mt_request *request)
+/* What the request's row has said already, and no later part of the recording needs. */
+static void free_told(struct mt_request *request)
 {
 	while (request->attributes) {
 		struct mt_ledger_attribute *attribute = request->attributes;
@@ -65,8 +59,14 @@ static void free_request(struct mt_request *request)
 		free(attribute->value);
 		free(attribute);
 	}
-	forget_recording(request);
 	free(request->external_id);
+	request->external_id = NULL;
+}
+
+static void free_request(struct mt_ledger *ledger, struct mt_request *request)
+{
+	free_told(request);
+	forget_recording(ledger, request);
 	free(request);
 }
 
@@ -77,9 +77,10 @@ void mt_ledger_close(struct mt_ledger *ledger)
 			struct mt_request *request = ledger->buckets[i];
 
 			ledger->buckets[i] = request->next;
-			free_request(request);
+			free_request(ledger, request);
 		}
 	}
+	mt_slots_clear(&ledger->slots);
 	free(ledger->buckets);
 }
 
@@ -107,13 +108,20 @@ static void grow(struct mt_ledger *ledger)
 	free(old);
 }
 
-struct mt_request *mt_ledger_find(struct mt_ledger *ledger, uint64_t handle)
+struct mt_request *mt_ledger_known(struct mt_ledger *ledger, uint64_t handle)
 {
 	struct mt_request *request = *bucket(ledger, handle);
 
 	while (request && request->handle != handle)
 		request = request->next;
 	return request;
+}
+
+struct mt_request *mt_ledger_find(struct mt_ledger *ledger, uint64_t handle)
+{
+	struct mt_request *request = mt_ledger_known(ledger, handle);
+
+	return request && !request->has_ended ? request : NULL;
 }
 
 static int insert_row(struct mt_ledger *ledger, struct mt_request *request, uint64_t n_lost_passes)
@@ -124,14 +132,21 @@ static int insert_row(struct mt_ledger *ledger, struct mt_request *request, uint
 		.handle = (int64_t)request->handle,
 		.external_id = request->external_id,
 		.prompt_positions = request->prompt_positions,
+		.n_attempts = request->attempt + 1,
+		.n_pauses = request->is_paused,
 		.begin_ns = (int64_t)request->begin_ns,
 	};
 	int status;
 
-	forget_recording(request);
+	forget_recording(ledger, request);
 	request->request_id = row.request_id;
-	request->n_lost_passes = n_lost_passes;
-	status = mt_store_request(ledger->store, &row);
+	request->n_pauses = (uint32_t)request->is_paused;
+	request->paused_ns = 0;
+	if (request->is_paused && request->pause_begin_ns < ledger->recording_start_ns)
+		request->pause_begin_ns = ledger->recording_start_ns;
+	status = mt_attempt_open(request, n_lost_passes);
+	if (!status)
+		status = mt_store_request(ledger->store, &row);
 	for (struct mt_ledger_attribute *attribute = request->attributes; !status && attribute;
 	     attribute = attribute->next)
 		status = mt_store_attribute(ledger->store, request->request_id, attribute->key,
@@ -150,7 +165,7 @@ int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message)
 	message->text = NULL;
 	request->prompt_positions = message->number ? (int64_t)message->number : MT_NULL;
 	request->begin_ns = message->time_ns;
-	forget_recording(request);
+	request->attempt_begin_ns = message->time_ns;
 	if (ledger->n_requests >= ledger->n_buckets)
 		grow(ledger);
 	request->next = *bucket(ledger, request->handle);
@@ -201,49 +216,106 @@ int mt_ledger_tokens(struct mt_ledger *ledger, const struct mt_message *message)
 	return status;
 }
 
-/* Complete: each target model that saw the request computed all of its positions. */
-static int is_complete(const struct mt_request *request, uint64_t n_positions)
+/* ---- attempts and pauses ---- */
+
+static int write_progress(struct mt_ledger *ledger, const struct mt_request *request)
 {
-	if (!request->models)
-		return n_positions == 0;
-	for (const struct mt_ledger_model *model = request->models; model; model = model->next)
-		if (!mt_coverage_has(&model->computed, 0, n_positions))
-			return 0;
-	return 1;
+	if (!request->request_id)
+		return MOETRACE_OK;
+	return mt_store_request_progress(ledger->store, request->request_id, request->attempt + 1,
+					 request->n_pauses, (int64_t)request->paused_ns);
 }
 
-/* Did passes carry all positions of [begin, end), whatever became of them? */
-static int is_seen(const struct mt_request *request, uint64_t begin, uint64_t end)
+static void end_pause(struct mt_request *request, uint64_t now_ns)
 {
-	if (begin >= end)
-		return 1;
-	if (!request->models)
-		return 0;
-	for (const struct mt_ledger_model *model = request->models; model; model = model->next)
-		if (!mt_coverage_has(&model->seen, begin, end))
-			return 0;
-	return 1;
+	if (request->is_paused && now_ns > request->pause_begin_ns)
+		request->paused_ns += now_ns - request->pause_begin_ns;
+	request->is_paused = 0;
 }
 
-/* What partial passes said, and why other positions were in no pass at all. */
-static uint32_t reasons_of(const struct mt_ledger *ledger, const struct mt_request *request,
-			   uint64_t n_positions, uint64_t n_lost_passes)
+int mt_ledger_retract(struct mt_ledger *ledger, const struct mt_message *message)
 {
-	uint32_t reasons = request->reasons;
-	uint64_t begin = 0;
+	struct mt_request *request = mt_ledger_find(ledger, message->request);
+	int status = MOETRACE_OK;
 
-	if (request->begin_ns < ledger->recording_start_ns && !is_seen(request, 0, 1)) {
-		reasons |= MT_REASON_BEGAN_BEFORE;
-		begin = request->lowest_seen < n_positions ? request->lowest_seen : n_positions;
-	}
-	if (!is_seen(request, begin, n_positions))
-		reasons |= n_lost_passes != request->n_lost_passes ? MT_REASON_LOST :
-								      MT_REASON_MISSING;
-	return reasons;
+	if (!request)
+		return MOETRACE_E_NOT_FOUND;
+	end_pause(request, message->time_ns);
+	request->attempt++;
+	request->attempt_begin_ns = message->time_ns;
+	if (request->request_id)
+		status = mt_attempt_open(request, message->n_lost_passes);
+	return status ? status : write_progress(ledger, request);
 }
 
-static int write_end(struct mt_ledger *ledger, const struct mt_request *request,
-		     const struct mt_message *message)
+int mt_ledger_pause(struct mt_ledger *ledger, const struct mt_message *message)
+{
+	struct mt_request *request = mt_ledger_find(ledger, message->request);
+
+	if (!request || request->is_paused)
+		return MOETRACE_E_NOT_FOUND;
+	request->is_paused = 1;
+	request->pause_begin_ns = message->time_ns;
+	request->n_pauses++;
+	return write_progress(ledger, request);
+}
+
+int mt_ledger_resume(struct mt_ledger *ledger, const struct mt_message *message)
+{
+	struct mt_request *request = mt_ledger_find(ledger, message->request);
+
+	if (!request || !request->is_paused)
+		return MOETRACE_E_NOT_FOUND;
+	end_pause(request, message->time_ns);
+	return write_progress(ledger, request);
+}
+
+/* ---- the end ---- */
+
+static void unlink_request(struct mt_ledger *ledger, struct mt_request *request)
+{
+	struct mt_request **at = bucket(ledger, request->handle);
+
+	while (*at != request)
+		at = &(*at)->next;
+	*at = request->next;
+	ledger->n_requests--;
+}
+
+static void detach(struct mt_ledger *ledger, struct mt_request *request)
+{
+	*(request->newer ? &request->newer->older : &ledger->newest) = request->older;
+	*(request->older ? &request->older->newer : &ledger->oldest) = request->newer;
+	ledger->n_remembered--;
+}
+
+static void attach(struct mt_ledger *ledger, struct mt_request *request)
+{
+	request->newer = NULL;
+	request->older = ledger->newest;
+	*(ledger->newest ? &ledger->newest->newer : &ledger->oldest) = request;
+	ledger->newest = request;
+	ledger->n_remembered++;
+}
+
+void mt_ledger_touch(struct mt_ledger *ledger, struct mt_request *request)
+{
+	if (!request->has_ended || request->n_running)
+		return;
+	detach(ledger, request);
+	attach(ledger, request);
+}
+
+static void forget_oldest(struct mt_ledger *ledger)
+{
+	struct mt_request *request = ledger->oldest;
+
+	detach(ledger, request);
+	unlink_request(ledger, request);
+	free_request(ledger, request);
+}
+
+static int write_end(struct mt_ledger *ledger, struct mt_request *request)
 {
 	static const char *const end_states[] = {
 		[MOETRACE_REQUEST_FINISHED] = "finished",
@@ -251,37 +323,65 @@ static int write_end(struct mt_ledger *ledger, const struct mt_request *request,
 		[MOETRACE_REQUEST_FAILED] = "failed",
 	};
 	char text[MT_REASONS_BYTES];
-	uint64_t n_positions = message->number;
-	uint32_t reasons = 0;
+	uint64_t n_positions;
+	uint32_t reasons;
+	int status = mt_reuse_resolve(ledger, request, 1);
 
-	if (n_positions == MOETRACE_POSITIONS_UNKNOWN)
-		n_positions = request->seen_end;
-	if (!is_complete(request, n_positions) || (request->reasons & MT_REASON_REPEATED))
-		reasons = reasons_of(ledger, request, n_positions, message->n_lost_passes);
+	if (!status)
+		status = mt_attempt_judge(ledger, request, &reasons, &n_positions);
+	if (!status && request->is_paused) {
+		end_pause(request, request->end_ns);
+		status = write_progress(ledger, request);
+	}
+	if (status)
+		return status;
 	return mt_store_request_end(ledger->store, request->request_id, (int64_t)n_positions,
-				    (int64_t)message->time_ns, end_states[message->state],
+				    (int64_t)request->end_ns, end_states[request->end_state],
 				    reasons ? "partial" : "complete",
 				    mt_reasons_text(reasons, text));
 }
 
-int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message)
+/* The request has ended, and so has its last pass: write its end and remember what it computed. */
+static int conclude(struct mt_ledger *ledger, struct mt_request *request)
 {
-	struct mt_request **at = bucket(ledger, message->request);
-	struct mt_request *request;
 	int status = MOETRACE_OK;
 
-	while (*at && (*at)->handle != message->request)
-		at = &(*at)->next;
-	request = *at;
-	if (!request)
-		return MOETRACE_E_NOT_FOUND;
 	if (request->request_id)
-		status = write_end(ledger, request, message);
-	*at = request->next;
-	ledger->n_requests--;
-	free_request(request);
+		status = write_end(ledger, request);
+	if (!request->request_id) {
+		unlink_request(ledger, request);
+		free_request(ledger, request);
+		return status;
+	}
+	free_told(request);
+	mt_ledger_forget_waiting(ledger, request);
+	attach(ledger, request);
+	if (ledger->n_remembered > MT_LEDGER_MAX_ENDED)
+		forget_oldest(ledger);
 	return status;
 }
+
+int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message)
+{
+	struct mt_request *request = mt_ledger_find(ledger, message->request);
+
+	if (!request)
+		return MOETRACE_E_NOT_FOUND;
+	request->has_ended = 1;
+	request->end_state = message->state;
+	request->end_ns = message->time_ns;
+	request->end_positions = message->number;
+	request->end_lost_passes = message->n_lost_passes;
+	return request->n_running ? MOETRACE_OK : conclude(ledger, request);
+}
+
+int mt_ledger_release(struct mt_ledger *ledger, struct mt_request *request)
+{
+	request->n_running--;
+	return request->has_ended && !request->n_running ? conclude(ledger, request) : MOETRACE_OK;
+}
+
+/* ---- recordings ---- */
 
 int mt_ledger_start(struct mt_ledger *ledger, int64_t recording_id, uint64_t start_ns,
 		    uint64_t n_lost_passes)
@@ -297,83 +397,21 @@ int mt_ledger_start(struct mt_ledger *ledger, int64_t recording_id, uint64_t sta
 	return status;
 }
 
-void mt_ledger_stop(struct mt_ledger *ledger)
+int mt_ledger_stop(struct mt_ledger *ledger)
 {
+	int status = MOETRACE_OK;
+
+	for (size_t i = 0; i < ledger->n_buckets; i++)
+		for (struct mt_request *request = ledger->buckets[i]; !status && request;
+		     request = request->next)
+			status = mt_reuse_resolve(ledger, request, 1);
 	ledger->recording_id = 0;
+	while (ledger->oldest)
+		forget_oldest(ledger);
 	for (size_t i = 0; i < ledger->n_buckets; i++)
 		for (struct mt_request *request = ledger->buckets[i]; request;
 		     request = request->next)
-			forget_recording(request);
-}
-
-static struct mt_ledger_model *find_model(struct mt_request *request, uint32_t model_id)
-{
-	struct mt_ledger_model *model = request->models;
-
-	while (model && model->model_id != model_id)
-		model = model->next;
-	if (model)
-		return model;
-	model = calloc(1, sizeof(*model));
-	if (!model)
-		return NULL;
-	model->model_id = model_id;
-	model->next = request->models;
-	request->models = model;
-	return model;
-}
-
-/* A run of consecutive positions that a target model computed. */
-static int add_run(struct mt_request *request, struct mt_ledger_model *model,
-		   const struct mt_ledger_slice *slice, uint64_t begin, uint64_t n)
-{
-	int n_repeated;
-
-	if (begin < request->lowest_seen)
-		request->lowest_seen = begin;
-	if (mt_coverage_add(&model->seen, begin, begin + n) < 0)
-		return MOETRACE_E_NOMEM;
-	if (slice->phase == MOETRACE_PHASE_VERIFY)
-		return 0;
-	if (begin + n > request->seen_end)
-		request->seen_end = begin + n;
-	if (slice->pass_reasons)
-		return 0;
-	n_repeated = mt_coverage_add(&model->computed, begin, begin + n);
-	if (n_repeated > 0)
-		request->reasons |= MT_REASON_REPEATED;
-	return n_repeated;
-}
-
-int mt_ledger_slice(struct mt_request *request, const struct mt_ledger_slice *slice)
-{
-	struct mt_ledger_model *model;
-	uint32_t begin = 0;
-	int n_repeated = 0;
-
-	if (!slice->is_target || slice->n_rows == 0 || slice->phase == MOETRACE_PHASE_DRAFT)
-		return 0;
-	model = find_model(request, slice->model_id);
-	if (!model)
-		return MOETRACE_E_NOMEM;
-	request->reasons |= slice->pass_reasons & MT_REASON_UNENDED ?
-				    (slice->pass_reasons & ~MT_REASON_UNENDED) | MT_REASON_LOST :
-				    slice->pass_reasons;
-	if (slice->phase == MOETRACE_PHASE_VERIFY)
-		request->reasons |= MT_REASON_UNRESOLVED;
-	if (!slice->positions)
-		return add_run(request, model, slice, slice->first_position, slice->n_rows);
-	for (uint32_t i = 1; i <= slice->n_rows; i++) {
-		int result;
-
-		if (i < slice->n_rows && slice->positions[i] == slice->positions[i - 1] + 1u &&
-		    slice->positions[i] != 0)
-			continue;
-		result = add_run(request, model, slice, slice->positions[begin], i - begin);
-		if (result < 0)
-			return result;
-		n_repeated += result;
-		begin = i;
-	}
-	return n_repeated;
+			forget_recording(ledger, request);
+	mt_slots_clear(&ledger->slots);
+	return status;
 }

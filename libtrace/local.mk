@@ -19,6 +19,7 @@ moetrace_HEADERS = \
 %C%_libmt_trace_la_SOURCES = \
 	%D%/abi.h \
 	%D%/assembly.c %D%/assembly.h \
+	%D%/attempt.c \
 	%D%/clock.h \
 	%D%/control/commands.c %D%/control/commands.h \
 	%D%/control/line.c %D%/control/line.h \
@@ -40,10 +41,13 @@ moetrace_HEADERS = \
 	%D%/record.h \
 	%D%/recording.c \
 	%D%/request.c \
+	%D%/reuse.c \
 	%D%/ring.c %D%/ring.h \
 	%D%/session.c %D%/session.h \
 	%D%/session_status.c \
+	%D%/slots.c %D%/slots.h \
 	%D%/status.c \
+	%D%/verify.c \
 	%D%/writer.c %D%/writer.h %D%/writer_internal.h \
 	%D%/store/rows.c \
 	%D%/store/schema_sql.h \

@@ -95,11 +95,27 @@ static int check_info(struct moetrace_session *session, const struct moetrace_pa
 	return 0;
 }
 
+/* Bytes of a KV slot; 0: none are told, -1: they cannot be read. */
+static int slot_bytes(struct moetrace_session *session, const struct moetrace_pass_info *info)
+{
+	uint32_t type_bytes = mt_type_is_integer(info->kv_slot_type) ?
+				      mt_type_bytes(info->kv_slot_type) :
+				      0;
+
+	if (type_bytes < 4 || ((uintptr_t)info->kv_slots & (type_bytes - 1)))
+		return mt_misuse(session, MT_MISUSE_SLOTS), -1;
+	return (int)type_bytes;
+}
+
 static void write_slices(struct mt_record_begin *begin, const struct moetrace_pass_info *info)
 {
-	struct mt_record_slice *to = (struct mt_record_slice *)(begin + 1);
+	uint64_t slots_bytes = mt_slots_bytes(info->n_rows, begin->slot_bytes);
+	struct mt_record_slice *to =
+		(struct mt_record_slice *)(void *)((uint8_t *)(begin + 1) + slots_bytes);
 	uint32_t *positions = (uint32_t *)(to + info->n_slices);
 
+	if (begin->slot_bytes)
+		memcpy(begin + 1, info->kv_slots, (size_t)info->n_rows * begin->slot_bytes);
 	for (uint32_t i = 0; i < info->n_slices; i++, to++) {
 		const struct moetrace_slice *from = &info->slices[i];
 
@@ -117,13 +133,20 @@ static void write_slices(struct mt_record_begin *begin, const struct moetrace_pa
 
 static void write_begin(struct moetrace_pass *pass, struct mt_reservation reservation,
 			const struct moetrace_pass_info *info, uint64_t n_positions,
-			uint64_t now_ns)
+			uint32_t slot_bytes, uint64_t now_ns)
 {
 	struct mt_record_begin *begin = (struct mt_record_begin *)reservation.record;
 
 	begin->record.time_ns = now_ns;
 	begin->runtime_pass = info->runtime_pass ? *info->runtime_pass : 0;
 	begin->has_runtime_pass = info->runtime_pass != NULL;
+	begin->number = pass->number;
+	begin->parent = info->parent;
+	begin->microbatch = info->microbatch ? *info->microbatch : 0;
+	begin->has_microbatch = info->microbatch != NULL;
+	begin->slot_bytes = (uint8_t)slot_bytes;
+	begin->slots_are_signed = info->kv_slot_type == MOETRACE_TYPE_I32 ||
+				  info->kv_slot_type == MOETRACE_TYPE_I64;
 	begin->recording_id = atomic_load_explicit(&pass->recording_id, memory_order_relaxed);
 	begin->model = info->model;
 	begin->phase = info->phase;
@@ -138,6 +161,7 @@ static void write_begin(struct moetrace_pass *pass, struct mt_reservation reserv
 static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_info *info)
 {
 	pass->model = pass->session->models[info->model - 1];
+	pass->number += MT_MAX_RINGS;
 	pass->n_rows = info->n_rows;
 	pass->padding_rows = info->padding_rows;
 	atomic_store_explicit(&pass->owner, 0, memory_order_relaxed);
@@ -163,6 +187,7 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 	uint64_t n_bytes;
 	uint64_t now_ns;
 	struct moetrace_pass_info room;
+	int kv_bytes = 0;
 
 	if (!session || !atomic_load_explicit(&session->recording_id, memory_order_relaxed))
 		return NULL;
@@ -173,6 +198,12 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 		return NULL;
 	n_bytes = sizeof(struct mt_record_begin) +
 		  (uint64_t)info->n_slices * sizeof(struct mt_record_slice) + n_positions * 4;
+	if (info->kv_slots) {
+		kv_bytes = slot_bytes(session, info);
+		if (kv_bytes < 0)
+			return NULL;
+		n_bytes += mt_slots_bytes(info->n_rows, (uint32_t)kv_bytes);
+	}
 	now_ns = mt_session_ns(session, mt_monotonic_ns());
 	ring = mt_ring_claim(&session->pool);
 	if (!ring) {
@@ -191,12 +222,17 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 		goto err_release;
 	}
 	reset_pass(pass, info);
-	write_begin(pass, reservation, info, n_positions, now_ns);
+	write_begin(pass, reservation, info, n_positions, (uint32_t)kv_bytes, now_ns);
 	return pass;
 
 err_release:
 	release(session, pass);
 	return NULL;
+}
+
+uint64_t moetrace_pass_number(const struct moetrace_pass *pass)
+{
+	return pass ? pass->number : 0;
 }
 
 /* A selection, checked, with its defaults filled in. */

@@ -62,6 +62,7 @@ void mt_message_free(struct mt_message *message)
 	free(message->text);
 	free(message->text2);
 	free(message->tokens);
+	free(message->data);
 	free(message);
 }
 

@@ -19,7 +19,15 @@ enum mt_message_type {
 	MT_MESSAGE_REQUEST,       /* request, text (external id or NULL), number (prompt positions) */
 	MT_MESSAGE_ATTRIBUTE,     /* request, text (key), text2 (value or NULL) */
 	MT_MESSAGE_TOKENS,        /* request, number (first position), tokens, n_tokens */
+	/* From here on: they are done after the records that came before them. */
 	MT_MESSAGE_REQUEST_END,   /* request, number (positions), state */
+	MT_MESSAGE_RETRACT,       /* request */
+	MT_MESSAGE_PAUSE,         /* request */
+	MT_MESSAGE_RESUME,        /* request */
+	MT_MESSAGE_REUSE,         /* request, number (first position), n_tokens (positions), source
+	                             and state (its attempt), or data (u64 KV slots) */
+	MT_MESSAGE_ACCEPT,        /* number (of the pass), state (slice), data (u8), n_tokens (rows) */
+	/* From here on: somebody waits for them. */
 	MT_MESSAGE_START,         /* recording_id, text (routing source or NULL) */
 	MT_MESSAGE_STOP,          /* text (reason) */
 	MT_MESSAGE_FLUSH,
@@ -40,6 +48,8 @@ struct mt_message {
 	char *text;
 	char *text2;
 	uint32_t *tokens;
+	uint64_t source;
+	void *data;
 	uint64_t ticket;                 /* posting order; mt_queue_wait() takes it */
 	uint64_t heads[MT_MAX_STREAMS];  /* ring positions when it was posted */
 };

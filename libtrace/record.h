@@ -39,11 +39,20 @@ struct mt_record_slice {
 	uint32_t has_positions; /* its n_rows positions follow in the record's position array */
 };
 
-/* Followed by slices [n_slices], then by the positions of those slices that have them. */
+/*
+ * Followed by KV slots [n_rows] if there are any, slices [n_slices], then by the positions of
+ * those slices that have them.
+ */
 struct mt_record_begin {
 	struct mt_record record;
 	uint64_t runtime_pass;
-	uint32_t has_runtime_pass;
+	uint64_t number;
+	uint64_t parent; /* number of the pass that it is a part of; 0: none */
+	uint32_t microbatch;
+	uint8_t has_runtime_pass;
+	uint8_t has_microbatch;
+	uint8_t slot_bytes; /* 4 or 8; 0: no KV slots */
+	uint8_t slots_are_signed;
 	uint32_t recording_id;
 	uint32_t model;
 	uint32_t phase;
@@ -122,6 +131,12 @@ static inline struct mt_layer_parts mt_layer_parts(struct mt_record_layer *layer
 
 _Static_assert(sizeof(struct mt_record) == 32, "the header has no holes");
 _Static_assert(sizeof(struct mt_record_layer) % 8 == 0, "parts begin aligned");
+/* Bytes of the KV slots of a BEGIN record, so that slices begin aligned. */
+static inline uint64_t mt_slots_bytes(uint32_t n_rows, uint32_t slot_bytes)
+{
+	return ((uint64_t)n_rows * slot_bytes + 7) & ~UINT64_C(7);
+}
+
 _Static_assert(sizeof(struct mt_record_begin) % 8 == 0, "slices begin aligned");
 
 #endif

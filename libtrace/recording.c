@@ -344,7 +344,8 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 	if (!status)
 		status = mt_store_recording_end(writer->store, writer->recording_id,
 						(int64_t)end_ns, reason);
-	mt_ledger_stop(&writer->ledger);
+	if (!status)
+		status = mt_ledger_stop(&writer->ledger);
 	writer->recording_id = 0;
 	writer->assembly.recording_id = 0;
 	if (!status)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The calls of <moetrace/request.h>: each becomes one message to the writer.
+ * The calls of <moetrace/request.h>, and moetrace_pass_accept(): each becomes one message to the
+ * writer.
  */
 #include "libtrace/session.h"
 
@@ -14,6 +15,13 @@ static int check_session(struct moetrace_session *session)
 	if (!session)
 		return MOETRACE_E_INVALID;
 	return atomic_load(&session->forked) ? MOETRACE_E_STATE : MOETRACE_OK;
+}
+
+static void *copy_of(const void *from, size_t n_bytes)
+{
+	void *copy = malloc(n_bytes);
+
+	return copy ? memcpy(copy, from, n_bytes) : NULL;
 }
 
 static int check_request(struct moetrace_session *session, uint64_t request)
@@ -95,6 +103,108 @@ int moetrace_request_tokens(struct moetrace_session *session, uint64_t request,
 	message->request = request;
 	message->number = first_position;
 	message->n_tokens = n_tokens;
+	return mt_session_post(session, message);
+}
+
+/* A call that says no more than the request. */
+static int post_request(struct moetrace_session *session, uint64_t request,
+			enum mt_message_type type)
+{
+	struct mt_message *message;
+	int status = check_request(session, request);
+
+	if (status)
+		return status;
+	message = mt_message_new(type, NULL, NULL);
+	if (message)
+		message->request = request;
+	return mt_session_post(session, message);
+}
+
+int moetrace_request_retract(struct moetrace_session *session, uint64_t request)
+{
+	return post_request(session, request, MT_MESSAGE_RETRACT);
+}
+
+int moetrace_request_pause(struct moetrace_session *session, uint64_t request)
+{
+	return post_request(session, request, MT_MESSAGE_PAUSE);
+}
+
+int moetrace_request_resume(struct moetrace_session *session, uint64_t request)
+{
+	return post_request(session, request, MT_MESSAGE_RESUME);
+}
+
+static int check_reuse(struct moetrace_session *session, const struct moetrace_reuse *reuse)
+{
+	if (!reuse || !mt_abi_knows(reuse->size, MT_FIRST_REUSE))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"reuse: size is not set; use MOETRACE_INIT()");
+	if (!reuse->n_positions || reuse->first_position > UINT32_MAX - (reuse->n_positions - 1))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"reuse: no positions, or past 2^32");
+	if (reuse->source_request > atomic_load(&session->n_requests))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"reuse: source %llu is not a handle of this session",
+					(unsigned long long)reuse->source_request);
+	return MOETRACE_OK;
+}
+
+int moetrace_request_reuse(struct moetrace_session *session, uint64_t request,
+			   const struct moetrace_reuse *reuse)
+{
+	struct mt_message *message;
+	int status = check_request(session, request);
+
+	if (!status)
+		status = check_reuse(session, reuse);
+	if (status)
+		return status;
+	message = mt_message_new(MT_MESSAGE_REUSE, NULL, NULL);
+	if (message && reuse->kv_slots && !reuse->source_request) {
+		message->data = copy_of(reuse->kv_slots, (size_t)reuse->n_positions * 8);
+		if (!message->data) {
+			mt_message_free(message);
+			message = NULL;
+		}
+	}
+	if (message) {
+		message->request = request;
+		message->number = reuse->first_position;
+		message->n_tokens = reuse->n_positions;
+		message->source = reuse->source_request;
+		message->state = reuse->source_attempt;
+	}
+	return mt_session_post(session, message);
+}
+
+int moetrace_pass_accept(struct moetrace_session *session, uint64_t pass_number, uint32_t slice,
+			 const uint8_t *accepted, uint32_t n_rows)
+{
+	struct mt_message *message;
+	uint8_t *rows;
+	int status = check_session(session);
+
+	if (status || !pass_number)
+		return status;
+	if (!accepted || !n_rows || n_rows > MOETRACE_MAX_ROWS)
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"accept: no rows, or more than a pass can have");
+	message = mt_message_new(MT_MESSAGE_ACCEPT, NULL, NULL);
+	rows = malloc(n_rows);
+	if (!message || !rows) {
+		if (message)
+			mt_message_free(message);
+		free(rows);
+		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	}
+	for (uint32_t i = 0; i < n_rows; i++)
+		rows[i] = accepted[i] != 0;
+	message->data = rows;
+	message->number = pass_number;
+	message->state = slice;
+	message->n_tokens = n_rows;
 	return mt_session_post(session, message);
 }
 

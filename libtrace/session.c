@@ -75,6 +75,9 @@ static struct moetrace_session *new_session(void)
 	pthread_mutex_init(&session->text, NULL);
 	session->start_monotonic_ns = mt_monotonic_ns();
 	session->narrow_plain = mt_narrow_plain_choose();
+	/* The first pass of a ring has its number plus one. */
+	for (uint32_t i = 0; i < MT_MAX_RINGS; i++)
+		session->passes[i].number = i + 1 - (uint64_t)MT_MAX_RINGS;
 	return session;
 }
 

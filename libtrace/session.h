@@ -35,7 +35,10 @@
 	X(RULE, "pass", "a selection names a rule that was not added, or base_ids without one, "     \
 			"or of rows without all their experts; taken as the router's own")    \
 	X(REQUEST, "request", "a call names a request that is not open; ignored")             \
-	X(POSITION, "request", "a position of a request was computed twice in one attempt")
+	X(POSITION, "request", "a position of a request was computed or reused twice in one attempt")  \
+	X(SLOTS, "pass", "KV slots are of no integer type of 4 or 8 bytes, or not aligned; ignored")  \
+	X(PARENT, "pass", "a pass's parent is not open, or has rows, layers or a parent; ignored")    \
+	X(ACCEPT, "pass", "acceptance was told of a slice that does not wait for it; ignored")
 
 enum mt_misuse {
 #define MT_MISUSE_ENUM(name, source, sentence) MT_MISUSE_##name,
@@ -83,6 +86,7 @@ struct moetrace_pass {
 	struct mt_ring *ring;
 	const struct mt_model *model;
 	_Atomic uint32_t recording_id; /* stop looks at it from another thread */
+	uint64_t number;               /* of the ring's passes: each MT_MAX_RINGS more than the last */
 	uint32_t n_rows;
 	uint32_t padding_rows;
 	_Atomic uintptr_t owner; /* thread that has the main stream; 0: nobody handed over yet */

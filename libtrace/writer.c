@@ -140,6 +140,15 @@ static void take_side(struct mt_writer *writer, uint32_t ring, const struct mt_r
 		take(writer, side, record);
 }
 
+/* Positions that the ledger found computed or reused twice. */
+static void count_repeated(struct mt_writer *writer)
+{
+	while (writer->ledger.n_repeated) {
+		writer->ledger.n_repeated--;
+		mt_misuse(writer->session, MT_MISUSE_POSITION);
+	}
+}
+
 /* Take the records that lie before the given positions, the streams' merged by time. */
 static void drain(struct mt_writer *writer, const uint64_t *heads, int must_wait)
 {
@@ -162,6 +171,7 @@ static void drain(struct mt_writer *writer, const uint64_t *heads, int must_wait
 		records[stream] = next_record(&pool->rings[stream], heads[stream], must_wait);
 		writer->is_full = writer->recording_id && is_over_limit(writer);
 	}
+	count_repeated(writer);
 	if (writer->is_full && !writer->status)
 		mt_writer_end_full(writer);
 }
@@ -195,6 +205,14 @@ static int do_request(struct mt_writer *writer, struct mt_message *message)
 		return mt_ledger_attribute(&writer->ledger, message);
 	case MT_MESSAGE_TOKENS:
 		return mt_ledger_tokens(&writer->ledger, message);
+	case MT_MESSAGE_RETRACT:
+		return mt_ledger_retract(&writer->ledger, message);
+	case MT_MESSAGE_PAUSE:
+		return mt_ledger_pause(&writer->ledger, message);
+	case MT_MESSAGE_RESUME:
+		return mt_ledger_resume(&writer->ledger, message);
+	case MT_MESSAGE_REUSE:
+		return mt_ledger_reuse(&writer->ledger, message);
 	default:
 		return mt_ledger_end(&writer->ledger, message);
 	}
@@ -229,9 +247,19 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 	case MT_MESSAGE_ATTRIBUTE:
 	case MT_MESSAGE_TOKENS:
 	case MT_MESSAGE_REQUEST_END:
+	case MT_MESSAGE_RETRACT:
+	case MT_MESSAGE_PAUSE:
+	case MT_MESSAGE_RESUME:
+	case MT_MESSAGE_REUSE:
 		status = do_request(writer, message);
 		if (status == MOETRACE_E_NOT_FOUND)
 			mt_misuse(writer->session, MT_MISUSE_REQUEST);
+		break;
+	case MT_MESSAGE_ACCEPT:
+		status = writer->recording_id ? mt_assembly_accept(&writer->assembly, message) :
+						MOETRACE_OK;
+		if (status == MOETRACE_E_NOT_FOUND)
+			mt_misuse(writer->session, MT_MISUSE_ACCEPT);
 		break;
 	case MT_MESSAGE_START:
 		status = mt_writer_start_recording(writer, message);
@@ -246,6 +274,7 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 		break;
 	}
 	check(writer, status);
+	count_repeated(writer);
 }
 
 static int has_work(struct mt_writer *writer, const uint64_t *heads)

@@ -99,9 +99,10 @@ CREATE TABLE recording (
 );
 
 -- A request, in a recording that it was open in.
--- complete: every position below n_positions is computed in every layer (layers that by
--- their nature skip a row are no loss). partial: see reasons. unfinished: still open when
--- the recording ended, or at the last commit.
+-- complete: in the last attempt every position below n_positions is computed in every layer
+-- (layers that by their nature skip a row are no loss), or reused from rows of this recording
+-- that are. partial: see reasons. unfinished: still open when the recording ended, or at the
+-- last commit.
 CREATE TABLE request (
 	request_id INTEGER PRIMARY KEY, -- key; one a request and recording
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
@@ -110,11 +111,13 @@ CREATE TABLE request (
 	prompt_positions INTEGER,  -- tokens of the prompt; NULL: not told
 	n_positions INTEGER,       -- length of the sequence that went through the model; the last sampled token normally did not; NULL: not ended
 	n_attempts INTEGER NOT NULL, -- computations begun: 1 plus the retracts
+	n_pauses INTEGER NOT NULL, -- times it was set aside in this recording
+	paused_ns INTEGER NOT NULL, -- duration of the pauses that have ended
 	begin_ns INTEGER NOT NULL, -- when it began
 	end_ns INTEGER,            -- when it ended; NULL: not ended
 	end_state TEXT,            -- 'finished', 'aborted' or 'failed'; NULL: not ended
 	verdict TEXT NOT NULL,     -- 'complete', 'partial' or 'unfinished'; independent of end_state
-	reasons TEXT               -- why partial, comma-separated without spaces: lost (the recorder dropped something), began_before (positions from before the recording), unwritten (nobody wrote a layer), unresolved (verify rows whose acceptance was never reported), missing (positions that no pass carried), invalid (ids that no expert has), repeated (positions computed twice in one attempt); NULL: not partial
+	reasons TEXT               -- why partial, comma-separated without spaces: lost (the recorder dropped something), began_before (positions from before the recording), unwritten (nobody wrote a layer), unresolved (verify rows whose acceptance was never reported), missing (positions that no pass carried), invalid (ids that no expert has), repeated (positions computed or reused twice in one attempt), reuse_unknown (positions reused from an unknown source), disabled (positions of a region in which the runtime had recording off), sampled (positions that sampling left out); NULL: not partial
 );
 
 -- A property of a request, such as domain, route or user class.
@@ -133,7 +136,21 @@ CREATE TABLE request_token (
 	PRIMARY KEY (request_id, position)
 ) WITHOUT ROWID;
 
--- One forward pass of one model over n_rows rows (tokens).
+-- Positions that an attempt of a request did not compute because their KV cache was there: a
+-- prefix hit. The source is the attempt that computed them, in the same recording; where it
+-- changes, another link begins. Links of an attempt do not overlap.
+CREATE TABLE request_reuse (
+	request_id INTEGER NOT NULL REFERENCES request(request_id), -- request that reused them
+	attempt INTEGER NOT NULL,        -- its attempt
+	first_position INTEGER NOT NULL, -- first position
+	n_positions INTEGER NOT NULL,    -- positions, at least 1
+	source_request_id INTEGER REFERENCES request(request_id), -- request that computed them, maybe the same; NULL: unknown
+	source_attempt INTEGER,          -- its attempt; NULL: unknown
+	PRIMARY KEY (request_id, attempt, first_position)
+) WITHOUT ROWID;
+
+-- One forward pass of one model over n_rows rows (tokens). A pass that others are parts of
+-- (microbatches that overlap) has no rows, slices or layers of its own.
 CREATE TABLE pass (
 	pass_id INTEGER PRIMARY KEY,   -- key; ascends in the order in which passes ended, as far as several at once can tell
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
@@ -144,6 +161,8 @@ CREATE TABLE pass (
 	n_rows INTEGER NOT NULL,       -- rows without padding
 	padding_rows INTEGER NOT NULL, -- padding rows after them, in no slice and not stored
 	runtime_pass INTEGER,          -- the runtime's own number of the pass; NULL: not told
+	parent_pass_id INTEGER REFERENCES pass(pass_id), -- pass that it is a part of; NULL: none, or not yet ended
+	microbatch INTEGER,            -- its number among the parent's parts, from 0; NULL: not told
 	verdict TEXT NOT NULL,         -- 'complete' or 'partial'
 	reasons TEXT,                  -- why partial, comma-separated: lost (the recorder dropped a layer), unwritten (nobody wrote a layer), invalid (ids that no expert has), unended (still running when the recording ended: stored as far as it came); NULL: complete
 	n_dropped INTEGER NOT NULL     -- layers of this pass that the recorder dropped (state 2 in pass_layer)

@@ -10,6 +10,7 @@ schema_sql_files = \
 	schema/views/layer_balance.sql \
 	schema/views/pass_summary.sql \
 	schema/views/request_summary.sql \
+	schema/views/stored_topk.sql \
 	schema/views/token_topk.sql \
 	schema/views/routed_expert.sql \
 	schema/views/layer_time.sql \

@@ -170,8 +170,35 @@ int mt_store_request(struct mt_store *store, const struct mt_request_row *row)
 	mt_store_bind_int(stmt, 3, row->handle);
 	mt_store_bind_text(stmt, 4, row->external_id);
 	mt_store_bind_int(stmt, 5, row->prompt_positions);
-	mt_store_bind_int(stmt, 6, row->begin_ns);
+	mt_store_bind_int(stmt, 6, row->n_attempts);
+	mt_store_bind_int(stmt, 7, row->n_pauses);
+	mt_store_bind_int(stmt, 8, row->begin_ns);
 	return mt_store_step(store, MT_STMT_REQUEST);
+}
+
+int mt_store_request_progress(struct mt_store *store, int64_t request_id, int64_t n_attempts,
+			      int64_t n_pauses, int64_t paused_ns)
+{
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_REQUEST_PROGRESS);
+
+	mt_store_bind_int(stmt, 1, n_attempts);
+	mt_store_bind_int(stmt, 2, n_pauses);
+	mt_store_bind_int(stmt, 3, paused_ns);
+	mt_store_bind_int(stmt, 4, request_id);
+	return mt_store_step(store, MT_STMT_REQUEST_PROGRESS);
+}
+
+int mt_store_reuse(struct mt_store *store, const struct mt_reuse_row *row)
+{
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_REUSE);
+
+	mt_store_bind_int(stmt, 1, row->request_id);
+	mt_store_bind_int(stmt, 2, row->attempt);
+	mt_store_bind_int(stmt, 3, row->first_position);
+	mt_store_bind_int(stmt, 4, row->n_positions);
+	mt_store_bind_int(stmt, 5, row->source_request_id);
+	mt_store_bind_int(stmt, 6, row->source_attempt);
+	return mt_store_step(store, MT_STMT_REUSE);
 }
 
 int mt_store_request_end(struct mt_store *store, int64_t request_id, int64_t n_positions,
@@ -223,10 +250,21 @@ int mt_store_pass(struct mt_store *store, const struct mt_pass_row *row)
 	mt_store_bind_int(stmt, 7, row->n_rows);
 	mt_store_bind_int(stmt, 8, row->padding_rows);
 	mt_store_bind_int(stmt, 9, row->runtime_pass);
-	mt_store_bind_text(stmt, 10, row->verdict);
-	mt_store_bind_text(stmt, 11, row->reasons);
-	mt_store_bind_int(stmt, 12, row->n_dropped);
+	mt_store_bind_int(stmt, 10, row->parent_pass_id);
+	mt_store_bind_int(stmt, 11, row->microbatch);
+	mt_store_bind_text(stmt, 12, row->verdict);
+	mt_store_bind_text(stmt, 13, row->reasons);
+	mt_store_bind_int(stmt, 14, row->n_dropped);
 	return mt_store_step(store, MT_STMT_PASS);
+}
+
+int mt_store_pass_parent(struct mt_store *store, int64_t pass_id, int64_t parent_pass_id)
+{
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_PASS_PARENT);
+
+	mt_store_bind_int(stmt, 1, parent_pass_id);
+	mt_store_bind_int(stmt, 2, pass_id);
+	return mt_store_step(store, MT_STMT_PASS_PARENT);
 }
 
 int mt_store_slice(struct mt_store *store, const struct mt_slice_row *row)
@@ -237,7 +275,7 @@ int mt_store_slice(struct mt_store *store, const struct mt_slice_row *row)
 	mt_store_bind_int(stmt, 2, row->slice);
 	if (row->request_id != MT_NULL) {
 		mt_store_bind_int(stmt, 3, row->request_id);
-		mt_store_bind_int(stmt, 4, 0);
+		mt_store_bind_int(stmt, 4, row->attempt);
 		mt_store_bind_int(stmt, 5, row->first_position);
 		if (row->positions)
 			sqlite3_bind_blob64(stmt, 6, row->positions, (uint64_t)row->n_rows * 4,
@@ -246,9 +284,22 @@ int mt_store_slice(struct mt_store *store, const struct mt_slice_row *row)
 	mt_store_bind_int(stmt, 7, row->row_offset);
 	mt_store_bind_int(stmt, 8, row->n_rows);
 	mt_store_bind_text(stmt, 9, row->phase);
+	if (row->accepted)
+		sqlite3_bind_blob64(stmt, 10, row->accepted, (uint64_t)row->n_rows, SQLITE_STATIC);
 	if (row->positions)
 		store->stats.pending_bytes += (uint64_t)row->n_rows * 4;
 	return mt_store_step(store, MT_STMT_SLICE);
+}
+
+int mt_store_slice_accepted(struct mt_store *store, int64_t pass_id, int64_t slice,
+			    const uint8_t *accepted, uint32_t n_rows)
+{
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_SLICE_ACCEPTED);
+
+	sqlite3_bind_blob64(stmt, 1, accepted, n_rows, SQLITE_STATIC);
+	mt_store_bind_int(stmt, 2, pass_id);
+	mt_store_bind_int(stmt, 3, slice);
+	return mt_store_step(store, MT_STMT_SLICE_ACCEPTED);
 }
 
 int mt_store_pass_layer(struct mt_store *store, int64_t pass_id, int64_t layer_id,

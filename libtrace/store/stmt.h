@@ -15,14 +15,20 @@
 	X(RECORDING, "INSERT INTO recording VALUES (?, 1, ?, NULL, NULL, 'per_token', ?)")    \
 	X(RECORDING_END, "UPDATE recording SET end_ns = ?, end_reason = ? "                   \
 			 "WHERE recording_id = ?")                                            \
-	X(REQUEST, "INSERT INTO request VALUES (?, ?, ?, ?, ?, NULL, 1, ?, NULL, NULL, "      \
+	X(REQUEST, "INSERT INTO request VALUES (?, ?, ?, ?, ?, NULL, ?, ?, 0, ?, NULL, NULL, " \
 		   "'unfinished', NULL)")                                                     \
+	X(REQUEST_PROGRESS, "UPDATE request SET n_attempts = ?, n_pauses = ?, paused_ns = ? " \
+			    "WHERE request_id = ?")                                           \
+	X(REUSE, "INSERT INTO request_reuse VALUES (?, ?, ?, ?, ?, ?)")                       \
 	X(REQUEST_END, "UPDATE request SET n_positions = ?, end_ns = ?, end_state = ?, "      \
 		       "verdict = ?, reasons = ? WHERE request_id = ?")                       \
 	X(ATTRIBUTE, "INSERT OR REPLACE INTO request_attribute VALUES (?, ?, ?)")             \
 	X(TOKEN, "INSERT OR REPLACE INTO request_token VALUES (?, ?, ?)")                     \
-	X(PASS, "INSERT INTO pass VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")               \
-	X(SLICE, "INSERT INTO pass_request VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)")         \
+	X(PASS, "INSERT INTO pass VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")         \
+	X(PASS_PARENT, "UPDATE pass SET parent_pass_id = ? WHERE pass_id = ?")                \
+	X(SLICE, "INSERT INTO pass_request VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")            \
+	X(SLICE_ACCEPTED, "UPDATE pass_request SET accepted = ? "                             \
+			  "WHERE pass_id = ? AND slice = ?")                                  \
 	X(PASS_LAYER, "INSERT INTO pass_layer VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?)") \
 	X(RULE, "INSERT INTO rule VALUES (?, ?)")                                             \
 	X(TOPK, "INSERT INTO topk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")               \

@@ -100,15 +100,28 @@ struct mt_request_row {
 	int64_t handle;
 	const char *external_id;
 	int64_t prompt_positions;
+	int64_t n_attempts;
+	int64_t n_pauses;
 	int64_t begin_ns;
 };
 int mt_store_request(struct mt_store *store, const struct mt_request_row *row);
+int mt_store_request_progress(struct mt_store *store, int64_t request_id, int64_t n_attempts,
+			      int64_t n_pauses, int64_t paused_ns);
 int mt_store_request_end(struct mt_store *store, int64_t request_id, int64_t n_positions,
 			 int64_t end_ns, const char *end_state, const char *verdict,
 			 const char *reasons);
 int mt_store_attribute(struct mt_store *store, int64_t request_id, const char *key,
 		       const char *value);
 int mt_store_token(struct mt_store *store, int64_t request_id, int64_t position, int64_t token_id);
+struct mt_reuse_row {
+	int64_t request_id;
+	int64_t attempt;
+	int64_t first_position;
+	int64_t n_positions;
+	int64_t source_request_id; /* MT_NULL: unknown, and the attempt, too */
+	int64_t source_attempt;
+};
+int mt_store_reuse(struct mt_store *store, const struct mt_reuse_row *row);
 
 /* Passes. */
 struct mt_pass_row {
@@ -121,23 +134,30 @@ struct mt_pass_row {
 	int64_t n_rows;
 	int64_t padding_rows;
 	int64_t runtime_pass;
+	int64_t parent_pass_id;
+	int64_t microbatch;
 	const char *verdict;
 	const char *reasons;
 	int64_t n_dropped;
 };
 int mt_store_pass(struct mt_store *store, const struct mt_pass_row *row);
+int mt_store_pass_parent(struct mt_store *store, int64_t pass_id, int64_t parent_pass_id);
 
 struct mt_slice_row {
 	int64_t pass_id;
 	int64_t slice;
 	int64_t request_id; /* MT_NULL: rows of no request */
+	int64_t attempt;
 	int64_t first_position;
 	const uint32_t *positions; /* [n_rows] or NULL */
 	int64_t row_offset;
 	int64_t n_rows;
 	const char *phase;
+	const uint8_t *accepted; /* [n_rows], or NULL: not told */
 };
 int mt_store_slice(struct mt_store *store, const struct mt_slice_row *row);
+int mt_store_slice_accepted(struct mt_store *store, int64_t pass_id, int64_t slice,
+			    const uint8_t *accepted, uint32_t n_rows);
 
 enum mt_layer_state { MT_LAYER_STORED = 0, MT_LAYER_UNWRITTEN = 1, MT_LAYER_DROPPED = 2 };
 enum mt_layer_order { MT_ORDER_SELECTION = 0, MT_ORDER_RESTORED = 1, MT_ORDER_UNKNOWN = 2 };

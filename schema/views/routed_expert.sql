@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: MIT
 --
 -- The experts of each stored row that belongs to a request, one row an expert, with the
--- weight decoded. Conditions cost what they cost in token_topk; moe_topk reads whole files
--- faster.
+-- weight decoded; state says which rows the request relies on ('computed'). Positions that a
+-- request reused are not here: they are rows of the request that computed them. Conditions cost
+-- what they cost in stored_topk; moe_topk reads whole files faster.
 -- fp16 is sign, 5 bits of exponent (bias 15), 10 of fraction; bf16 is sign, 8 bits of
 -- exponent (bias 127), 7 of fraction. Powers of two are shifts, in steps of at most 62,
 -- and every step is exact.
@@ -18,7 +19,7 @@ SELECT
 	t.phase AS phase,               -- TEXT the slice's own phase
 	t.layer_id AS layer_id,         -- INTEGER layer's key
 	t.layer AS layer,               -- INTEGER number of the layer in the model
-	t.state AS state,               -- TEXT as in token_topk
+	t.state AS state,               -- TEXT as in stored_topk
 	r.value AS topk_rank,           -- INTEGER place in the row's top-k
 	CASE t.id_bytes
 		WHEN 1 THEN (SELECT b.value FROM byte AS b
@@ -46,6 +47,6 @@ SELECT
 		CROSS JOIN byte AS w0 ON w0.byte = substr(e.u16, 1, 1)
 		CROSS JOIN byte AS w1 ON w1.byte = substr(e.u16, 2, 1)
 		) AS weight             -- REAL routing weight as passed; NULL: not recorded, infinite or not a number
-FROM token_topk AS t
+FROM stored_topk AS t
 CROSS JOIN byte AS r ON r.value < t.n_valid
 WHERE t.request_id IS NOT NULL;

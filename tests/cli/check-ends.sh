@@ -11,7 +11,7 @@ make_sound "$tmp/sound.db"
 open="UPDATE recording SET end_ns = NULL, end_reason = NULL WHERE recording_id = 2;"
 holds "$open"
 expect_match "$tmp/out" '^recording 2: the end is missing: the writer was killed or could not write$'
-expect_match "$tmp/out" '^recording 2: proved up to its last committed pass, 8$'
+expect_match "$tmp/out" '^recording 2: proved up to its last committed pass, 9$'
 expect_status 4 "$moetrace" check --strict "$tmp/other.db"
 expect_ok "$moetrace" check --format json "$tmp/other.db"
 expect_json "$tmp/out"

@@ -228,6 +228,34 @@ holds "$again UPDATE request SET verdict = 'partial', reasons = 'repeated' WHERE
 holds "$again UPDATE request SET verdict = 'unfinished', n_positions = NULL, end_ns = NULL, end_state = NULL
 	WHERE request_id = 1;"
 violates request_verdicts "UPDATE request SET verdict = 'partial', reasons = 'repeated' WHERE request_id = 1;"
+violates request_verdicts "DELETE FROM request_reuse;"
+violates request_verdicts "UPDATE request SET prompt_positions = 2 WHERE request_id = 5;"
+violates request_verdicts "UPDATE request_reuse SET source_request_id = NULL, source_attempt = NULL;"
+violates request_verdicts "UPDATE request SET verdict = 'partial', reasons = 'reuse_unknown' WHERE request_id = 5;"
+holds "UPDATE request_reuse SET source_request_id = NULL, source_attempt = NULL;
+	UPDATE request SET verdict = 'partial', reasons = 'reuse_unknown' WHERE request_id = 5;"
+
+# Links point at computed rows of the same recording, and say what no pass of the attempt does.
+violates reuse "UPDATE request_reuse SET n_positions = 2;"
+violates reuse "UPDATE request_reuse SET n_positions = 0;"
+violates reuse "UPDATE request_reuse SET first_position = 1;"
+violates reuse "UPDATE request_reuse SET attempt = 1;"
+violates reuse "UPDATE request_reuse SET source_attempt = 1;"
+violates reuse "UPDATE request_reuse SET source_attempt = NULL;"
+violates reuse "UPDATE request_reuse SET source_request_id = 5;"
+violates reuse "UPDATE request_reuse SET source_request_id = 1;"
+violates reuse "INSERT INTO request_reuse VALUES (4, 0, 0, 1, 5, 0);"
+violates reuse "INSERT INTO request_reuse VALUES (1, 0, 1, 1, 2, 0);"
+violates reuse "INSERT INTO request_reuse VALUES (2, 1, 0, 1, 2, 0);"
+violates reuse "INSERT INTO request_reuse VALUES (5, 0, 1, 1, NULL, NULL);
+	UPDATE request_reuse SET n_positions = 2 WHERE first_position = 0;"
+
+violates parents "UPDATE pass SET parent_pass_id = 7 WHERE pass_id = 8;"
+violates parents "UPDATE pass SET parent_pass_id = 8 WHERE pass_id = 9;"
+violates parents "UPDATE pass SET begin_ns = 11001 WHERE pass_id = 9;"
+violates parents "UPDATE pass SET parent_pass_id = 1 WHERE pass_id = 9;"
+violates parents "UPDATE pass SET parent_pass_id = 9 WHERE pass_id = 9;"
+violates foreign_keys "UPDATE pass SET parent_pass_id = 99 WHERE pass_id = 8;"
 
 violates recordings "UPDATE recording SET end_reason = NULL WHERE recording_id = 2;"
 violates recordings "UPDATE recording SET end_ns = NULL, end_reason = NULL WHERE recording_id = 1;"
@@ -271,14 +299,14 @@ holds "$drop_layer UPDATE pass SET verdict = 'partial', reasons = 'lost', n_drop
 	INSERT INTO gap VALUES (1, 1, 'layer', 7000, 7100, 1, 9, 'ring_full');"
 expect_status 4 "$moetrace" check --strict "$tmp/other.db"
 expect_match "$tmp/err" 'other.db: 1 recordings have losses or no proper end'
-holds "INSERT INTO pass VALUES (9, 2, 1, 'idle', 12000, 12001, 0, 0, NULL, 'complete', NULL, 0);
-	UPDATE stats SET value = 2 WHERE recording_id = 2 AND name = 'recorded_passes';
-	UPDATE stats SET value = 9 WHERE recording_id = 2 AND name = 'last_pass_id';"
+holds "INSERT INTO pass VALUES (10, 2, 1, 'idle', 12000, 12001, 0, 0, NULL, NULL, NULL, 'complete', NULL, 0);
+	UPDATE stats SET value = 3 WHERE recording_id = 2 AND name = 'recorded_passes';
+	UPDATE stats SET value = 10 WHERE recording_id = 2 AND name = 'last_pass_id';"
 
-holds "INSERT INTO pass VALUES (9, 2, 1, 'idle', 12000, 12001, 0, 0, NULL, 'complete', NULL, 0);
-	INSERT INTO pass_layer (pass_id, layer_id, state) VALUES (9, 1, 1), (9, 2, 1);
-	UPDATE stats SET value = 2 WHERE recording_id = 2 AND name = 'recorded_passes';
-	UPDATE stats SET value = 9 WHERE recording_id = 2 AND name = 'last_pass_id';"
+holds "INSERT INTO pass VALUES (10, 2, 1, 'idle', 12000, 12001, 0, 0, NULL, NULL, NULL, 'complete', NULL, 0);
+	INSERT INTO pass_layer (pass_id, layer_id, state) VALUES (10, 1, 1), (10, 2, 1);
+	UPDATE stats SET value = 3 WHERE recording_id = 2 AND name = 'recorded_passes';
+	UPDATE stats SET value = 10 WHERE recording_id = 2 AND name = 'last_pass_id';"
 
 # A pass with ids that no expert has: the slices beside them are whole all the same.
 holds "UPDATE pass SET verdict = 'partial', reasons = 'invalid' WHERE pass_id = 1;
@@ -289,13 +317,13 @@ cp "$tmp/sound.db" "$tmp/broken.db"
 change "$tmp/broken.db" "UPDATE pass SET verdict = 'partial';"
 expect_status 1 "$moetrace" check "$tmp/broken.db"
 expect_match "$tmp/out" '^pass_verdicts  pass 1: is partial without a reason'
-expect_match "$tmp/out" 'broken.db: not sound: [0-9]+ of 23 proofs are violated'
+expect_match "$tmp/out" 'broken.db: not sound: [0-9]+ of 25 proofs are violated'
 expect_status 1 "$moetrace" check --format json "$tmp/broken.db"
 expect_json "$tmp/out"
 expect_eq "proof" "$(json "$tmp/out" '$.violations[0].proof')" pass_verdicts
 expect_status 1 "$moetrace" check --format jsonl "$tmp/broken.db"
 expect_jsonl "$tmp/out"
 expect_status 1 "$moetrace" check --format csv "$tmp/broken.db"
-expect_match "$tmp/out" '^pass_verdicts,8,8,pass 1: is partial without a reason'
+expect_match "$tmp/out" '^pass_verdicts,9,9,pass 1: is partial without a reason'
 
 echo "$(wc -l <"$tmp/violated") ways to break a trace were found"

@@ -66,7 +66,7 @@ bare() {
 	expect_ok "$moetrace" query sound.db "$1"
 	expect_out "$2"
 }
-bare "select count(*) from pass" 8
+bare "select count(*) from pass" 9
 bare "select 1.0 / 3" 0.3333333333333333
 bare "select null" -
 bare "select 'a' || char(9) || 'b|c'" "$(printf 'a\tb|c')"

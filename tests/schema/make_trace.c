@@ -105,8 +105,8 @@ static void add_mixed_requests(struct tw *tw)
 {
 	for (int i = 1; i <= N_MIXED_REQUESTS; i++) {
 		char *sql = sqlite3_mprintf(
-			"INSERT INTO request VALUES (%d, %d, %d, 'r%d', 5, %s, 2, %d, %s, %s, "
-			"'%s', %s);"
+			"INSERT INTO request VALUES (%d, %d, %d, 'r%d', 5, %s, 2, 0, 0, %d, %s, "
+			"%s, '%s', %s);"
 			"INSERT INTO request_attribute VALUES (%d, 'domain', '%s');",
 			i, i <= 8 ? 1 : 2, i, i, i % 3 ? "40" : "NULL", i * 1000,
 			i % 3 ? "900000000" : "NULL", i % 3 ? "'finished'" : "NULL",
@@ -214,8 +214,8 @@ static const char one_request[] =
 	"INSERT INTO process (process_id, pid) VALUES (1, 4711);"
 	"INSERT INTO model VALUES (1, 'target', 'target', NULL, 2, NULL);"
 	"INSERT INTO recording VALUES (1, 1, 0, 900000000, 'closed', 'per_token', 'model');"
-	"INSERT INTO request VALUES (1, 1, 1, NULL, 5, 8192, 1, 0, 900000000, 'finished', "
-	"'complete', NULL);";
+	"INSERT INTO request VALUES (1, 1, 1, NULL, 5, 8192, 1, 0, 0, 0, 900000000, "
+	"'finished', 'complete', NULL);";
 
 static void make_halves(struct tw *tw, int n)
 {
@@ -321,7 +321,7 @@ static void add_domain_requests(struct tw *tw)
 {
 	for (int i = 1; i <= N_DOMAIN_REQUESTS; i++) {
 		char *sql = sqlite3_mprintf(
-			"INSERT INTO request VALUES (%d, 1, %d, '%d', %d, %d, 1, 0, 900000000,"
+			"INSERT INTO request VALUES (%d, 1, %d, '%d', %d, %d, 1, 0, 0, 0, 900000000,"
 			" 'finished', 'complete', NULL);"
 			"INSERT INTO request_attribute VALUES (%d, 'domain', '%s');",
 			i, i, i - 1, PROMPT, PROMPT + DECODE, i, domains[i % N_DOMAINS]);
@@ -397,7 +397,7 @@ static void make_bulk(struct tw *tw, int n_passes, enum tw_weights weights)
 	for (int i = 2; i <= 64; i++) {
 		char *sql =
 			sqlite3_mprintf("INSERT INTO request SELECT %d, 1, %d, NULL, 5, 8192, 1, 0,"
-					" 900000000, 'finished', 'complete', NULL",
+					" 0, 0, 900000000, 'finished', 'complete', NULL",
 					i, i);
 
 		tw_exec(tw, sql);

@@ -35,9 +35,10 @@ enum moetrace_phase {
 	MOETRACE_PHASE_PREFILL = 1, /* tokens that were given: the prompt, or a chunk of it */
 	MOETRACE_PHASE_DECODE = 2,  /* the token sampled last, one a request */
 	MOETRACE_PHASE_MIXED = 3,   /* of a pass whose slices differ, never of a slice */
-	MOETRACE_PHASE_VERIFY = 4,  /* tokens that a draft proposes. Their acceptance cannot be
-	                               reported yet: the rows are 'unresolved' and make their request
-	                               partial. The sampled token in front of them is DECODE. */
+	MOETRACE_PHASE_VERIFY = 4,  /* tokens that a draft proposes: 'unresolved' until
+	                               moetrace_pass_accept() says which were accepted; those are
+	                               computed, the others rejected. The sampled token in front of
+	                               them may be a DECODE slice, or an accepted row of this one. */
 	MOETRACE_PHASE_DRAFT = 5,   /* every slice of a draft or MTP model, its prompt too */
 	MOETRACE_PHASE_IDLE = 6,    /* no rows: keeps ranks in step */
 	MOETRACE_PHASE_DUMMY = 7,   /* warm-up, profiling run: rows of no request */
@@ -67,6 +68,14 @@ struct moetrace_pass_info {
 	                                        NULL with n_slices 0: rows of no request */
 	uint32_t n_slices;
 	const uint64_t *runtime_pass; /* the runtime's own number of the pass; NULL: unknown */
+	uint64_t parent;              /* moetrace_pass_number() of the pass that this one is a part of,
+	                                 which has begun and not ended; 0: none. A parent has no rows,
+	                                 slices or layers of its own, and no parent. */
+	const uint32_t *microbatch;   /* number of this part among its parent's, from 0; NULL: none */
+	const void *kv_slots;         /* [n_rows] the KV slot that each row's position is written to,
+	                                 for moetrace_reuse.kv_slots; a negative one: none. Only of
+	                                 target models. NULL: not told. */
+	uint32_t kv_slot_type;        /* enum moetrace_type, an integer type of 4 or 8 bytes */
 };
 
 /**
@@ -78,6 +87,15 @@ struct moetrace_pass_info {
 MOETRACE_API
 struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 					  const struct moetrace_pass_info *info);
+
+/**
+ * The recorder's number of a running pass, for moetrace_pass_info.parent and
+ * moetrace_pass_accept(): never 0, not reused within the session.
+ *
+ * @pass  NULL: the result is 0.
+ */
+MOETRACE_API
+uint64_t moetrace_pass_number(const struct moetrace_pass *pass);
 
 /* Element types, of integers (ids) or numbers (weights). */
 enum moetrace_type {
@@ -153,6 +171,28 @@ void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_s
  */
 MOETRACE_API
 void moetrace_pass_end(struct moetrace_pass *pass);
+
+/**
+ * Say which rows of a verify slice were accepted. Not part of the hot path; may be called from
+ * any thread, once a slice, after moetrace_pass_begin() and before or after
+ * moetrace_pass_end(), as long as the slice's request is open and has not begun 256 verify
+ * slices since. Rows of a slice that was never reported stay 'unresolved'; where the request
+ * relies on them it is partial.
+ *
+ * @pass_number  moetrace_pass_number(); 0: nothing happens.
+ * @slice        Number of the slice in the pass, from 0.
+ * @accepted     [n_rows] not 0: accepted. Copied.
+ * @n_rows       Rows of the slice.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  session is NULL, accepted is NULL, n_rows is 0 or too large
+ *          MOETRACE_E_NOMEM
+ *          MOETRACE_E_STATE    this is a forked child
+ *          A slice that is not waiting for this is found out later and counted as misuse.
+ */
+MOETRACE_API
+int moetrace_pass_accept(struct moetrace_session *session, uint64_t pass_number, uint32_t slice,
+			 const uint8_t *accepted, uint32_t n_rows);
 
 /**
  * Name a rule that changes routers' choices, for moetrace_selection.rule. Not part of the hot

@@ -173,13 +173,22 @@ static void compare_unfinished(sqlite3_stmt *row, const struct want_request *req
 	ck_assert_int_eq(sqlite3_column_type(row, 7), SQLITE_NULL);
 }
 
+static uint32_t more_of(uint32_t a, uint32_t b)
+{
+	return a > b ? a : b;
+}
+
+/* A finished request has forwarded its prompt, or something is missing. */
 static void compare_ended(sqlite3_stmt *row, const struct world_thread *thread,
 			  const struct want_request *request, uint32_t recording)
 {
+	const uint32_t prompt =
+		request->end_state == MOETRACE_REQUEST_FINISHED ? request->prompt_positions : 0;
 	const uint32_t n_positions = request->declared == MOETRACE_POSITIONS_UNKNOWN
-					     ? request->seen_positions
+					     ? more_of(request->seen_positions, prompt)
 					     : (uint32_t)request->declared;
-	const struct reasons want = judge(thread, request, n_positions, recording);
+	const struct reasons want =
+		judge(thread, request, more_of(n_positions, prompt), recording);
 	const char *verdict = (const char *)sqlite3_column_text(row, 6);
 	const char *reasons = (const char *)sqlite3_column_text(row, 7);
 
