@@ -664,116 +664,6 @@ START_TEST(test_uniform_expectation)
 }
 END_TEST
 
-/* ---- settings ---- */
-
-START_TEST(test_parse)
-{
-	struct mtk_oea oea;
-	struct mtk_error error;
-	char name[MTK_OEA_NAME_BYTES];
-
-	ck_assert_int_eq(mtk_oea_parse("p=0.75,maxp=32,k0=3,kmax=9", &oea, &error), MOETRACE_OK);
-	ck_assert_uint_eq(oea.k0, 3);
-	ck_assert_uint_eq(oea.k_max, 9);
-	ck_assert_uint_eq(oea.max_rank, 32);
-	ck_assert_double_eq(oea.p, 0.75);
-	mtk_oea_name(&oea, name);
-	ck_assert_str_eq(name, "oea:k0=3,kmax=9,p=0.75,maxp=32");
-	ck_assert_int_eq(mtk_oea_parse("k0=8", &oea, &error), MOETRACE_OK);
-	mtk_oea_name(&oea, name);
-	ck_assert_str_eq(name, "oea:k0=8");
-	oea = (struct mtk_oea){UINT32_MAX, UINT32_MAX, 0.123456789012345, UINT32_MAX};
-	mtk_oea_name(&oea, name);
-	ck_assert_str_eq(name, "oea:k0=4294967295,kmax=4294967295,p=0.123456789012345,"
-			       "maxp=4294967295");
-}
-END_TEST
-
-START_TEST(test_parse_refuses)
-{
-	static const struct {
-		const char *text;
-		const char *complaint;
-	} cases[] = {
-		{"", "k0 is missing"},
-		{"kmax=8", "k0 is missing"},
-		{"3", "'3' is not of the form key=value"},
-		{"k0", "'k0' is not of the form key=value"},
-		{"k0=", "k0 is ''"},
-		{"k0=0", "k0 is '0', expected a whole number from 1"},
-		{"k0=-1", "k0 is '-1'"},
-		{"k0=3.5", "k0 is '3.5'"},
-		{"k0= 3", "k0 is ' 3'"},
-		{"k0=4294967296", "k0 is '4294967296'"},
-		{"k0=99999999999999999999999", "k0 is '9999"},
-		{"k0=3,k0=3", "k0 is given twice"},
-		{"k0=3,kmax=x", "kmax is 'x'"},
-		{"k0=3,maxp=0", "maxp is '0'"},
-		{"k0=3,p=0", "p is '0', expected a decimal number above 0, at most 1"},
-		{"k0=3,p=1.5", "p is '1.5'"},
-		{"k0=3,p=nan", "p is 'nan'"},
-		{"k0=3,p=-0.5", "p is '-0.5'"},
-		{"k0=3,p=1e-3", "p is '1e-3'"},
-		{"k0=3,p=.5", "p is '.5'"},
-		{"k0=3,p=0.5,p=0.5", "p is given twice"},
-		{"k0=3,,kmax=8", "'' is not of the form"},
-		{"k0=3,k=8", "'k' is not one of its fields"},
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct mtk_oea oea;
-		struct mtk_error error = {""};
-
-		assert_refused(mtk_oea_parse(cases[i].text, &oea, &error), &error,
-			       cases[i].complaint);
-	}
-}
-END_TEST
-
-START_TEST(test_resolve)
-{
-	struct mtk_route_config route = mtk_route_config_make(64, 8);
-	static const int32_t table[8] = {0, 1, 2, 3, 4, 5, 6, 7};
-	struct mtk_oea oea;
-	struct mtk_error error;
-
-	ck_assert_int_eq(mtk_oea_resolve(&(struct mtk_oea){.k0 = 3}, &route, &oea, &error), 0);
-	ck_assert_uint_eq(oea.k_max, 8);
-	ck_assert_uint_eq(oea.max_rank, 64);
-	ck_assert_double_eq(oea.p, 1.0);
-	assert_refused(mtk_oea_resolve(&(struct mtk_oea){.k0 = 9}, &route, &oea, &error), &error,
-		       "k0 is 9, expected 1 to 8");
-	assert_refused(mtk_oea_resolve(&(struct mtk_oea){.k0 = 0}, &route, &oea, &error), &error,
-		       "k0 is 0");
-	assert_refused(
-		mtk_oea_resolve(&(struct mtk_oea){.k0 = 3, .k_max = 2}, &route, &oea, &error),
-		&error, "kmax is 2, expected k0, which is 3, to 32");
-	assert_refused(
-		mtk_oea_resolve(&(struct mtk_oea){.k0 = 3, .k_max = 33}, &route, &oea, &error),
-		&error, "kmax is 33");
-	assert_refused(mtk_oea_resolve(&(struct mtk_oea){.k0 = 3, .p = NAN}, &route, &oea, &error),
-		       &error, "p is nan");
-	assert_refused(
-		mtk_oea_resolve(&(struct mtk_oea){.k0 = 3, .max_rank = 65}, &route, &oea, &error),
-		&error, "maxp is 65, expected 1 to 64");
-
-	route.scoring = MTK_ROUTE_SPARSEMIXER;
-	ck_assert_int_eq(mtk_oea_resolve(&(struct mtk_oea){.k0 = 3}, &route, &oea, &error),
-			 MOETRACE_E_UNSUPPORTED);
-	ck_assert_ptr_nonnull(strstr(error.text, "scoring sparsemixer"));
-	route.scoring = MTK_ROUTE_SOFTMAX;
-	route.hash_table = table;
-	ck_assert_int_eq(mtk_oea_resolve(&(struct mtk_oea){.k0 = 3}, &route, &oea, &error),
-			 MOETRACE_E_UNSUPPORTED);
-	ck_assert_ptr_nonnull(strstr(error.text, "hash table"));
-	route.hash_table = NULL;
-	route.output = MTK_ROUTE_OUTPUT_NONE;
-	ck_assert_int_eq(mtk_oea_resolve(&(struct mtk_oea){.k0 = 3}, &route, &oea, &error),
-			 MOETRACE_E_UNSUPPORTED);
-	ck_assert_ptr_nonnull(strstr(error.text, "output none"));
-}
-END_TEST
-
 int main(void)
 {
 	Suite *suite = suite_create("oea");
@@ -792,9 +682,6 @@ int main(void)
 	tcase_add_test(tcase, test_groups);
 	tcase_add_test(tcase, test_identical_rows);
 	tcase_add_test(tcase, test_uniform_expectation);
-	tcase_add_test(tcase, test_parse);
-	tcase_add_test(tcase, test_parse_refuses);
-	tcase_add_test(tcase, test_resolve);
 	suite_add_tcase(suite, tcase);
 	return run_suite(suite);
 }
