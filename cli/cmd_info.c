@@ -48,7 +48,8 @@ static const struct section sections[] = {
 	 false},
 	{"layers", "Layers with experts",
 	 "SELECT model_id, layer, kind, n_experts, n_zero_experts, n_shared_slots, top_k, scoring, "
-	 "renormalize, weight_kind, expert_weight_bytes, router_impl, runner_backend, impl_reason "
+	 "n_groups, topk_groups, has_correction_bias, renormalize, routed_scaling_factor, "
+	 "scaling_owner, weight_kind, expert_weight_bytes, router_impl, runner_backend, impl_reason "
 	 "FROM layer ORDER BY model_id, layer",
 	 false},
 	{"recordings", "Recordings",

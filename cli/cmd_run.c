@@ -21,6 +21,7 @@ struct run {
 	struct mtk_model *model;
 	char *model_name;
 	struct mtk_workload *workload;
+	struct mt_run_choice choice;
 	struct mtk_server *server;
 	struct mt_run_text text;
 	struct moetrace_session *session;
@@ -36,7 +37,34 @@ static int exit_code_of(int status)
 	return status == MOETRACE_E_NOT_FOUND ? MT_EXIT_NOT_FOUND : MT_EXIT_FAILED;
 }
 
-static int model_load(struct run *run)
+static bool observe(void *context, const struct mtk_serve_stats *stats)
+{
+	struct run *run = context;
+
+	mt_run_progress_show(&run->progress, stats);
+	return !mt_run_signals_seen();
+}
+
+static struct mtk_serve_options serve_options(struct run *run)
+{
+	const struct mt_run_options *options = &run->options;
+
+	return (struct mtk_serve_options){
+		.limits = {.n_batch = options->n_batch,
+			   .n_chunk = options->n_chunk,
+			   .n_context = options->n_context,
+			   .stop_byte = options->stop_byte},
+		.n_threads = options->n_threads,
+		.temperature = (float)options->temperature,
+		.seed = options->seed,
+		.oea = mt_rule_oea(&options->rule),
+		.choice = run->choice.choice,
+		.observe = observe,
+		.observe_context = run,
+	};
+}
+
+static int file_load(struct run *run)
 {
 	const struct mt_run_options *options = &run->options;
 	int exit_code = mt_model_load(options->model, options->n_context, &run->model);
@@ -46,11 +74,21 @@ static int model_load(struct run *run)
 	return exit_code;
 }
 
-/* The file's name without folder and ending: what a reader of the trace calls the model. */
+static int model_load(struct run *run)
+{
+	const struct mtk_serve_options serve = serve_options(run);
+
+	if (!run->options.shape)
+		return file_load(run);
+	return mt_run_shape_load(&run->options, run->workload, &serve, &run->model);
+}
+
+/* The shape, or the file's name without folder and ending: what a reader of the trace calls the model. */
 static int model_name_make(struct run *run)
 {
-	const char *slash = strrchr(run->options.model, '/');
-	const char *name = slash ? slash + 1 : run->options.model;
+	const char *path = run->options.shape ? run->options.shape : run->options.model;
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
 	const char *ending = strstr(name, ".safetensors");
 
 	run->model_name =
@@ -73,29 +111,9 @@ static int workload_load(struct run *run)
 	return exit_code_of(status);
 }
 
-static bool observe(void *context, const struct mtk_serve_stats *stats)
-{
-	struct run *run = context;
-
-	mt_run_progress_show(&run->progress, stats);
-	return !mt_run_signals_seen();
-}
-
 static int server_make(struct run *run)
 {
-	const struct mt_run_options *options = &run->options;
-	struct mtk_serve_options serve = {
-		.limits = {.n_batch = options->n_batch,
-			   .n_chunk = options->n_chunk,
-			   .n_context = options->n_context,
-			   .stop_byte = options->stop_byte},
-		.n_threads = options->n_threads,
-		.temperature = (float)options->temperature,
-		.seed = options->seed,
-		.oea = mt_rule_oea(&options->rule),
-		.observe = observe,
-		.observe_context = run,
-	};
+	const struct mtk_serve_options serve = serve_options(run);
 	struct mtk_error error;
 	sigset_t before;
 	int status;
@@ -141,7 +159,7 @@ static int session_begin(struct run *run)
 	if (status < 0)
 		return session_refuse(path, status);
 	MOETRACE_INIT(&recording_opts);
-	recording_opts.routing_source = "model";
+	recording_opts.routing_source = run->options.routing_text;
 	if (moetrace_start(run->session, &recording_opts) < 0) {
 		moetrace_errmsg(run->session, text, sizeof(text));
 		mt_error("the recording cannot be started: %s", text);
@@ -280,6 +298,9 @@ static int inputs_load(struct run *run)
 	if (exit_code == MT_EXIT_OK)
 		exit_code = model_name_make(run);
 	if (exit_code == MT_EXIT_OK)
+		exit_code = mt_run_choice_make(&run->options, run->model, run->workload,
+					       &run->choice);
+	if (exit_code == MT_EXIT_OK)
 		exit_code = server_make(run);
 	return exit_code;
 }
@@ -308,6 +329,8 @@ static int outputs_write(struct run *run)
 		return exit_code;
 	exit_code = serve(run);
 	text_exit_code = text_write(run);
+	run->result.routing = run->options.routing_text;
+	run->result.model = run->model;
 	if (run->result.served.total_ns > 0)
 		summary_exit_code = mt_run_summary_print(&run->result, run->options.args.format);
 	if (run->failure.text[0] != '\0')
@@ -332,6 +355,7 @@ int mt_cmd_run(int argc, char **argv)
 	/* The server's threads end before the name that the signal handler reads is freed. */
 	mtk_server_destroy(run.server);
 	mt_run_text_discard(&run.text);
+	mt_run_choice_release(&run.choice);
 	mtk_workload_destroy(run.workload);
 	mtk_model_destroy(run.model);
 	free(run.model_name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of `moetrace run`: its command line (cmd_run_args.c), the paths that it writes to
+ * The parts of `moetrace run`: its command line (cmd_run_args.c), its model and who routes
+ * (cmd_run_shape.c, cmd_run_memory.c, cmd_run_replay.c), the paths that it writes to
  * (cmd_run_files.c), its text output (cmd_run_text.c), the signals that end it (cmd_run_signal.c),
  * what it prints (cmd_run_print.c), and the run itself (cmd_run.c).
  */
@@ -16,11 +17,21 @@
 
 #include "cli/cli.h"
 #include "cli/rule_args.h"
+#include "kernels/engine/choice.h"
 #include "kernels/engine/serve.h"
+#include "kernels/engine/shape.h"
 
 struct mt_run_options {
 	struct mt_args args;
-	const char *model;
+	const char *model; /* a file; or else */
+	const char *shape; /* the name of a preset */
+	uint32_t n_layers; /* of the shape; 0: all */
+	bool has_shared_slots;
+	uint64_t expert_pool_bytes; /* 0: none */
+	const char *routing_text;   /* as given, or model */
+	enum mtk_choice_kind routing;
+	double zipf_exponent;
+	const char *replay_path;
 	const char *workload;
 	const char *output;	 /* NULL: nothing is recorded */
 	const char *text_output; /* NULL: none */
@@ -46,6 +57,37 @@ struct mt_run_options {
  * Returns MT_EXIT_OK, or MT_EXIT_USAGE after one line on standard error.
  */
 int mt_run_options_parse(int argc, char **argv, struct mt_run_options *ret_options);
+
+/* ---- the model and who routes ---- */
+
+/* Bytes of memory that this process may still take; UINT64_MAX: nothing bounds them. */
+uint64_t mt_run_memory_available(void);
+
+/**
+ * Make the model that --shape names, if it and the server fit the memory.
+ *
+ * Returns MT_EXIT_OK, MT_EXIT_NOT_FOUND or MT_EXIT_FAILED, the latter after one line on standard
+ *         error and before any of the memory was taken.
+ */
+int mt_run_shape_load(const struct mt_run_options *options, const struct mtk_workload *workload,
+		      const struct mtk_serve_options *serve, struct mtk_model **ret_model);
+
+/* Read what --routing replay:FILE names: MT_EXIT_OK, or another code after an error line. */
+int mt_run_replay_read(const struct mt_run_options *options, const struct mtk_route_config *route,
+		       uint32_t n_layers, const struct mtk_workload *workload,
+		       struct mtk_replay **ret_replay);
+
+/* Who chooses the experts; both NULL: the router. */
+struct mt_run_choice {
+	struct mtk_choice *choice;
+	struct mtk_replay *replay;
+};
+
+/* Make what --routing asks for: MT_EXIT_OK, or another code after an error line. */
+int mt_run_choice_make(const struct mt_run_options *options, const struct mtk_model *model,
+		       const struct mtk_workload *workload, struct mt_run_choice *ret_choice);
+
+void mt_run_choice_release(struct mt_run_choice *choice);
 
 /*
  * What went wrong once the run had begun: all of it becomes one line, printed when the files are
@@ -160,6 +202,8 @@ struct mt_run_result {
 	struct moetrace_session_status recorded; /* all zero: nothing was recorded */
 	const char *path;			 /* of the recording, or NULL */
 	uint64_t file_bytes;			 /* after close */
+	const char *routing;			 /* who chose the experts */
+	const struct mtk_model *model;
 };
 
 /* Returns MT_EXIT_OK, or MT_EXIT_FAILED after one line on standard error. */

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/pattern.h"
+#include "kernels/engine/expert_pool.h"
 #include "kernels/threads.h"
 
 #define DEFAULT_BATCH	16
@@ -20,6 +21,7 @@
 #define MAX_BATCH	(1u << 16)
 #define MAX_CHUNK	(1u << 20)
 #define MAX_CONTEXT	(1u << 24)
+#define MAX_LAYERS	(1u << 12)
 #define MAX_TEMPERATURE 100.0
 
 #define MAX_REPEAT	(1u << 20)
@@ -28,6 +30,11 @@
 
 enum {
 	OPT_MODEL = MT_OPT_OWN,
+	OPT_SHAPE,
+	OPT_LAYERS,
+	OPT_SHARED_SLOTS,
+	OPT_EXPERT_POOL,
+	OPT_ROUTING,
 	OPT_WORKLOAD,
 	OPT_BATCH,
 	OPT_CHUNK,
@@ -48,6 +55,10 @@ enum {
 
 static const struct argp_option argp_options[] = {
 	{"model", OPT_MODEL, "FILE.safetensors", 0, "The model, a Qwen3-MoE over bytes", 1},
+	{"shape", OPT_SHAPE, "NAME", 0,
+	 "Instead of a file: the true sizes and routing of a model that moetrace models lists, with "
+	 "synthetic weights",
+	 1},
 	{"workload", OPT_WORKLOAD, "FILE.jsonl", 0,
 	 "The requests: a JSON object a line with prompt, max_new_tokens and optionally id; other "
 	 "keys become attributes",
@@ -56,30 +67,42 @@ static const struct argp_option argp_options[] = {
 	{"text-output", OPT_TEXT_OUTPUT, "FILE.jsonl", 0,
 	 "Write a JSON object a request: id, prompt, text, finish_reason", 1},
 	{"force", 'f', NULL, 0, "Replace output files that exist", 1},
-	{"no-record", OPT_NO_RECORD, NULL, 0, "Serve without recording; -o is not needed", 2},
+	{"layers", OPT_LAYERS, "N", 0, "Of a shape: its first N layers with experts [all]", 2},
+	{"expert-pool", OPT_EXPERT_POOL, "BYTES", 0,
+	 "Of a shape: let the weights of all its layers alias a pool of so many bytes, where the "
+	 "true ones do not fit; speed means nothing then and is not printed",
+	 2},
+	{"shared-slots", OPT_SHARED_SLOTS, NULL, 0,
+	 "Of a shape: its shared experts are slots behind the chosen experts", 2},
+	{"routing", OPT_ROUTING, "HOW", 0,
+	 "Who chooses the experts: model, uniform, round-robin, zipf:S (likely as 1 / place^S) or "
+	 "replay:FILE (those of a recording, by request id and position, or by the order of the "
+	 "requests) [model]; the weights stay the router's scores",
+	 2},
+	{"no-record", OPT_NO_RECORD, NULL, 0, "Serve without recording; -o is not needed", 3},
 	{"record-tokens", OPT_RECORD_TOKENS, NULL, 0,
-	 "Store the tokens, too: the recording then reveals the text", 2},
-	{"idle", OPT_IDLE, NULL, 0, "Begin without recording; 'moetrace start' begins one", 2},
+	 "Store the tokens, too: the recording then reveals the text", 3},
+	{"idle", OPT_IDLE, NULL, 0, "Begin without recording; 'moetrace start' begins one", 3},
 	{"repeat", OPT_REPEAT, "N", 0,
-	 "Serve the workload N times over [1]; from the second time on ids end in .2, .3, ...", 2},
+	 "Serve the workload N times over [1]; from the second time on ids end in .2, .3, ...", 3},
 	{"socket-dir", OPT_SOCKET_DIR, "FOLDER", 0,
 	 "Where the control socket is made; none: no socket [MOETRACE_SOCKET_DIR, else "
 	 "$XDG_RUNTIME_DIR/moetrace or /tmp/moetrace-UID]",
-	 2},
-	{"batch", OPT_BATCH, "N", 0, "Requests at a time [16]", 3},
-	{"chunk", OPT_CHUNK, "N", 0, "Prompt rows a pass at most [128]", 3},
+	 3},
+	{"batch", OPT_BATCH, "N", 0, "Requests at a time [16]", 4},
+	{"chunk", OPT_CHUNK, "N", 0, "Prompt rows a pass at most [128]", 4},
 	{"context", OPT_CONTEXT, "N", 0,
 	 "Positions a request may take [1024]; one that reaches them ends with finish_reason "
 	 "length",
-	 3},
-	{"threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 3},
+	 4},
+	{"threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 4},
 	{"stop-byte", OPT_STOP_BYTE, "N", 0,
 	 "A request ends after generating this byte, 0 to 255 [none]; it is the last of the text",
-	 4},
-	{"temperature", OPT_TEMPERATURE, "X", 0, "Sample at this temperature [0: greedy]", 4},
-	{"seed", OPT_SEED, "N", 0, "Seed of the sampling [0]", 4},
-	{"rule", OPT_RULE, "NAME:ARGS", 0, MT_RULE_HELP, 5},
-	{"oea", OPT_OEA, "ARGS", 0, MT_RULE_OEA_HELP, 5},
+	 5},
+	{"temperature", OPT_TEMPERATURE, "X", 0, "Sample at this temperature [0: greedy]", 5},
+	{"seed", OPT_SEED, "N", 0, "Seed of the sampling, of a shape's weights and of --routing [0]", 5},
+	{"rule", OPT_RULE, "NAME:ARGS", 0, MT_RULE_HELP, 6},
+	{"oea", OPT_OEA, "ARGS", 0, MT_RULE_OEA_HELP, 6},
 	{0},
 };
 
@@ -135,6 +158,67 @@ static error_t path_parse(struct mt_run_options *options, const char *name, cons
 	if (*text == '\0')
 		return mt_args_error(&options->args, "%s is empty: give the path of a file", name);
 	*ret_path = text;
+	return 0;
+}
+
+static error_t zipf_parse(struct mt_run_options *options, const char *text, const char *number)
+{
+	double value = is_plain_decimal(number) ? strtod(number, NULL) : -1.0;
+
+	if (value < 0.0 || value > MTK_CHOICE_MAX_EXPONENT)
+		return mt_args_error(&options->args,
+				     "--routing '%s': S is a decimal number from 0 to %g, such as "
+				     "zipf:1.2",
+				     text, MTK_CHOICE_MAX_EXPONENT);
+	options->routing = MTK_CHOICE_ZIPF;
+	options->zipf_exponent = value;
+	return 0;
+}
+
+static error_t routing_parse(struct mt_run_options *options, const char *text)
+{
+	static const struct {
+		const char *name;
+		enum mtk_choice_kind kind;
+	} plain[] = {
+		{"model", MTK_CHOICE_MODEL},
+		{"uniform", MTK_CHOICE_UNIFORM},
+		{"round-robin", MTK_CHOICE_ROUND_ROBIN},
+	};
+
+	options->routing_text = text;
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+		if (strcmp(text, plain[i].name) == 0) {
+			options->routing = plain[i].kind;
+			return 0;
+		}
+	if (strncmp(text, "zipf:", 5) == 0)
+		return zipf_parse(options, text, text + 5);
+	if (strncmp(text, "replay:", 7) == 0 && text[7] != '\0') {
+		options->routing = MTK_CHOICE_REPLAY;
+		options->replay_path = text + 7;
+		return 0;
+	}
+	return mt_args_error(&options->args,
+			     "--routing '%s': give model, uniform, round-robin, zipf:S or replay:FILE",
+			     text);
+}
+
+/* A shape or a file, and what belongs to a shape only with one. */
+static error_t model_complete(struct mt_run_options *options)
+{
+	const char *stray = options->n_layers > 0	     ? "--layers"
+			    : options->expert_pool_bytes > 0 ? "--expert-pool"
+			    : options->has_shared_slots	     ? "--shared-slots"
+							     : NULL;
+
+	if (options->model && options->shape)
+		return mt_args_error(&options->args, "--model and --shape exclude each other");
+	if (!options->model && !options->shape)
+		return mt_args_error(&options->args,
+				     "--model FILE.safetensors is missing (or --shape NAME)");
+	if (stray && !options->shape)
+		return mt_args_error(&options->args, "%s is for a --shape NAME", stray);
 	return 0;
 }
 
@@ -198,9 +282,12 @@ static error_t environment_take(struct mt_run_options *options)
 static error_t options_complete(struct mt_run_options *options)
 {
 	struct mt_args *args = &options->args;
+	error_t error = model_complete(options);
 
-	if (!options->model)
-		return mt_args_error(args, "--model FILE.safetensors is missing");
+	if (error)
+		return error;
+	if (mt_rule_oea(&options->rule) && options->routing != MTK_CHOICE_MODEL)
+		return mt_args_error(args, "a rule changes the router's choice: leave --routing model");
 	if (!options->workload)
 		return mt_args_error(args, "--workload FILE.jsonl is missing");
 	if (environment_take(options))
@@ -217,6 +304,17 @@ static error_t options_complete(struct mt_run_options *options)
 static error_t own_parse(int key, char *text, struct mt_run_options *options)
 {
 	switch (key) {
+	case OPT_LAYERS:
+		return u32_parse(options, "--layers", text, MAX_LAYERS, &options->n_layers);
+	case OPT_EXPERT_POOL:
+		return mt_args_uint(&options->args, "--expert-pool", text,
+				    MTK_EXPERT_POOL_MIN_BYTES, SIZE_MAX / 2,
+				    &options->expert_pool_bytes);
+	case OPT_SHARED_SLOTS:
+		options->has_shared_slots = true;
+		return 0;
+	case OPT_ROUTING:
+		return routing_parse(options, text);
 	case OPT_BATCH:
 		return u32_parse(options, "--batch", text, MAX_BATCH, &options->n_batch);
 	case OPT_CHUNK:
@@ -252,6 +350,9 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		return 0;
 	case OPT_MODEL:
 		return path_parse(options, "--model", text, &options->model);
+	case OPT_SHAPE:
+		options->shape = text;
+		return 0;
 	case OPT_WORKLOAD:
 		return path_parse(options, "--workload", text, &options->workload);
 	case OPT_TEXT_OUTPUT:
@@ -287,7 +388,12 @@ static const char doc[] =
 	"workload, not on --batch, --chunk, --threads or recording; under a rule it depends on the "
 	"requests beside it. 'moetrace help eval' explains the rule oea. A first SIGINT (Ctrl-C), "
 	"SIGTERM or SIGHUP ends the run at the next pass and closes the recording properly, but "
-	"writes no text output; a second one ends it at once.";
+	"writes no text output; a second one ends it at once.\n\n"
+	"Of a shape the part with experts is exact: the router with its biases, groups and hash "
+	"tables, the experts with their latent, activation and biases, the shared experts. The "
+	"attention is a plain grouped-query attention of the model's sizes, dense layers are left "
+	"out, and the vocabulary is the 256 bytes. The memory that it will take is compared with "
+	"what is available before any of it is taken.";
 
 static uint32_t threads_default(void)
 {
@@ -311,6 +417,7 @@ int mt_run_options_parse(int argc, char **argv, struct mt_run_options *ret_optio
 		.n_threads = threads_default(),
 		.n_repeat = 1,
 		.stop_byte = -1,
+		.routing_text = "model",
 	};
 	int exit_code = mt_args_parse(&argp, argc, argv, &options.args, &options);
 

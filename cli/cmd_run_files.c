@@ -114,7 +114,8 @@ static int path_check(const struct mt_run_options *options, const char *path)
 		mt_error("%s exists already; give another name, or -f to replace it", path);
 	else if (!S_ISREG(info.st_mode))
 		mt_error("%s is not a regular file and is not replaced", path);
-	else if (is_same_file(&info, options->model) || is_same_file(&info, options->workload))
+	else if (is_same_file(&info, options->model) || is_same_file(&info, options->workload) ||
+		 is_same_file(&info, options->replay_path))
 		mt_error("%s is an input of this run and is not replaced", path);
 	else
 		return MT_EXIT_OK;

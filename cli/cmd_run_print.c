@@ -11,6 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/presets/presets.h"
+
 #define PROGRESS_INTERVAL_NS 100000000u
 
 static double seconds(uint64_t ns)
@@ -60,6 +62,33 @@ void mt_run_progress_clear(struct mt_run_progress *progress)
 	progress->is_shown = false;
 }
 
+/* Who chose and what ran, where it is not the router of a file's model. */
+static void model_print(const struct mt_run_result *result)
+{
+	const struct mtk_preset *preset = mtk_model_preset(result->model);
+	const uint32_t n_layers = mtk_model_borrow_config(result->model)->n_layers;
+	const size_t pool_bytes = mtk_model_expert_pool_bytes(result->model);
+
+	if (preset) {
+		printf("%-10s %s: %u of %u layers with experts, synthetic weights; dense layers are "
+		       "left out\n",
+		       "shape", preset->name, n_layers, mtk_shape_moe_layers(preset));
+		printf("%-10s plain grouped-query attention", "");
+		if (preset->real_attention)
+			printf(" instead of the model's (%s)", preset->real_attention);
+		if (preset->n_heads == 0)
+			printf(", its sizes assumed");
+		putchar('\n');
+	}
+	if (preset && preset->note)
+		printf("%-10s note: %s\n", "", preset->note);
+	if (pool_bytes > 0)
+		printf("%-10s %zu bytes, which the weights of all layers alias: no speed is told\n",
+		       "pool", pool_bytes);
+	if (strcmp(result->routing, "model") != 0)
+		printf("%-10s %s\n", "routing", result->routing);
+}
+
 static void phase_print(const char *name, uint64_t n, uint64_t ns)
 {
 	printf("%-10s %" PRIu64 " tokens", name, n);
@@ -89,6 +118,16 @@ static void served_print(const struct mtk_serve_stats *served)
 	       served->n_mixed_passes);
 }
 
+/* On a pool of weights times would be those of caches: rates are unknown. */
+static struct mtk_serve_stats timed_stats(const struct mt_run_result *result)
+{
+	struct mtk_serve_stats served = result->served;
+
+	if (mtk_model_expert_pool_bytes(result->model) > 0)
+		served.prefill_ns = served.decode_ns = served.decode_only_ns = 0;
+	return served;
+}
+
 static void losses_print(const struct moetrace_session_status *recorded)
 {
 	printf("%-10s ", "losses");
@@ -104,8 +143,10 @@ static void losses_print(const struct moetrace_session_status *recorded)
 static void table_print(const struct mt_run_result *result)
 {
 	const struct moetrace_session_status *recorded = &result->recorded;
+	const struct mtk_serve_stats served = timed_stats(result);
 
-	served_print(&result->served);
+	model_print(result);
+	served_print(&served);
 	if (!result->path)
 		return;
 	printf("%-10s %" PRIu64 " passes, %" PRIu64 " rows, %" PRIu64 " assignments\n", "recorded",
@@ -139,7 +180,7 @@ struct metric {
 
 static void metrics_fill(const struct mt_run_result *result, struct metric *ret_metrics)
 {
-	const struct mtk_serve_stats *served = &result->served;
+	const struct mtk_serve_stats timed = timed_stats(result), *served = &timed;
 	const struct moetrace_session_status *recorded = &result->recorded;
 	const struct metric metrics[N_METRICS] = {
 		COUNT("n_requests", served->n_requests),

@@ -23,6 +23,8 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_check.c \
 	%D%/cmd_control.c \
 	%D%/cmd_dump.c \
+	%D%/cmd_eplb.c %D%/cmd_eplb.h \
+	%D%/cmd_eplb_loads.c \
 	%D%/cmd_eval.c \
 	%D%/cmd_experts.c \
 	%D%/cmd_info.c \
@@ -36,7 +38,10 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_run.c %D%/cmd_run.h \
 	%D%/cmd_run_args.c \
 	%D%/cmd_run_files.c \
+	%D%/cmd_run_memory.c \
 	%D%/cmd_run_print.c \
+	%D%/cmd_run_replay.c \
+	%D%/cmd_run_shape.c \
 	%D%/cmd_run_signal.c \
 	%D%/cmd_run_text.c \
 	%D%/file_read.c %D%/file_read.h \

@@ -28,6 +28,7 @@ static const struct verb verbs[] = {
 	{"requests", mt_cmd_requests, "the requests, or the experts of one of them", false},
 	{"experts", mt_cmd_experts, "how many tokens each expert received", false},
 	{"balance", mt_cmd_balance, "how even the load of each layer is", false},
+	{"eplb", mt_cmd_eplb, "where to put experts so that ranks are evenly loaded", false},
 	{"info", mt_cmd_info, "what a trace holds, and what recorded it", false},
 	{"dump", mt_cmd_dump, "the tables, or the rows of one of them", false},
 	{"query", mt_cmd_query, "run one SQL statement on a trace", false},

@@ -3,11 +3,29 @@
 # The manual pages, made from what the built command says of itself: moetrace(1),
 # and moetrace-VERB(1) for each verb of the list; and the documents beside them.
 
-moetrace_verbs = run report dump requests experts balance query info check route eval models
-moetrace_verbs += list status start stop
+# One a line, in the order of the command's own list.
+moetrace_verbs = \
+	run \
+	report \
+	requests \
+	experts \
+	balance \
+	eplb \
+	info \
+	dump \
+	query \
+	route \
+	eval \
+	models \
+	list \
+	status \
+	start \
+	stop \
+	check
+
 moetrace_pages = %D%/moetrace.1 $(moetrace_verbs:%=%D%/moetrace-%.1)
 
-dist_doc_DATA += %D%/control.md %D%/cookbook.md %D%/schema.md
+dist_doc_DATA += %D%/control.md %D%/cookbook.md %D%/integration.md %D%/llama.cpp.md %D%/schema.md
 EXTRA_DIST += %D%/moetrace.h2m
 
 if HAVE_HELP2MAN

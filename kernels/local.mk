@@ -25,13 +25,19 @@ noinst_LTLIBRARIES += %D%/libmtk.la
 	%D%/cpu_avx512.c \
 	%D%/embed/embed.h \
 	%D%/embed/embed_cpu.c \
+	%D%/engine/choice.c %D%/engine/choice.h \
+	%D%/engine/expert_pool.c %D%/engine/expert_pool.h \
 	%D%/engine/forward.c %D%/engine/forward_internal.h \
 	%D%/engine/kv_cache.c %D%/engine/kv_cache.h \
 	%D%/engine/kv_layout.h \
 	%D%/engine/model.c %D%/engine/model.h \
 	%D%/engine/model_config.c \
+	%D%/engine/model_info.c \
+	%D%/engine/model_memory.c \
 	%D%/engine/model_internal.h \
 	%D%/engine/moe.c \
+	%D%/engine/shape.c %D%/engine/shape.h \
+	%D%/engine/shape_fill.c %D%/engine/shape_internal.h \
 	%D%/engine/workspace.c \
 	%D%/experts/experts.h \
 	%D%/experts/experts_cpu.c \

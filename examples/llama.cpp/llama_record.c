@@ -7,8 +7,9 @@
  *
  * For models with one token a byte, such as tinymoe by convert.py: the prompt's bytes are its
  * tokens. --cost alternates three contexts in groups A B C C B A: without a callback, with the
- * recorder while nothing is recorded, and recording; it prints the paired change of time a token
- * and whether all of them generated the same.
+ * recorder while nothing is recorded, and recording; it prints the paired change of time, on the
+ * clock and of the CPU (all threads of the process, the recorder's writer included), and whether
+ * all of them computed the same. On a machine that does other work only the CPU's is worth much.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +21,10 @@
 
 enum { N_VOCAB = 256, N_BATCH = 512, N_UBATCH = 128, MAX_PROMPT = 4096, MAX_GROUPS = 1000 };
 enum variant { PLAIN, IDLE, RECORDING, N_VARIANTS };
+enum span { TOKEN_WALL, TOKEN_CPU, PROMPT_WALL, PROMPT_CPU, N_SPANS };
+
+static const char *const span_names[N_SPANS] = {"a token, clock", "a token, CPU", "the prompt, clock",
+						"the prompt, CPU"};
 
 struct host {
 	struct llama_model *model;
@@ -34,19 +39,25 @@ struct host {
 
 /* What a generation came to. */
 struct outcome {
-	double prompt_s;
-	double token_s;     /* a generated token */
-	uint64_t logits;    /* hash of all logits that were computed */
-	uint64_t tokens;    /* hash of the tokens */
+	double s[N_SPANS];
+	uint64_t logits; /* hash of all logits that were computed */
+	uint64_t tokens; /* hash of the tokens */
 	uint8_t last_token;
 };
 
-static double now_s(void)
+static double now_s(clockid_t clock)
 {
 	struct timespec time;
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
+	clock_gettime(clock, &time);
 	return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
+}
+
+/* Adds the time that a stretch takes: once before it with -1, once after it with 1. */
+static void add_times(struct outcome *outcome, enum span wall, double sign)
+{
+	outcome->s[wall] += sign * now_s(CLOCK_MONOTONIC);
+	outcome->s[wall + 1] += sign * now_s(CLOCK_PROCESS_CPUTIME_ID);
 }
 
 static uint64_t hash(uint64_t seed, const void *data, size_t n_bytes)
@@ -106,11 +117,11 @@ static void read_logits(struct host *host, enum variant variant, struct outcome 
 
 static int generate(struct host *host, enum variant variant, struct outcome *ret_outcome)
 {
-	struct outcome outcome = {0, 0, 1, 1, 0};
+	struct outcome outcome = {.logits = 1, .tokens = 1};
 	int32_t position = 0, i;
-	double begin_s = now_s();
 
 	llama_kv_cache_clear(host->contexts[variant]);
+	add_times(&outcome, PROMPT_WALL, -1);
 	while (position < host->n_prompt) {
 		host->batch.n_tokens = 0;
 		while (position < host->n_prompt && host->batch.n_tokens < N_BATCH) {
@@ -122,8 +133,8 @@ static int generate(struct host *host, enum variant variant, struct outcome *ret
 			return -1;
 	}
 	read_logits(host, variant, &outcome);
-	outcome.prompt_s = now_s() - begin_s;
-	begin_s = now_s();
+	add_times(&outcome, PROMPT_WALL, 1);
+	add_times(&outcome, TOKEN_WALL, -1);
 	/* The last token is sampled and not computed. */
 	for (i = 0; i + 1 < host->n_new; i++) {
 		host->batch.n_tokens = 0;
@@ -132,7 +143,9 @@ static int generate(struct host *host, enum variant variant, struct outcome *ret
 			return -1;
 		read_logits(host, variant, &outcome);
 	}
-	outcome.token_s = (now_s() - begin_s) / (host->n_new > 1 ? host->n_new - 1 : 1);
+	add_times(&outcome, TOKEN_WALL, 1);
+	outcome.s[TOKEN_WALL] /= host->n_new > 1 ? host->n_new - 1 : 1;
+	outcome.s[TOKEN_CPU] /= host->n_new > 1 ? host->n_new - 1 : 1;
 	*ret_outcome = outcome;
 	return 0;
 }
@@ -249,7 +262,7 @@ static int record(struct host *host)
 	       "%.3f ms a token\n",
 	       host->n_prompt, host->n_new > 1 ? host->n_new - 1 : 0,
 	       (unsigned long long)counts.n_graphs, (unsigned long long)counts.n_unplaced_layers,
-	       (unsigned long long)outcome.tokens, outcome.token_s * 1e3);
+	       (unsigned long long)outcome.tokens, outcome.s[TOKEN_WALL] * 1e3);
 	return 0;
 }
 
@@ -261,20 +274,20 @@ static int compare_doubles(const void *a, const void *b)
 }
 
 /* The median of n values, and its 95 % interval by order statistics. */
-static void print_change(const char *name, double *changes, int n)
+static void print_change(const char *span, const char *variant, double *changes, int n)
 {
 	const int spread = (int)ceil(0.98 * sqrt(n));
 	const int low = n / 2 - spread, high = (n - 1) / 2 + spread;
 
 	qsort(changes, (size_t)n, sizeof(*changes), compare_doubles);
-	printf("  %-22s %+6.2f %%  [%+.2f, %+.2f]\n", name,
+	printf("  %-18s %-14s %+6.2f %%  [%+.2f, %+.2f]\n", span, variant,
 	       50 * (changes[(n - 1) / 2] + changes[n / 2]), 100 * changes[low < 0 ? 0 : low],
 	       100 * changes[high >= n ? n - 1 : high]);
 }
 
 struct costs {
-	double token[N_VARIANTS][MAX_GROUPS], prompt[N_VARIANTS][MAX_GROUPS];
-	double plain_token_s[MAX_GROUPS];
+	double change[N_SPANS][N_VARIANTS][MAX_GROUPS];
+	double plain_s[MAX_GROUPS]; /* a token on the CPU */
 	bool same_tokens, same_logits;
 };
 
@@ -283,9 +296,9 @@ static int run_group(struct host *host, int group, struct costs *costs, struct o
 {
 	static const enum variant order[2 * N_VARIANTS] = {PLAIN,     IDLE, RECORDING,
 							   RECORDING, IDLE, PLAIN};
-	double token_s[N_VARIANTS] = {0}, prompt_s[N_VARIANTS] = {0};
+	double s[N_SPANS][N_VARIANTS] = {{0}};
 	struct outcome outcome;
-	int i;
+	int i, span;
 
 	for (i = 0; i < 2 * N_VARIANTS; i++) {
 		if (order[i] == RECORDING &&
@@ -295,39 +308,38 @@ static int run_group(struct host *host, int group, struct costs *costs, struct o
 			return -1;
 		if (order[i] == RECORDING)
 			moetrace_stop(host->session, NULL);
-		token_s[order[i]] += outcome.token_s / 2;
-		prompt_s[order[i]] += outcome.prompt_s / 2;
+		for (span = 0; span < N_SPANS; span++)
+			s[span][order[i]] += outcome.s[span] / 2;
 		if (!group && !i)
 			*first = outcome;
 		costs->same_tokens &= outcome.tokens == first->tokens;
 		costs->same_logits &= outcome.logits == first->logits;
 	}
-	costs->plain_token_s[group] = token_s[PLAIN];
-	for (i = IDLE; i < N_VARIANTS; i++) {
-		costs->token[i][group] = token_s[i] / token_s[PLAIN] - 1;
-		costs->prompt[i][group] = prompt_s[i] / prompt_s[PLAIN] - 1;
-	}
+	costs->plain_s[group] = s[TOKEN_CPU][PLAIN];
+	for (span = 0; span < N_SPANS; span++)
+		for (i = IDLE; i < N_VARIANTS; i++)
+			costs->change[span][i][group] = s[span][i] / s[span][PLAIN] - 1;
 	return 0;
 }
 
 static int measure(struct host *host, int n_groups)
 {
 	static struct costs costs;
-	struct outcome first = {0, 0, 0, 0, 0};
-	int group;
+	struct outcome first = {.logits = 0};
+	int group, span;
 
 	costs.same_tokens = costs.same_logits = true;
 	for (group = 0; group < n_groups; group++)
 		if (run_group(host, group, &costs, &first))
 			return -1;
-	qsort(costs.plain_token_s, (size_t)n_groups, sizeof(double), compare_doubles);
-	printf("%d groups, %d + %d tokens, without a callback %.3f ms a token (median)\n", n_groups,
-	       host->n_prompt, host->n_new, costs.plain_token_s[n_groups / 2] * 1e3);
+	qsort(costs.plain_s, (size_t)n_groups, sizeof(double), compare_doubles);
+	printf("%d groups, %d + %d tokens; without a callback %.3f ms of CPU a token (median)\n",
+	       n_groups, host->n_prompt, host->n_new, costs.plain_s[n_groups / 2] * 1e3);
 	printf("change of time, median and its 95 %% interval over the groups\n");
-	print_change("a token, not recording", costs.token[IDLE], n_groups);
-	print_change("a token, recording", costs.token[RECORDING], n_groups);
-	print_change("prompt, not recording", costs.prompt[IDLE], n_groups);
-	print_change("prompt, recording", costs.prompt[RECORDING], n_groups);
+	for (span = 0; span < N_SPANS; span++) {
+		print_change(span_names[span], "not recording", costs.change[span][IDLE], n_groups);
+		print_change(span_names[span], "recording", costs.change[span][RECORDING], n_groups);
+	}
 	printf("tokens %s, logits %s in all variants\n", costs.same_tokens ? "equal" : "DIFFER",
 	       costs.same_logits ? "bit-identical" : "differ");
 	return costs.same_tokens ? 0 : -1;

@@ -290,7 +290,7 @@ static int begin_append(const struct mtk_pass *pass, const float *ret_logits)
 	struct mtk_kv_slot *slots = pass->kv->slots;
 	uint32_t row;
 
-	if (batch->n_rows > pass->workspace->n_rows_max ||
+	if (pass->model->is_plan || batch->n_rows > pass->workspace->n_rows_max ||
 	    !cache_fits_model(pass->kv, &pass->model->config) ||
 	    (!ret_logits && wants_logits(batch)))
 		return MOETRACE_E_INVALID;

@@ -48,6 +48,30 @@ static bool size_up(struct mtk_kv_cache *kv, size_t *ret_key_floats)
 	return true;
 }
 
+static struct mtk_kv_cache sizes_of(const struct mtk_model_config *config, uint32_t n_slots,
+				    uint32_t n_context)
+{
+	return (struct mtk_kv_cache){
+		.n_layers = config->n_layers,
+		.n_kv_heads = config->n_kv_heads,
+		.head_dim = config->head_dim,
+		.value_stride = blocks_of(config->head_dim) * MTK_KEY_BLOCK,
+		.n_slots = n_slots,
+		.n_context = n_context,
+	};
+}
+
+size_t mtk_kv_cache_size(const struct mtk_model_config *config, uint32_t n_slots,
+			 uint32_t n_context)
+{
+	struct mtk_kv_cache kv = sizes_of(config, n_slots, n_context);
+	size_t key_floats;
+
+	if (n_slots == 0 || n_context == 0 || n_context > config->n_context)
+		return 0;
+	return size_up(&kv, &key_floats) ? kv.reserved_bytes : 0;
+}
+
 int mtk_kv_cache_create(const struct mtk_model_config *config, uint32_t n_slots,
 			uint32_t n_context, struct mtk_kv_cache **ret_kv)
 {
@@ -59,12 +83,7 @@ int mtk_kv_cache_create(const struct mtk_model_config *config, uint32_t n_slots,
 	kv = calloc(1, sizeof(*kv));
 	if (!kv)
 		return MOETRACE_E_NOMEM;
-	kv->n_layers = config->n_layers;
-	kv->n_kv_heads = config->n_kv_heads;
-	kv->head_dim = config->head_dim;
-	kv->value_stride = blocks_of(config->head_dim) * MTK_KEY_BLOCK;
-	kv->n_slots = n_slots;
-	kv->n_context = n_context;
+	*kv = sizes_of(config, n_slots, n_context);
 	if (!size_up(kv, &key_floats)) {
 		free(kv);
 		return MOETRACE_E_INVALID;

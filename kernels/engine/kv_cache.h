@@ -26,6 +26,10 @@ struct mtk_model_config;
 int mtk_kv_cache_create(const struct mtk_model_config *config, uint32_t n_slots,
 			uint32_t n_context, struct mtk_kv_cache **ret_kv);
 
+/* The bytes that such a cache reserves; 0 where it cannot be made. */
+size_t mtk_kv_cache_size(const struct mtk_model_config *config, uint32_t n_slots,
+			 uint32_t n_context);
+
 /* NULL is allowed. */
 void mtk_kv_cache_destroy(struct mtk_kv_cache *kv);
 

@@ -12,6 +12,7 @@
 	%D%/workload_line.c %D%/workload_impl.h \
 	%D%/scheduler.c %D%/scheduler.h \
 	%D%/serve.c %D%/serve.h \
-	%D%/serve_record.c %D%/serve_record.h
+	%D%/serve_record.c %D%/serve_record.h \
+	%D%/serve_record_model.c
 
 kernels_libmtk_la_SOURCES += $(%C%_sources)

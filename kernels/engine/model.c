@@ -38,17 +38,11 @@ static int fail(struct loader *loader, int status, const char *format, ...)
 	return status;
 }
 
-/* Zeroed (for the padding of panels) and aligned to a cache line. */
 static int take_memory(struct loader *loader, size_t bytes, void **ret_memory)
 {
-	size_t rounded = bytes + 63 - (bytes + 63) % 64;
-	void *memory = rounded < bytes ? NULL : aligned_alloc(64, rounded);
-
-	if (!memory)
+	if (mtk_model_take(loader->model, bytes, ret_memory))
 		return fail(loader, MOETRACE_E_NOMEM, "out of memory: %zu bytes for weights",
 			    bytes);
-	memset(memory, 0, rounded);
-	*ret_memory = memory;
 	loader->model->weight_bytes += bytes;
 	return MOETRACE_OK;
 }
@@ -272,14 +266,11 @@ static int load_experts(struct loader *loader, uint32_t layer, const char *suffi
 	bytes = mtk_matrix_bytes(tensor.dtype, n_out, n_in);
 	if (bytes == 0 || __builtin_mul_overflow(bytes, n_experts, &all_bytes))
 		return fail(loader, MOETRACE_E_FORMAT, "%s: too large", name);
-	matrices = calloc(n_experts, sizeof(*matrices));
-	if (!matrices)
+	if (mtk_model_take(loader->model, n_experts * sizeof(*matrices), (void **)&matrices))
 		return fail(loader, MOETRACE_E_NOMEM, "out of memory: %u experts", n_experts);
 	status = take_memory(loader, all_bytes, &memory);
-	if (status) {
-		free(matrices);
+	if (status)
 		return status;
-	}
 	source_bytes = tensor.n_bytes / n_experts;
 	for (uint32_t e = 0; e < n_experts; e++) {
 		matrices[e] = (struct mtk_matrix){tensor.dtype, n_out, n_in,
@@ -354,12 +345,20 @@ static struct mtk_route_config route_config(const struct mtk_model_config *confi
 	return route;
 }
 
+static struct mtk_moe moe_sizes(const struct mtk_model_config *config)
+{
+	const struct mtk_route_config route = route_config(config);
+
+	return mtk_moe_make(&route, config->n_hidden, config->n_intermediate);
+}
+
 static int load_layer(struct loader *loader, uint32_t i)
 {
 	const struct mtk_model_config *c = &loader->model->config;
 	struct mtk_layer *layer = &loader->model->layers[i];
 	int status = refuse_unknown_parts(loader, i);
 
+	layer->number = i;
 	layer->route = route_config(c);
 	if (!status)
 		status = load_layer_vector(loader, i, "input_layernorm.weight", c->n_hidden,
@@ -390,19 +389,17 @@ static int load_layer(struct loader *loader, uint32_t i)
 	return status;
 }
 
-static int fill_rope(struct loader *loader)
+int mtk_model_fill_rope(struct mtk_model *model)
 {
-	struct mtk_model *model = loader->model;
 	const struct mtk_model_config *config = &model->config;
-	size_t n = (size_t)config->n_context * (config->head_dim / 2);
+	const size_t bytes = (size_t)config->n_context * (config->head_dim / 2) * sizeof(float);
 
-	model->cosines = malloc(n * sizeof(float));
-	model->sines = malloc(n * sizeof(float));
-	if (!model->cosines || !model->sines)
-		return fail(loader, MOETRACE_E_NOMEM, "out of memory: a context of %u positions",
-			    config->n_context);
-	mtk_rope_table_fill(config->rope_theta, config->head_dim, config->n_context, model->cosines,
-			    model->sines);
+	if (mtk_model_take(model, bytes, (void **)&model->cosines) ||
+	    mtk_model_take(model, bytes, (void **)&model->sines))
+		return MOETRACE_E_NOMEM;
+	if (!model->is_plan)
+		mtk_rope_table_fill(config->rope_theta, config->head_dim, config->n_context,
+				    model->cosines, model->sines);
 	return MOETRACE_OK;
 }
 
@@ -423,7 +420,10 @@ static int load_model(struct loader *loader)
 		status = load_layer(loader, i);
 	if (!status)
 		status = refuse_unused_layer(loader);
-	return status ? status : fill_rope(loader);
+	if (!status && mtk_model_fill_rope(model))
+		status = fail(loader, MOETRACE_E_NOMEM, "out of memory: a context of %u positions",
+			      config->n_context);
+	return status;
 }
 
 int mtk_model_create(const struct mtk_model_config *config, const struct mtk_tensor_source *source,
@@ -440,6 +440,7 @@ int mtk_model_create(const struct mtk_model_config *config, const struct mtk_ten
 		return fail(&loader, MOETRACE_E_NOMEM, "out of memory: a model");
 	loader.model = model;
 	model->config = *config;
+	model->moe = moe_sizes(config);
 	model->ops = mtk_cpu_ops_choose();
 	if (!model->ops) {
 		status = fail(&loader, MOETRACE_E_UNSUPPORTED,
@@ -447,8 +448,8 @@ int mtk_model_create(const struct mtk_model_config *config, const struct mtk_ten
 			      "lacks; use plain, avx2 or avx512, or unset it");
 		goto err_model;
 	}
-	model->layers = calloc(config->n_layers, sizeof(*model->layers));
-	if (!model->layers) {
+	if (mtk_model_take(model, config->n_layers * sizeof(*model->layers),
+			   (void **)&model->layers)) {
 		status = fail(&loader, MOETRACE_E_NOMEM, "out of memory: %u layers",
 			      config->n_layers);
 		goto err_model;
@@ -462,63 +463,4 @@ int mtk_model_create(const struct mtk_model_config *config, const struct mtk_ten
 err_model:
 	mtk_model_destroy(model);
 	return status;
-}
-
-static void release_experts(struct mtk_matrix *matrices)
-{
-	if (matrices)
-		free(matrices[0].data);
-	free(matrices);
-}
-
-static void release_layer(struct mtk_layer *layer)
-{
-	free(layer->input_norm);
-	free(layer->post_attention_norm);
-	free(layer->query_norm);
-	free(layer->key_norm);
-	free(layer->qkv.data);
-	free(layer->output.data);
-	free(layer->router.data);
-	release_experts(layer->gate_up);
-	release_experts(layer->down);
-}
-
-void mtk_model_destroy(struct mtk_model *model)
-{
-	if (!model)
-		return;
-	for (uint32_t i = 0; model->layers && i < model->config.n_layers; i++)
-		release_layer(&model->layers[i]);
-	free(model->layers);
-	free(model->embedding.data);
-	free(model->head.data);
-	free(model->final_norm);
-	free(model->cosines);
-	free(model->sines);
-	free(model);
-}
-
-const struct mtk_model_config *mtk_model_borrow_config(const struct mtk_model *model)
-{
-	return &model->config;
-}
-
-const char *mtk_model_cpu_name(const struct mtk_model *model)
-{
-	return model->ops->name;
-}
-
-size_t mtk_model_weight_bytes(const struct mtk_model *model)
-{
-	return model->weight_bytes;
-}
-
-size_t mtk_model_expert_weight_bytes(const struct mtk_model *model)
-{
-	const struct mtk_matrix *gate_up = &model->layers[0].gate_up[0];
-	const struct mtk_matrix *down = &model->layers[0].down[0];
-
-	return mtk_matrix_bytes(gate_up->dtype, gate_up->n_out, gate_up->n_in) +
-	       mtk_matrix_bytes(down->dtype, down->n_out, down->n_in);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The transformer of the routing engine: a Qwen3-MoE decoder whose forward pass takes a batch
- * of rows in any mix of requests, positions and phases. A model is immutable once created and
+ * The transformer of the routing engine: a decoder with the attention of Qwen3-MoE and the experts
+ * of any known family, whose forward pass takes a batch of rows in any mix of requests, positions
+ * and phases. It is made of a file (mtk_model_create(), Qwen3-MoE) or of a shape (shape.h). A model is immutable once created and
  * may be shared by threads; a workspace and a KV cache belong to one forward call at a time.
  * Each output element is one reduction in a fixed order, so logits, selected experts and
  * weights are bit-identical for any chunking, batch composition, batch order and thread count
@@ -16,11 +17,14 @@
 #include <stdint.h>
 
 #include "kernels/matrix.h"
+#include "kernels/route/route.h"
 
+struct mtk_choice;
 struct mtk_error;
 struct mtk_kv_cache;
 struct mtk_model;
 struct mtk_oea;
+struct mtk_preset;
 struct mtk_threads;
 struct mtk_workspace;
 
@@ -104,9 +108,30 @@ const struct mtk_model_config *mtk_model_borrow_config(const struct mtk_model *m
 /* The instruction-set level that the model runs on: plain, avx2 or avx512. */
 const char *mtk_model_cpu_name(const struct mtk_model *model);
 
+/* The shape that the model was made of; NULL: it was made of a file. */
+const struct mtk_preset *mtk_model_preset(const struct mtk_model *model);
+
 /* Bytes of weights the model holds in memory, and those of one expert of one layer. */
 size_t mtk_model_weight_bytes(const struct mtk_model *model);
 size_t mtk_model_expert_weight_bytes(const struct mtk_model *model);
+
+/* All memory of the model, or what it will take when it is a plan. */
+size_t mtk_model_bytes(const struct mtk_model *model);
+
+/* The pool that the layers' weights alias; 0: each has weights of its own. */
+size_t mtk_model_expert_pool_bytes(const struct mtk_model *model);
+
+/* How a layer routes. */
+struct mtk_layer_info {
+	uint32_t number;		/* in the model, dense layers counted */
+	bool is_hash;			/* experts follow from the token */
+	const struct mtk_route_config *route;
+	bool has_vectors;		/* what mtk_route_variant_explain() asks for */
+};
+
+/* The layer that the engine runs as number index, from 0. */
+void mtk_model_layer(const struct mtk_model *model, uint32_t index,
+		     struct mtk_layer_info *ret_info);
 
 /**
  * Allocate the scratch memory of forward passes of up to n_rows_max rows.
@@ -137,6 +162,12 @@ int mtk_model_oea_check(const struct mtk_model *model, const struct mtk_oea *oea
 int mtk_workspace_create_oea(const struct mtk_model *model, uint32_t n_rows_max,
 			     const struct mtk_oea *oea, struct mtk_workspace **ret_workspace);
 
+/*
+ * The bytes that such a workspace takes; 0 where it cannot be made. The model may be a plan.
+ */
+size_t mtk_workspace_size(const struct mtk_model *model, uint32_t n_rows_max,
+			  const struct mtk_oea *oea);
+
 /* NULL is allowed. */
 void mtk_workspace_destroy(struct mtk_workspace *workspace);
 
@@ -154,6 +185,8 @@ struct mtk_batch {
 	const uint32_t *slots;		/* [n_rows], slots acquired from the KV cache */
 	const uint8_t *want_logits;	/* [n_rows], non-zero: wanted; NULL: none is */
 	const uint8_t *is_decode;	/* [n_rows], non-zero: a rule acts on it; NULL: none is */
+	const struct mtk_choice *choice; /* who chooses the experts; NULL: the router */
+	const uint32_t *requests;	/* [n_rows], as the choice counts them; NULL: all are 0 */
 };
 
 /*
@@ -164,19 +197,20 @@ struct mtk_forward_hooks {
 	void *ctx;
 	/*
 	 * Where a rule acts in a layer, before select_experts: what the router had chosen,
-	 * [n_rows][top_k], and as such.
+	 * [n_rows][the router's width], and as such.
 	 */
-	void (*base_experts)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+	void (*base_experts)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
 			     const int32_t *ids);
 	/*
-	 * The choice of a layer: ids and weights are [n_rows][top_k], in descending score. Under a
-	 * rule top_k may be more than the router's, and what a row lacks is -1, at its end.
+	 * The choice of a layer: ids and weights are [n_rows][width], in the order of the choice,
+	 * shared slots last. Under a rule width may be more than the router's, and what a row
+	 * lacks is -1, at its end.
 	 */
-	void (*select_experts)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+	void (*select_experts)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
 			       const int32_t *ids, const float *weights);
-	/* Taps of the tests: [n_rows][n_experts], and [n_rows][n_hidden] twice (the block's input
+	/* Taps of the tests: [n_rows][columns of the router], and [n_rows][n_hidden] twice (the block's input
 	 * is the normalised hidden state, its output is taken before the residual is added). */
-	void (*router_logits)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_experts,
+	void (*router_logits)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_columns,
 			      const float *logits);
 	void (*moe_input)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_hidden,
 			  const float *hidden);

@@ -10,6 +10,7 @@
 #include "kernels/experts/experts.h"
 #include "kernels/matrix.h"
 #include "kernels/oea/oea.h"
+#include "kernels/route/route.h"
 
 /* The largest batch of a workspace: far above any use, far below an overflow of rows x heads. */
 #define MTK_MAX_ROWS (1u << 16)
@@ -17,7 +18,27 @@
 /* Routing is cut into no more pieces than this: each has a scratch of its own. */
 #define MTK_ROUTE_PIECES 64u
 
+/* The sizes of the experts' part of a layer, which all layers with experts share. */
+struct mtk_moe {
+	uint32_t n_columns;		/* router logits a row */
+	uint32_t width;			/* entries a row: top_k and shared slots */
+	uint32_t n_experts;		/* with weights: routed ones and shared slots */
+	uint32_t n_in;			/* input and output of the experts: n_hidden or a latent */
+	uint32_t n_intermediate;
+	uint32_t n_gate_up;		/* outputs of the experts' first linear operation */
+	uint32_t n_shared;		/* width of the shared experts beside; 0: none */
+	uint32_t n_shared_gate_up;
+	enum mtk_expert_weighting weighting;
+	bool squared_relu;
+	bool is_clamped;
+	struct mtk_swiglu_clamp clamp;	/* where clamped */
+	bool is_latent;
+	bool combines_pairs;		/* by mtk_combine_pairs_fn: zero experts, latents, ... */
+};
+
 struct mtk_layer {
+	uint32_t number;		/* in the model, dense layers counted */
+	bool is_hash;			/* experts follow from the token; route has the table */
 	float *input_norm;		/* [n_hidden] */
 	float *post_attention_norm;	/* [n_hidden] */
 	float *query_norm;		/* [head_dim] */
@@ -25,14 +46,28 @@ struct mtk_layer {
 	struct mtk_matrix qkv;		/* outputs: query heads, key heads, value heads */
 	struct mtk_matrix output;
 	struct mtk_matrix router;
+	float *router_bias;		/* [n_columns], in the logits; NULL: none */
 	struct mtk_route_config route;	/* was checked */
-	struct mtk_matrix *gate_up;	/* [n_experts]; data are pieces of one block */
+	float *correction_bias;		/* [n_columns]; NULL: the setting has none */
+	struct mtk_matrix *gate_up;	/* [n_experts] */
 	struct mtk_matrix *down;	/* likewise */
+	float *gate_up_bias;		/* [n_experts][n_gate_up]; NULL: none */
+	float *down_bias;		/* [n_experts][n_in]; NULL: none */
+	struct mtk_matrix latent_down;	/* n_hidden to n_in, where the experts have a latent */
+	struct mtk_matrix latent_up;	/* and back */
+	float *latent_norm;		/* [n_in]; NULL: none */
+	struct mtk_matrix shared_gate_up;
+	struct mtk_matrix shared_down;
+	struct mtk_matrix shared_gate;	/* one output; no data: the shared experts have no gate */
 };
+
+struct mtk_block;
 
 struct mtk_model {
 	struct mtk_model_config config;
+	const struct mtk_preset *preset; /* whose shape it has; NULL: it is of a file */
 	const struct mtk_cpu_ops *ops;
+	struct mtk_moe moe;
 	struct mtk_layer *layers;
 	struct mtk_matrix embedding;
 	struct mtk_matrix head;		/* data is NULL when the embedding is the head */
@@ -40,7 +75,27 @@ struct mtk_model {
 	float *cosines;			/* [n_context][head_dim / 2] */
 	float *sines;
 	size_t weight_bytes;
+	bool is_plan;			/* it counts its memory and has none */
+	size_t n_bytes;			/* of all blocks */
+	struct mtk_block *blocks;
+	struct mtk_expert_pool *pool;	/* what the layers' matrices alias; NULL: nothing */
+	size_t pool_bytes;		/* its own, also when it is planned */
 };
+
+/*
+ * Zeroed memory at a cache line, released with the model. NULL with MOETRACE_OK where the model is
+ * a plan or bytes is 0. Returns MOETRACE_OK or MOETRACE_E_NOMEM.
+ */
+int mtk_model_take(struct mtk_model *model, size_t bytes, void **ret_memory);
+
+void mtk_model_release_memory(struct mtk_model *model);
+
+/* Make the table of the positions' turns, of the config's sizes. */
+int mtk_model_fill_rope(struct mtk_model *model);
+
+/* The sizes of experts that read and write the hidden state and stand alone in their layer. */
+struct mtk_moe mtk_moe_make(const struct mtk_route_config *route, uint32_t n_hidden,
+			    uint32_t n_intermediate);
 
 struct mtk_workspace {
 	uint32_t n_rows_max;
@@ -49,14 +104,21 @@ struct mtk_workspace {
 	float *normed;			/* [rows][n_hidden] */
 	float *qkv;			/* [rows][qkv outputs] */
 	float *attention;		/* [rows][n_heads * head_dim] */
-	float *router_logits;		/* [rows][n_experts] */
+	float *router_logits;		/* [rows][n_columns] */
 	float *route_scratch;		/* [pieces][mtk_route_scratch_floats()] */
 	uint32_t n_width_max;		/* entries of a row: top_k, or what a rule may add up to */
 	float *weights;			/* [rows][width of the layer's rows] */
 	int32_t *ids;			/* likewise */
-	float *gate_up_out;		/* [rows * width][2 * n_intermediate] */
-	float *expert_out;		/* [rows * width][n_hidden] */
-	float *moe_out;			/* [rows][n_hidden] */
+	int32_t *given_ids;		/* [rows][top_k]: a choice that is not the router's */
+	int32_t *row_numbers;		/* [rows]: 0, 1, ... */
+	float *latent;			/* [rows][n_in], where the experts have a latent */
+	float *gate_up_out;		/* [rows * width][n_gate_up] */
+	float *weighted_x;		/* [rows * width][n_in], where weights are on the input */
+	float *expert_out;		/* [rows * width][n_in] */
+	int64_t *pair_slots;		/* [rows][width], where pairs are combined */
+	float *moe_out;			/* [rows][n_in] */
+	float *shared_out;		/* [rows][n_shared_gate_up] */
+	float *shared_gates;		/* [rows] */
 	uint32_t *wanted_rows;		/* rows whose logits are wanted */
 	struct mtk_expert_groups groups;
 	uint32_t *active_experts;	/* [n_experts]: scratch of the expert MLP */

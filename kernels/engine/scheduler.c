@@ -68,8 +68,9 @@ static int pass_allocate(struct mtk_schedule_pass *pass, const struct mtk_schedu
 	pass->positions = calloc(n_rows, sizeof(*pass->positions));
 	pass->slots = calloc(n_rows, sizeof(*pass->slots));
 	pass->want_logits = calloc(n_rows, sizeof(*pass->want_logits));
+	pass->requests = calloc(n_rows, sizeof(*pass->requests));
 	if (!pass->slices || !pass->token_ids || !pass->positions || !pass->slots ||
-	    !pass->want_logits)
+	    !pass->want_logits || !pass->requests)
 		return MOETRACE_E_NOMEM;
 	return MOETRACE_OK;
 }
@@ -120,6 +121,7 @@ void mtk_scheduler_destroy(struct mtk_scheduler *scheduler)
 	free(scheduler->pass.positions);
 	free(scheduler->pass.slots);
 	free(scheduler->pass.want_logits);
+	free(scheduler->pass.requests);
 	free(scheduler);
 }
 
@@ -184,6 +186,7 @@ static void slice_add(struct mtk_scheduler *scheduler, uint32_t index, uint32_t 
 					       : sequence->text[position - sequence->n_prompt];
 		pass->positions[row] = (int32_t)position;
 		pass->slots[row] = sequence->slot;
+		pass->requests[row] = index;
 		pass->want_logits[row] = slice->samples && i == n_rows - 1;
 	}
 	pass->n_rows += n_rows;

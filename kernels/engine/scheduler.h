@@ -57,10 +57,11 @@ struct mtk_schedule_limits {
 /* One pass: slices in row order, and the rows themselves. The arrays belong to the scheduler. */
 struct mtk_schedule_pass {
 	struct mtk_slice *slices; /* [n_batch] */
-	int32_t *token_ids;	  /* [n_batch + n_chunk], as the three that follow */
+	int32_t *token_ids;	  /* [n_batch + n_chunk], as the four that follow */
 	int32_t *positions;
 	uint32_t *slots;
 	uint8_t *want_logits;
+	uint32_t *requests;	  /* of the workload */
 	uint32_t n_slices;
 	uint32_t n_rows;
 	uint32_t n_decode_rows;

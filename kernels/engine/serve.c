@@ -13,6 +13,7 @@
 
 #include <moetrace/moetrace.h>
 
+#include "kernels/engine/choice.h"
 #include "kernels/engine/kv_cache.h"
 #include "kernels/engine/serve_record.h"
 #include "kernels/sample/sample.h"
@@ -69,6 +70,46 @@ static void limits_fit(struct mtk_schedule_limits *limits, const struct mtk_work
 	limits->n_batch = min_u32(limits->n_batch, workload->n_requests);
 	limits->n_chunk = min_u32(limits->n_chunk, limits->n_batch * max_prompt);
 	limits->n_context = min_u32(limits->n_context, max_positions);
+}
+
+size_t mtk_server_size(const struct mtk_model *model, const struct mtk_workload *workload,
+		       const struct mtk_serve_options *options)
+{
+	struct mtk_schedule_limits limits = options->limits;
+	size_t kv_bytes, workspace_bytes;
+
+	limits_fit(&limits, workload);
+	kv_bytes = mtk_kv_cache_size(mtk_model_borrow_config(model), limits.n_batch,
+				     limits.n_context);
+	workspace_bytes = mtk_workspace_size(model, limits.n_batch + limits.n_chunk, options->oea);
+	if (kv_bytes == 0 || workspace_bytes == 0 ||
+	    __builtin_add_overflow(kv_bytes, workspace_bytes, &kv_bytes))
+		return 0;
+	return kv_bytes;
+}
+
+/* A choice that was recorded ends somewhere; every position that may come must be in it. */
+static int choice_check(const struct mtk_server *server, const struct mtk_workload *workload,
+			struct mtk_error *error)
+{
+	const struct mtk_choice *choice = server->options.choice;
+
+	for (uint32_t i = 0; choice && i < workload->n_requests; i++) {
+		const struct mtk_workload_request *request = &workload->requests[i];
+		uint64_t n_new =
+			min_u32(server->options.limits.n_context, request->max_new_tokens);
+		uint64_t n_positions = request->n_prompt_bytes + n_new - 1;
+
+		if (n_positions > server->options.limits.n_context)
+			n_positions = server->options.limits.n_context;
+		if (mtk_choice_positions(choice, i) < n_positions)
+			return mtk_error_set(error, MOETRACE_E_LIMIT,
+					     "request %.100s may take %llu positions, the replay "
+					     "has %u of it; lower its max_new_tokens",
+					     request->id, (unsigned long long)n_positions,
+					     mtk_choice_positions(choice, i));
+	}
+	return MOETRACE_OK;
 }
 
 static int buffers_allocate(struct mtk_server *server, uint32_t n_requests, struct mtk_error *error)
@@ -141,6 +182,9 @@ int mtk_server_create(const struct mtk_model *model, const struct mtk_workload *
 	if (status < 0)
 		goto err_server;
 	server->stats.n_requests = (uint32_t)workload->n_requests;
+	status = choice_check(server, workload, error);
+	if (status < 0)
+		goto err_server;
 	status = buffers_allocate(server, server->stats.n_requests, error);
 	if (status < 0)
 		goto err_server;
@@ -224,7 +268,9 @@ static int pass_run(struct mtk_server *server, const struct mtk_schedule_pass *p
 				  .positions = pass->positions,
 				  .slots = pass->slots,
 				  .want_logits = pass->want_logits,
-				  .is_decode = server->is_decode};
+				  .is_decode = server->is_decode,
+				  .choice = server->options.choice,
+				  .requests = pass->requests};
 	int status;
 
 	decode_rows_mark(server, pass);
@@ -358,7 +404,8 @@ int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *
 	server->was_run = true;
 	status = mtk_serve_recorder_init(&server->recorder, recording->session,
 					 recording->records_tokens, server->model,
-					 recording->model_name, server->stats.n_requests,
+					 server->options.choice, recording->model_name,
+					 server->stats.n_requests,
 					 server->options.limits.n_batch, error);
 	if (status == MOETRACE_OK) {
 		status = mtk_serve_record_rule(&server->recorder, server->options.oea, error);

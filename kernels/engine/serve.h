@@ -58,11 +58,16 @@ struct mtk_serve_options {
 	uint64_t seed;
 	const struct mtk_oea *oea;     /* the rule of decode rows, which fits the model; NULL: none.
 					  A request's text then depends on those beside it. Copied. */
+	const struct mtk_choice *choice; /* who chooses the experts; NULL: the router */
 	mtk_serve_observe_fn *observe; /* NULL: never interrupted */
 	void *observe_context;
 };
 
 struct mtk_server;
+
+/* The memory that a server takes beside its model; 0 where its limits are out of range. */
+size_t mtk_server_size(const struct mtk_model *model, const struct mtk_workload *workload,
+		       const struct mtk_serve_options *options);
 
 /**
  * Make everything a run needs, and check every request against the limits: what can be refused is
@@ -73,7 +78,8 @@ struct mtk_server;
  * Returns  MOETRACE_OK
  *          MOETRACE_E_UNSUPPORTED  the vocabulary does not have 256 entries
  *          MOETRACE_E_INVALID      a limit is out of range
- *          MOETRACE_E_LIMIT        a prompt is longer than the context, or no thread can be made
+ *          MOETRACE_E_LIMIT        a prompt is longer than the context, the choice does not hold
+ *                                  every position of a request, or no thread can be made
  *          MOETRACE_E_NOMEM
  * Owner    caller; release with mtk_server_destroy().
  */

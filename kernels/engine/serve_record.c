@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The engine's use of the recorder's public interface: everything that a runtime has to do to be
- * recorded is in this file.
+ * recorded is in this file, and in serve_record_model.c.
  */
 #include "kernels/engine/serve_record.h"
 
@@ -11,57 +11,9 @@
 /* Longest run of tokens handed over at once; the recorder takes them as 32-bit integers. */
 #define TOKENS_AT_ONCE 256
 
-static void layer_describe(struct moetrace_layer_info *info, uint32_t layer,
-			   const struct mtk_model *model)
-{
-	const struct mtk_model_config *config = mtk_model_borrow_config(model);
-
-	MOETRACE_INIT(info);
-	info->layer = layer;
-	info->kind = MOETRACE_LAYER_ROUTED;
-	info->n_experts = config->n_experts;
-	info->top_k = config->top_k;
-	info->scoring = MOETRACE_SCORING_SOFTMAX;
-	info->renormalize = config->norm_topk_prob ? MOETRACE_YES : MOETRACE_NO;
-	info->correction_bias = MOETRACE_NO;
-	info->weight_kind =
-		config->norm_topk_prob ? MOETRACE_WEIGHT_RENORMALIZED : MOETRACE_WEIGHT_RAW;
-	info->expert_weight_bytes = mtk_model_expert_weight_bytes(model);
-	info->router_impl = "moetrace cpu";
-	info->runner_backend = "moetrace cpu";
-}
-
-static int model_describe(struct mtk_serve_recorder *recorder, const struct mtk_model *model,
-			  const char *model_name, struct mtk_error *error)
-{
-	const struct mtk_model_config *config = mtk_model_borrow_config(model);
-	struct moetrace_layer_info *layers = calloc(config->n_layers, sizeof(*layers));
-	struct moetrace_model_info info;
-	uint32_t i;
-	int status;
-
-	if (!layers)
-		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
-	for (i = 0; i < config->n_layers; i++)
-		layer_describe(&layers[i], i, model);
-	MOETRACE_INIT(&info);
-	info.name = model_name;
-	info.kind = MOETRACE_MODEL_TARGET;
-	info.architecture = "Qwen3MoeForCausalLM";
-	info.n_layers = config->n_layers;
-	info.layers = layers;
-	info.n_moe_layers = config->n_layers;
-	status = moetrace_model_add(recorder->session, &info, &recorder->model);
-	free(layers);
-	if (status < 0)
-		return mtk_error_set(error, status, "the model cannot be recorded: %s",
-				     moetrace_status_string(status));
-	return MOETRACE_OK;
-}
-
 int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace_session *session,
 			    bool records_tokens, const struct mtk_model *model,
-			    const char *model_name, uint32_t n_sequences, uint32_t n_batch,
+			    const struct mtk_choice *choice, const char *model_name, uint32_t n_sequences, uint32_t n_batch,
 			    struct mtk_error *error)
 {
 	int status;
@@ -81,7 +33,8 @@ int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace
 	recorder->selection.id_type = MOETRACE_TYPE_I32;
 	recorder->selection.weight_type = MOETRACE_TYPE_F32;
 	recorder->selection.order = MOETRACE_ORDER_SELECTION;
-	status = model_describe(recorder, model, model_name, error);
+	status = mtk_serve_record_model(session, model, choice, model_name, &recorder->model,
+					error);
 	if (status < 0)
 		goto err_recorder;
 	return MOETRACE_OK;
@@ -213,7 +166,7 @@ void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
 	recorder->n_passes++;
 }
 
-void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
 			   const int32_t *ids)
 {
 	struct mtk_serve_recorder *recorder = ctx;
@@ -221,11 +174,11 @@ void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t 
 	(void)layer;
 	(void)n_rows;
 	recorder->selection.rule = recorder->rule;
-	recorder->selection.base_k = top_k;
+	recorder->selection.base_k = width;
 	recorder->selection.base_ids = ids;
 }
 
-void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
 			    const int32_t *ids, const float *weights)
 {
 	struct mtk_serve_recorder *recorder = ctx;
@@ -233,7 +186,7 @@ void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t
 
 	selection->layer_index = layer;
 	selection->n_rows = n_rows;
-	selection->k = top_k;
+	selection->k = width;
 	selection->ids = ids;
 	selection->weights = weights;
 	moetrace_select_experts(recorder->pass, selection);

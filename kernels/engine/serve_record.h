@@ -13,6 +13,7 @@
 
 #include <moetrace/moetrace.h>
 
+#include "kernels/engine/choice.h"
 #include "kernels/engine/error.h"
 #include "kernels/engine/model.h"
 #include "kernels/engine/scheduler.h"
@@ -34,15 +35,21 @@ struct mtk_serve_recorder {
  * Describe @model to @session and make room for @n_sequences requests and @n_batch slices.
  *
  * @session       NULL: nothing is recorded.
- * @model_name    Stored; the engine gives the path of the file.
+ * @choice        Who chooses instead of the router, which is told of each layer; NULL: nobody.
+ * @model_name    Stored; the engine gives the name of the file or of the shape.
  *
  * Returns  MOETRACE_OK, MOETRACE_E_NOMEM, or the status of moetrace_model_add()
  * Owner    caller; release with mtk_serve_recorder_release(), which does not close the session.
  */
 int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace_session *session,
 			    bool records_tokens, const struct mtk_model *model,
-			    const char *model_name, uint32_t n_sequences, uint32_t n_batch,
+			    const struct mtk_choice *choice, const char *model_name, uint32_t n_sequences, uint32_t n_batch,
 			    struct mtk_error *error);
+
+/* The model alone: MOETRACE_OK, MOETRACE_E_NOMEM, or the status of moetrace_model_add(). */
+int mtk_serve_record_model(struct moetrace_session *session, const struct mtk_model *model,
+			   const struct mtk_choice *choice, const char *model_name,
+			   uint32_t *ret_model, struct mtk_error *error);
 
 void mtk_serve_recorder_release(struct mtk_serve_recorder *recorder);
 
@@ -63,11 +70,11 @@ void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
 				 const struct mtk_schedule_pass *pass);
 
 /* The base_experts hook of the model, for the next call of the one below. */
-void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
 			   const int32_t *ids);
 
 /* The select_experts hook of the model; @ctx is the recorder. */
-void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
 			    const int32_t *ids, const float *weights);
 
 void mtk_serve_record_pass_end(struct mtk_serve_recorder *recorder);

@@ -2,8 +2,8 @@
 /*
  * The expert MLP. The (row, topk_rank) pairs of a batch, called slots and numbered row * top_k +
  * topk_rank, are grouped by expert, so that the weights of an expert are read once a batch:
- * out[slot] = down(act(gate(x[row]), up(x[row]))), where act is SwiGLU or its clamped form, and
- * gate, up and down may add a bias. The slot's weight multiplies out[slot] here, or x[row] before
+ * out[slot] = down(act(gate(x[row]), up(x[row]))), where act is SwiGLU or its clamped form, or
+ * out[slot] = down(max(0, up(x[row]))^2), and gate, up and down may add a bias. The slot's weight multiplies out[slot] here, or x[row] before
  * gate and up (which is another function, because act is not linear), or nothing: then the
  * combination applies it. A slot's result does not depend on the others.
  */
@@ -47,6 +47,9 @@ struct mtk_swiglu_clamp {
 	float offset;
 };
 
+/* In place: max(0, x)^2. Every level gives the same bits. */
+void mtk_squared_relu(uint32_t n, float *x);
+
 typedef void (*mtk_swiglu_clamped_fn)(const struct mtk_swiglu_clamp *clamp, uint32_t n,
 				      float *gate_up);
 
@@ -77,9 +80,10 @@ int mtk_experts_check(const struct mtk_experts_settings *settings, struct mtk_er
 size_t mtk_experts_weight_bytes(const struct mtk_experts_settings *settings);
 
 struct mtk_experts {
-	const struct mtk_matrix *gate_up;	/* [n_experts]: [2 * n_intermediate][n_hidden] */
+	/* [n_experts], all of one size: [2 * n_intermediate][n_hidden], or up alone. */
+	const struct mtk_matrix *gate_up;
 	const struct mtk_matrix *down;		/* [n_experts]: [n_hidden][n_intermediate] */
-	const float *gate_up_bias;		/* [n_experts][2 * n_intermediate]; NULL: none */
+	const float *gate_up_bias;		/* [n_experts][outputs of gate_up]; NULL: none */
 	const float *down_bias;			/* [n_experts][n_hidden]; NULL: none */
 	uint32_t n_intermediate;
 	uint32_t n_hidden;
@@ -87,12 +91,13 @@ struct mtk_experts {
 	mtk_swiglu_fn swiglu;
 	mtk_swiglu_clamped_fn swiglu_clamped;	/* where clamp is not NULL */
 	const struct mtk_swiglu_clamp *clamp;	/* NULL: SwiGLU */
+	bool squared_relu;			/* up alone, without a gate */
 	enum mtk_expert_weighting weighting;
 	const float *weights;			/* [n_rows * top_k]; unless in the combination */
 	const struct mtk_expert_groups *groups;
 	const float *x;				/* [n_rows][n_hidden] */
 	float *weighted_x;			/* scratch for weights on the input: as out */
-	float *gate_up_out;			/* scratch, [n_rows * top_k][2 * n_intermediate] */
+	float *gate_up_out;			/* scratch, [n_rows * top_k][outputs of gate_up] */
 	float *out;				/* [n_rows * top_k][n_hidden], by slot */
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Grouping of slots by expert (a counting sort, hence stable), the order of work within an
- * expert, and the definitions of SwiGLU.
+ * expert, and the definitions of what lies between its linear operations.
  */
 #include "kernels/experts/experts.h"
 
@@ -68,6 +68,15 @@ void mtk_swiglu_clamped_plain(const struct mtk_swiglu_clamp *clamp, uint32_t n, 
 	}
 }
 
+void mtk_squared_relu(uint32_t n, float *x)
+{
+	for (uint32_t i = 0; i < n; i++) {
+		float positive = x[i] > 0.0f ? x[i] : 0.0f;
+
+		x[i] = positive * positive;
+	}
+}
+
 static void weigh_row(const struct mtk_experts *experts, uint32_t place)
 {
 	const float *x = experts->x + (size_t)experts->groups->rows[place] * experts->n_hidden;
@@ -80,9 +89,11 @@ static void weigh_row(const struct mtk_experts *experts, uint32_t place)
 
 static void activate(const struct mtk_experts *experts, uint32_t place)
 {
-	float *gate_up = experts->gate_up_out + (size_t)place * 2 * experts->n_intermediate;
+	float *gate_up = experts->gate_up_out + (size_t)place * experts->gate_up->n_out;
 
-	if (experts->clamp)
+	if (experts->squared_relu)
+		mtk_squared_relu(experts->n_intermediate, gate_up);
+	else if (experts->clamp)
 		experts->swiglu_clamped(experts->clamp, experts->n_intermediate, gate_up);
 	else
 		experts->swiglu(experts->n_intermediate, gate_up);
@@ -154,7 +165,7 @@ static void run_down(const struct mtk_experts *experts, uint32_t expert, uint32_
 		     uint32_t n_rows, uint32_t panel, uint32_t panel_end)
 {
 	const struct mtk_matrix *weights = &experts->down[expert];
-	const size_t middle = 2 * (size_t)experts->n_intermediate;
+	const size_t middle = experts->gate_up->n_out;
 	struct mtk_gemm linear = {
 		.weights = weights,
 		.x = experts->gate_up_out + place * middle,

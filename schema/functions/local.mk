@@ -5,19 +5,25 @@
 
 mt_sql_sources = \
 	%D%/load_count.c %D%/load_count.h \
+	%D%/moe_balance.c \
+	%D%/moe_eplb.c \
 	%D%/moe_load.c \
 	%D%/moe_topk.c \
 	%D%/mt_sql.c %D%/mt_sql.h \
+	%D%/placement.c %D%/placement.h \
 	%D%/trace_layer.c \
 	%D%/trace_reader.c %D%/trace_reader.h %D%/trace_reader_internal.h \
-	%D%/trace_util.c
+	%D%/trace_util.c \
+	%D%/tvf.c %D%/tvf.h
 
 noinst_LTLIBRARIES += %D%/libmt_sql.la
 %C%_libmt_sql_la_SOURCES = $(mt_sql_sources)
+%C%_libmt_sql_la_LIBADD = -lm
 %C%_libmt_sql_la_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS) -DSQLITE_CORE
 
 pkglib_LTLIBRARIES += %D%/moetrace_sql.la
 %C%_moetrace_sql_la_SOURCES = $(mt_sql_sources)
+%C%_moetrace_sql_la_LIBADD = -lm
 %C%_moetrace_sql_la_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
 %C%_moetrace_sql_la_LDFLAGS = \
 	$(AM_LDFLAGS) \

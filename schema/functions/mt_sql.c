@@ -16,6 +16,10 @@ int mt_sql_register(sqlite3 *db)
 
 	if (rc == SQLITE_OK)
 		rc = mt_sql_register_load(db);
+	if (rc == SQLITE_OK)
+		rc = mt_sql_register_eplb(db);
+	if (rc == SQLITE_OK)
+		rc = mt_sql_register_balance(db);
 	return rc;
 }
 

@@ -6,6 +6,8 @@
  *
  *   moe_topk   table-valued: the columns of routed_expert, also for rows of no request
  *   moe_load   table-valued: tokens by recording, layer, expert and phase, from the stored ids
+ *   moe_eplb   table-valued: a placement of the experts on ranks by their load
+ *   moe_balance  table-valued: how even ranks were under a placement, pass by pass
  */
 #ifndef MT_SCHEMA_FUNCTIONS_MT_SQL_H
 #define MT_SCHEMA_FUNCTIONS_MT_SQL_H
@@ -18,5 +20,7 @@ int mt_sql_register(sqlite3 *db);
 /* The parts, one a table-valued function. */
 int mt_sql_register_topk(sqlite3 *db);
 int mt_sql_register_load(sqlite3 *db);
+int mt_sql_register_eplb(sqlite3 *db);
+int mt_sql_register_balance(sqlite3 *db);
 
 #endif

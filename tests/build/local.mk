@@ -11,7 +11,8 @@ TESTS += \
 	%D%/man.sh \
 	%D%/dist.sh \
 	%D%/install.sh \
-	%D%/installed.sh
+	%D%/installed.sh \
+	%D%/integration-guide.sh
 
 long_tests += %D%/clean-machine.sh
 
@@ -30,4 +31,5 @@ EXTRA_DIST += \
 	%D%/man.sh \
 	%D%/dist.sh \
 	%D%/install.sh \
-	%D%/installed.sh
+	%D%/installed.sh \
+	%D%/integration-guide.sh

@@ -13,7 +13,12 @@ expect_match "$tmp/help" '^Usage: moetrace '
 expect_ok "$moetrace" help
 expect_same "$tmp/out" "$tmp/help"
 
-for verb in run report requests experts balance info dump query check route eval models; do
+# The verbs that have a manual page are those that the command lists, in its order.
+verbs=$(sed -n '/^moetrace_verbs = /,/[^\\]$/p' "$MOETRACE_SRCDIR/docs/local.mk" | tr -d '\\\t' | sed 1d)
+expect_eq "verbs" "$(echo $verbs)" \
+	"$(echo $(sed -n '/^Verbs:/,/^$/s/^  \([a-z]*\)  .*/\1/p' "$tmp/help" | grep -v '^help$'))"
+
+for verb in $verbs; do
 	expect_match "$tmp/help" "^  $verb "
 	expect_ok "$moetrace" $verb --help
 	[ ! -s "$tmp/err" ] || fail "$verb --help writes to stderr"
@@ -47,9 +52,8 @@ version=$(sed -n 's/^PRAGMA user_version = \([0-9]*\);.*/\1/p' "$MOETRACE_SRCDIR
 expect_match "$MOETRACE_SRCDIR/cli/cli.h" "^#define MT_SCHEMA_VERSION $version\$"
 
 need_command help2man
-for verb in "" " run" " report" " requests" " experts" " balance" " info" " dump" " query" " check" " route" \
-	" eval" " models"; do
-	expect_ok help2man --no-info "$moetrace$verb"
+for verb in "" $verbs; do
+	expect_ok help2man --no-info "$moetrace${verb:+ $verb}"
 	expect_match "$tmp/out" '^\.SH SYNOPSIS'
 	expect_match "$tmp/out" '^\.SH DESCRIPTION'
 done

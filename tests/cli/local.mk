@@ -7,6 +7,7 @@ cli_tests = \
 	%D%/check-shape.sh \
 	%D%/check.sh \
 	%D%/control-basic.sh \
+	%D%/eplb.sh \
 	%D%/errors.sh \
 	%D%/golden.sh \
 	%D%/help.sh \
@@ -17,6 +18,7 @@ TESTS += $(cli_tests)
 EXTRA_DIST += \
 	$(cli_tests) \
 	%D%/derived.sql \
+	tests/data/eplb/cases.json \
 	%D%/golden \
 	%D%/sound.sql \
 	%D%/trace.sh
