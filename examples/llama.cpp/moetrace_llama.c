@@ -232,18 +232,21 @@ int moetrace_llama_request_begin(struct moetrace_llama *recorder, llama_seq_id s
 				      &recorder->sequences[sequence].request);
 }
 
+uint64_t moetrace_llama_request(const struct moetrace_llama *recorder, llama_seq_id sequence)
+{
+	return recorder && sequence >= 0 && sequence < MOETRACE_LLAMA_MAX_SEQUENCES ?
+		       recorder->sequences[sequence].request : MOETRACE_NO_REQUEST;
+}
+
 uint64_t moetrace_llama_request_end(struct moetrace_llama *recorder, llama_seq_id sequence,
 				    enum moetrace_request_end_state end_state)
 {
-	uint64_t request;
+	const uint64_t request = moetrace_llama_request(recorder, sequence);
 
-	if (!recorder || sequence < 0 || sequence >= MOETRACE_LLAMA_MAX_SEQUENCES)
+	if (!request)
 		return MOETRACE_NO_REQUEST;
-	request = recorder->sequences[sequence].request;
 	recorder->sequences[sequence].request = MOETRACE_NO_REQUEST;
-	if (request)
-		moetrace_request_end(recorder->session, request, end_state,
-				     MOETRACE_POSITIONS_UNKNOWN);
+	moetrace_request_end(recorder->session, request, end_state, MOETRACE_POSITIONS_UNKNOWN);
 	return request;
 }
 

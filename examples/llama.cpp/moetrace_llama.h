@@ -73,6 +73,9 @@ int32_t moetrace_llama_decode(struct moetrace_llama *recorder, struct llama_cont
 int moetrace_llama_request_begin(struct moetrace_llama *recorder, llama_seq_id sequence,
 				 const char *external_id, uint32_t n_prompt);
 
+/** The handle of a sequence's request, for moetrace_request_reuse() and the like; 0: none. */
+uint64_t moetrace_llama_request(const struct moetrace_llama *recorder, llama_seq_id sequence);
+
 /** The request of a sequence ends; nothing happens where there is none. Its handle, or 0. */
 uint64_t moetrace_llama_request_end(struct moetrace_llama *recorder, llama_seq_id sequence,
 				    enum moetrace_request_end_state end_state);

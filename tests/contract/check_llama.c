@@ -475,6 +475,45 @@ START_TEST(test_order_of_equals)
 }
 END_TEST
 
+/* A prompt that another sequence has computed: the host says so by the handles. */
+START_TEST(test_prompt_of_another_sequence)
+{
+	struct moetrace_llama_counts counts;
+	struct moetrace_reuse reuse;
+	struct host host;
+	sqlite3 *db;
+
+	start(&host, "reuse.db", true);
+	ck_assert_int_eq(moetrace_llama_request_begin(host.recorder, 1, "first", 3), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_llama_request_begin(host.recorder, 2, "second", 3), MOETRACE_OK);
+	add_row(&host, 100, 1, 0, true);
+	add_row(&host, 101, 1, 1, true);
+	add_row(&host, 102, 1, 2, true);
+	decode(&host);
+	MOETRACE_INIT(&reuse);
+	reuse.n_positions = 2;
+	reuse.source_request = moetrace_llama_request(host.recorder, 1);
+	reuse.source_attempt = MOETRACE_ATTEMPT_LAST;
+	ck_assert_int_eq(moetrace_request_reuse(host.session,
+						moetrace_llama_request(host.recorder, 2), &reuse),
+			 MOETRACE_OK);
+	add_row(&host, 102, 2, 2, true);
+	decode(&host);
+	moetrace_llama_request_end(host.recorder, 1, MOETRACE_REQUEST_FINISHED);
+	moetrace_llama_request_end(host.recorder, 2, MOETRACE_REQUEST_FINISHED);
+	ck_assert_uint_eq(moetrace_llama_request(host.recorder, 2), MOETRACE_NO_REQUEST);
+	ck_assert_uint_eq(moetrace_llama_request(host.recorder, -1), MOETRACE_NO_REQUEST);
+	db = finish(&host, &counts);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(external_id || verdict || n_positions)"
+				     " FROM request"),
+			 "firstcomplete3,secondcomplete3");
+	ck_assert_int_eq(db_int(db, wrong_experts), 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk WHERE request_id = 2"
+				    " AND state = 'reused'"), 2 * N_LAYERS);
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_arguments)
 {
 	struct moetrace_llama *recorder = NULL;
@@ -518,6 +557,7 @@ int main(void)
 	tcase_add_test(glue, test_rows_without_an_explanation);
 	tcase_add_test(glue, test_missing_layer);
 	tcase_add_test(glue, test_order_of_equals);
+	tcase_add_test(glue, test_prompt_of_another_sequence);
 	tcase_add_test(glue, test_arguments);
 	suite_add_tcase(suite, glue);
 	return suite_run(suite);
