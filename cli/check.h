@@ -32,6 +32,9 @@
 	X(RUN_OVERLAP, "run_overlap", "no row of a run belongs to two layers")                  \
 	X(IDS, "ids", "ids are in range, distinct in a row, unused ones 0")                     \
 	X(WEIGHTS, "weights", "renormalized weights are numbers from 0, unused ones 0")         \
+	X(LAYER_LOAD, "layer_load", "counts of a layer have its size and agree with its columns") \
+	X(DISPATCH, "dispatch", "counts of a dispatch have their sizes and what rows can give") \
+	X(EXPERT_MAP, "expert_map", "slots hold experts of their layer, layers name a map")     \
 	X(ACTIVE_EXPERTS, "active_experts", "active_experts and max_load agree with the ids")   \
 	X(WINDOWS, "windows", "windows of expert load are aligned and apart")                   \
 	X(SUM_LOAD, "sum_load", "sum over all slices = expert_load_window, by window")          \
@@ -66,7 +69,16 @@ struct check_result {
 #define CHECK_MAX_COUNT_BYTES (UINT64_C(4) << 30)
 
 /* Columns of expert_load_window that a row counts in. */
-enum check_column { CHECK_PREFILL, CHECK_DECODE, CHECK_VERIFY, CHECK_OTHER, CHECK_N_COLUMNS };
+enum check_column {
+	CHECK_PREFILL,
+	CHECK_DECODE,
+	CHECK_VERIFY,
+	CHECK_OTHER,
+	CHECK_N_CLASSES,
+	/* In which of them is not known: of a pass of several, only counts are stored. */
+	CHECK_ANY = CHECK_N_CLASSES,
+	CHECK_N_COLUMNS
+};
 
 struct check_layer {
 	int64_t layer_id;
@@ -87,6 +99,9 @@ struct check_recording {
 	int64_t recording_id;
 	int64_t last_pass_id;
 	int64_t start_ns;
+	bool is_per_token;
+	bool is_stat;
+	int64_t n_requests; /* rows of every nth request are kept; 0 or 1: of all */
 	size_t window; /* that the loads in counts are of; CHECK_NO_WINDOW: none holds them */
 	uint64_t n_passes;
 	uint64_t n_rows;
@@ -189,10 +204,13 @@ struct check_pass {
 	uint8_t *is_short;    /* [n_rows] has fewer entries than its run in some layer */
 	uint8_t *columns;     /* [n_rows] enum check_column */
 	uint8_t *is_computed; /* [n_rows] of a request */
+	uint8_t *is_kept;     /* [n_rows] its rows are stored, as far as requests are sampled */
+	bool is_sampled;      /* not all are */
 	uint32_t *seen;	      /* [n_rows] serial number of the layer that saw it */
 	size_t max_rows;
 	size_t first_span; /* of its spans in check.spans */
-	size_t n_stored;
+	size_t n_stored;  /* or counted */
+	size_t n_counted; /* of them, those whose rows are not kept */
 	size_t n_unwritten;
 	size_t n_lost;
 };
@@ -220,6 +238,8 @@ struct check {
 	struct check_run runs[CHECK_N_RUNS];
 	size_t next_run;
 	sqlite3_stmt *run_stmt;
+	sqlite3_stmt *handle_stmt;
+	sqlite3_stmt *counts_stmt;
 	struct check_span *spans;
 	size_t n_spans;
 	size_t max_spans;
@@ -273,6 +293,8 @@ struct check_recording *check_recording_find(struct check *check, int64_t record
 const struct check_layer *check_layer_find(const struct check *check, int64_t layer_id);
 /* Check one stored layer of the current pass; the statement's columns are check_scan.c's. */
 int check_layer_rows(struct check *check, const struct check_layer *layer, sqlite3_stmt *stmt);
+/* Check one layer of the current pass of which only counts are known; check_counts.c. */
+int check_layer_counts(struct check *check, const struct check_layer *layer, sqlite3_stmt *stmt);
 /* The counts of @layer in the current recording; NULL after an error line: no memory. */
 struct check_count *check_count_get(struct check *check, const struct check_layer *layer);
 int check_span_add(struct check *check, const struct check_span *span);

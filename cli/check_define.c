@@ -175,6 +175,15 @@ static int model_take(struct check *check, sqlite3_stmt *stmt)
 	return MT_EXIT_OK;
 }
 
+/* The N of requests=N in the text of what a recording leaves out; 0: none. */
+static int64_t requests_of(const char *sampling)
+{
+	const char *at = sampling ? strstr(sampling, "requests=") : NULL;
+	long long n = at ? strtoll(at + strlen("requests="), NULL, 10) : 0;
+
+	return n < 0 ? 0 : n;
+}
+
 static int recording_take(struct check *check, sqlite3_stmt *stmt)
 {
 	struct check_recording *recordings;
@@ -189,6 +198,9 @@ static int recording_take(struct check *check, sqlite3_stmt *stmt)
 		.recording_id = sqlite3_column_int64(stmt, 0),
 		.last_pass_id = sqlite3_column_int64(stmt, 1),
 		.start_ns = sqlite3_column_int64(stmt, 2),
+		.is_per_token = sqlite3_column_int(stmt, 3) == 0,
+		.is_stat = sqlite3_column_int(stmt, 3) == 2,
+		.n_requests = requests_of((const char *)sqlite3_column_text(stmt, 4)),
 		.window = CHECK_NO_WINDOW,
 	};
 	return MT_EXIT_OK;
@@ -217,7 +229,9 @@ int check_definitions_load(struct check *check)
 				   model_take);
 	if (status == MT_EXIT_OK)
 		status = rows_each(check,
-				   "SELECT r.recording_id, s.value, r.start_ns FROM recording AS r "
+				   "SELECT r.recording_id, s.value, r.start_ns, CASE r.mode WHEN "
+				   "'per_pass' THEN 1 WHEN 'stat' THEN 2 ELSE 0 END, r.sampling "
+				   "FROM recording AS r "
 				   "LEFT JOIN stats AS s ON s.recording_id = r.recording_id "
 				   "AND s.name = 'last_pass_id' ORDER BY r.recording_id",
 				   recording_take);
@@ -235,8 +249,8 @@ static int stat_take(struct check *check, sqlite3_stmt *stmt)
 	size_t i;
 
 	recording = check_recording_find(check, sqlite3_column_int64(stmt, 0));
-	if (!recording || !name)
-		return MT_EXIT_OK;
+	if (!recording || !name || recording->is_stat)
+		return MT_EXIT_OK; /* without passes: check_sql.c's */
 	const struct {
 		const char *name;
 		uint64_t value;

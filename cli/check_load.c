@@ -170,6 +170,8 @@ void check_free(struct check *check)
 		for (j = 0; j < CHECK_MAX_EXAMPLES; j++)
 			free(check->results[i].examples[j]);
 	sqlite3_finalize(check->run_stmt);
+	sqlite3_finalize(check->handle_stmt);
+	sqlite3_finalize(check->counts_stmt);
 	free(check->layers);
 	free(check->models);
 	free(check->recordings);
@@ -178,6 +180,7 @@ void check_free(struct check *check)
 	free(check->pass.is_short);
 	free(check->pass.columns);
 	free(check->pass.is_computed);
+	free(check->pass.is_kept);
 	free(check->pass.seen);
 	free(check->spans);
 	free(check->links);

@@ -19,7 +19,8 @@
 	"phase, accepted FROM pass_request ORDER BY pass_id, slice"
 #define SQL_LAYER                                                                                \
 	"SELECT pass_id, layer_id, active_experts, max_load, state, n_rows, topk_id, topk_row, " \
-	"selection_order, padding_active_experts FROM pass_layer ORDER BY pass_id, layer_id"
+	"selection_order, padding_active_experts, map_epoch, tied_rows FROM pass_layer " \
+	"ORDER BY pass_id, layer_id"
 
 /* A statement that is one row ahead. */
 struct cursor {
@@ -133,6 +134,33 @@ static const uint8_t *blob_of_size(sqlite3_stmt *stmt, int column, int64_t n_byt
 	return sqlite3_column_blob(stmt, column);
 }
 
+/* Of sampled requests the rows are kept: every nth by handle, from 1. */
+static int keep_note(struct check *check, sqlite3_stmt *stmt, int64_t offset, int64_t n_rows)
+{
+	struct check_pass *pass = &check->pass;
+	int64_t n = pass->recording->n_requests;
+	int64_t handle = 0;
+	bool is_kept;
+
+	if (n <= 1 || n_rows == 0)
+		return MT_EXIT_OK;
+	if (sqlite3_column_type(stmt, 2) != SQLITE_NULL) {
+		if (!check->handle_stmt)
+			check->handle_stmt = mt_trace_prepare(
+				check->trace, "SELECT handle FROM request WHERE request_id = ?1");
+		if (!check->handle_stmt)
+			return MT_EXIT_FAILED;
+		sqlite3_bind_int64(check->handle_stmt, 1, sqlite3_column_int64(stmt, 2));
+		if (sqlite3_step(check->handle_stmt) == SQLITE_ROW)
+			handle = sqlite3_column_int64(check->handle_stmt, 0);
+		sqlite3_reset(check->handle_stmt);
+	}
+	is_kept = handle > 0 && (handle - 1) % n == 0;
+	memset(pass->is_kept + offset, is_kept, (size_t)n_rows);
+	pass->is_sampled |= !is_kept;
+	return MT_EXIT_OK;
+}
+
 /* Mark the rows of a slice that lies inside the pass, and note what it computed. */
 static int slice_take(struct check *check, sqlite3_stmt *stmt, int64_t offset, int64_t n_rows)
 {
@@ -158,6 +186,8 @@ static int slice_take(struct check *check, sqlite3_stmt *stmt, int64_t offset, i
 	};
 	int64_t i;
 
+	if (keep_note(check, stmt, offset, n_rows) != MT_EXIT_OK)
+		return MT_EXIT_FAILED;
 	memset(pass->columns + offset, (int)column, (size_t)n_rows);
 	for (i = 0; i < n_rows; i++)
 		pass->is_computed[offset + i] = is_row_computed(&rows, i);
@@ -228,16 +258,30 @@ static int slices_scan(struct check *check, struct cursor *slices)
 
 /* ---- layers ---- */
 
+static bool is_integer(sqlite3_stmt *stmt, int column)
+{
+	return sqlite3_column_type(stmt, column) == SQLITE_INTEGER;
+}
+
 /* Whether what a stored layer needs is there, and what any other may not have is not. */
 static bool layer_is_consistent(sqlite3_stmt *stmt, int64_t state)
 {
-	static const int columns[] = {2, 3, 5, 6, 7, 8};
+	static const int stored_columns[] = {6, 7, 8};
+	bool is_counted = state == 0 || state == 3;
 	size_t i;
 
-	for (i = 0; i < sizeof(columns) / sizeof(columns[0]); i++)
-		if ((sqlite3_column_type(stmt, columns[i]) == SQLITE_INTEGER) != (state == 0))
+	for (i = 0; i < sizeof(stored_columns) / sizeof(stored_columns[0]); i++)
+		if (is_integer(stmt, stored_columns[i]) != (state == 0))
 			return false;
-	return state == 0 || sqlite3_column_type(stmt, 9) == SQLITE_NULL;
+	if (is_integer(stmt, 2) != is_counted || is_integer(stmt, 3) != is_counted)
+		return false;
+	/* Of a layer that the runtime counted itself its rows are not known. */
+	if (is_integer(stmt, 5) ? !is_counted : state == 0)
+		return false;
+	/* Rows tied where an order was restored, and nowhere else. */
+	if (is_integer(stmt, 11) != (state == 0 && sqlite3_column_int64(stmt, 8) == 1))
+		return false;
+	return is_counted || sqlite3_column_type(stmt, 9) == SQLITE_NULL;
 }
 
 static int layer_take(struct check *check, sqlite3_stmt *stmt)
@@ -249,7 +293,7 @@ static int layer_take(struct check *check, sqlite3_stmt *stmt)
 
 	layer = check_layer_find(check, layer_id);
 	check->results[CHECK_LAYERS].n_checked++;
-	if (!layer || layer->model_id != pass->model_id || state < 0 || state > 2 ||
+	if (!layer || layer->model_id != pass->model_id || state < 0 || state > 3 ||
 	    !layer_is_consistent(stmt, state)) {
 		check_violation(check, CHECK_LAYERS, "pass_layer %lld,%lld: %s",
 				(long long)pass->pass_id, (long long)layer_id,
@@ -259,9 +303,12 @@ static int layer_take(struct check *check, sqlite3_stmt *stmt)
 					: "its columns do not fit its state");
 		return MT_EXIT_OK;
 	}
-	pass->n_stored += state == 0;
+	pass->n_stored += state == 0 || state == 3;
+	pass->n_counted += state == 3;
 	pass->n_unwritten += state == 1;
 	pass->n_lost += state == 2;
+	if (state == 3)
+		return check_layer_counts(check, layer, stmt);
 	return state == 0 ? check_layer_rows(check, layer, stmt) : MT_EXIT_OK;
 }
 
@@ -271,6 +318,7 @@ static int layers_scan(struct check *check, struct cursor *layers)
 	int status;
 
 	pass->n_stored = 0;
+	pass->n_counted = 0;
 	pass->n_unwritten = 0;
 	pass->n_lost = 0;
 	status = cursor_seek(check, layers, pass->pass_id);
@@ -284,7 +332,8 @@ static int layers_scan(struct check *check, struct cursor *layers)
 
 /* ---- passes ---- */
 
-static const char *const pass_reasons[] = {"lost", "unwritten", "invalid", "unended", NULL};
+static const char *const pass_reasons[] = {"lost",    "unwritten", "invalid", "unended",
+					   "sampled", "counted",   NULL};
 
 /* What is wrong with the pass's verdict; NULL: nothing. */
 static const char *verdict_fault(const struct check_pass *pass)
@@ -310,6 +359,13 @@ static const char *verdict_fault(const struct check_pass *pass)
 	    !check_has_reason(pass->reasons, "unwritten") &&
 	    !check_has_reason(pass->reasons, "unended"))
 		return "has unwritten layers, but its reasons do not say unwritten";
+	if ((pass->n_counted > 0 && pass->recording->is_per_token) !=
+	    check_has_reason(pass->reasons, "counted"))
+		return "its reasons do not fit the number of layers that are only counted";
+	if (pass->is_sampled != check_has_reason(pass->reasons, "sampled"))
+		return pass->is_sampled ? "has rows of requests that are not sampled, but its "
+					  "reasons do not say sampled"
+					: "says sampled, but all of its rows are kept";
 	if ((uint64_t)pass->n_dropped != pass->n_lost)
 		return "n_dropped is not the number of its dropped layers";
 	return NULL;
@@ -326,7 +382,12 @@ static void span_judge(const struct check_pass *pass, struct check_span *span)
 
 	span->is_whole = is_stored && !pass->reasons;
 	span->may_be_whole = span->is_whole;
-	if (!is_stored || !pass->reasons || strcmp(pass->reasons, "invalid") != 0)
+	/* Of a sampled pass the rows of sampled requests are whole. */
+	if (is_stored && pass->reasons && strcmp(pass->reasons, "sampled") == 0)
+		span->is_whole = span->may_be_whole = pass->is_kept[span->first_row];
+	if (!is_stored || !pass->reasons ||
+	    (strcmp(pass->reasons, "invalid") != 0 &&
+	     (strcmp(pass->reasons, "invalid,sampled") != 0 || !pass->is_kept[span->first_row])))
 		return;
 	span->may_be_whole = true;
 	span->is_whole = !memchr(pass->is_short + span->first_row, 1, (size_t)span->n_rows);
@@ -364,14 +425,17 @@ static int rows_reset(struct check *check)
 		free(pass->is_short);
 		free(pass->columns);
 		free(pass->is_computed);
+		free(pass->is_kept);
 		free(pass->seen);
 		pass->is_short = malloc(max);
 		pass->columns = malloc(max);
 		pass->is_computed = malloc(max);
+		pass->is_kept = malloc(max);
 		pass->seen = calloc(max, sizeof(*pass->seen));
 		pass->max_rows = max;
 		check->layer_serial = 0;
-		if (!pass->is_short || !pass->columns || !pass->is_computed || !pass->seen) {
+		if (!pass->is_short || !pass->columns || !pass->is_computed || !pass->is_kept ||
+		    !pass->seen) {
 			mt_error("%s: out of memory for a pass of %zu rows", check->trace->path, n);
 			return MT_EXIT_FAILED;
 		}
@@ -379,6 +443,8 @@ static int rows_reset(struct check *check)
 	memset(pass->is_short, 0, n);
 	memset(pass->columns, CHECK_OTHER, n);
 	memset(pass->is_computed, 0, n);
+	memset(pass->is_kept, pass->recording->n_requests <= 1, n);
+	pass->is_sampled = false;
 	return MT_EXIT_OK;
 }
 

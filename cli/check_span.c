@@ -151,7 +151,7 @@ static bool is_covered(const struct check *check, const struct request *request,
 
 static const char *const request_reasons[] = {"lost",	 "began_before", "unwritten", "unresolved",
 					      "missing", "invalid",	 "repeated",  "reuse_unknown",
-					      "disabled", "sampled",	 NULL};
+					      "disabled", "sampled",	 "counted",   NULL};
 
 /* What the spans of one request say. */
 struct coverage {

@@ -30,7 +30,7 @@ static const struct sql_proof sql_proofs[] = {
 	 "SELECT 'rule', rule_id, 'has no name' FROM rule WHERE name = ''"},
 	{CHECK_VALUES, "SELECT count(*) FROM pass_layer",
 	 "SELECT 'pass_layer', pass_id || ',' || layer_id, 'state or selection_order' "
-	 "FROM pass_layer WHERE state NOT IN (0, 1, 2) OR selection_order NOT IN (0, 1, 2)"},
+	 "FROM pass_layer WHERE state NOT IN (0, 1, 2, 3) OR selection_order NOT IN (0, 1, 2)"},
 	{CHECK_VALUES, "SELECT count(*) FROM model",
 	 "SELECT 'model', model_id, 'kind' FROM model "
 	 "WHERE kind NOT IN ('target', 'draft', 'mtp')"},
@@ -54,7 +54,21 @@ static const struct sql_proof sql_proofs[] = {
 	 "SELECT 'layer', max(layer_id), 'another layer of its model has the same moe_ordinal' "
 	 "FROM layer GROUP BY model_id, moe_ordinal HAVING count(*) > 1"},
 	{CHECK_VALUES, "SELECT count(*) FROM recording",
-	 "SELECT 'recording', recording_id, 'mode' FROM recording WHERE mode <> 'per_token'"},
+	 "SELECT 'recording', recording_id, 'mode' FROM recording "
+	 "WHERE mode NOT IN ('per_token', 'per_pass', 'stat')"},
+	{CHECK_VALUES, NULL,
+	 "SELECT 'recording', recording_id, 'is of mode stat, yet has passes or requests' "
+	 "FROM recording AS r WHERE mode = 'stat' AND (EXISTS (SELECT 1 FROM pass AS p "
+	 "WHERE p.recording_id = r.recording_id) OR EXISTS (SELECT 1 FROM request AS q "
+	 "WHERE q.recording_id = r.recording_id))"},
+	{CHECK_VALUES, NULL,
+	 "SELECT 'pass_layer', l.pass_id || ',' || l.layer_id, 'has rows in a recording of mode "
+	 "per_pass' FROM pass_layer AS l JOIN pass AS p USING (pass_id) JOIN recording AS r "
+	 "USING (recording_id) WHERE r.mode = 'per_pass' AND l.state = 0"},
+	{CHECK_VALUES, NULL,
+	 "SELECT 'recording', recording_id, 'sampling, or requests are sampled where no rows are "
+	 "kept' FROM recording WHERE sampling = '' OR sampling GLOB '*[^a-z0-9=,+]*' "
+	 "OR (mode <> 'per_token' AND sampling GLOB '*requests=*')"},
 	{CHECK_VALUES, "SELECT count(*) FROM request",
 	 "SELECT 'request', request_id, 'verdict, end_state or counts' FROM request "
 	 "WHERE verdict NOT IN ('complete', 'partial', 'unfinished') "
@@ -94,7 +108,7 @@ static const struct sql_proof sql_proofs[] = {
 	 "WHERE weight_format NOT IN ('none', 'fp16', 'bf16') OR id_bytes NOT IN (1, 2)"},
 	{CHECK_VALUES, "SELECT count(*) FROM gap",
 	 "SELECT 'gap', gap_id, 'stream, reason or n_lost' FROM gap "
-	 "WHERE stream NOT IN ('pass', 'layer') OR n_lost < 1 "
+	 "WHERE stream NOT IN ('pass', 'layer', 'dispatch') OR n_lost < 1 "
 	 "OR reason NOT IN ('no_ring', 'ring_full', 'stop_timeout', 'file_limit', "
 	 "'io_error')"},
 	{CHECK_VALUES, "SELECT count(*) FROM byte",
@@ -141,6 +155,54 @@ static const struct sql_proof sql_proofs[] = {
 	 "OR (base_ids IS NULL) <> (base_k IS NULL) OR (base_ids IS NOT NULL AND rule_id IS NULL) "
 	 "OR typeof(base_ids) NOT IN ('blob', 'null') "
 	 "OR length(base_ids) <> n_rows * base_k * id_bytes"},
+	{CHECK_TOPK_BLOBS, NULL,
+	 "SELECT 'topk', topk_id, 'physical_ids or candidates are not of the size of its rows' "
+	 "FROM topk WHERE (physical_ids IS NULL) <> (physical_id_bytes IS NULL) "
+	 "OR physical_id_bytes NOT IN (1, 2) OR typeof(physical_ids) NOT IN ('blob', 'null') "
+	 "OR length(physical_ids) <> n_rows * k * physical_id_bytes "
+	 "OR (n_candidates IS NULL) <> (candidate_ids IS NULL) "
+	 "OR (n_candidates IS NULL) <> (candidate_scores IS NULL) "
+	 "OR (n_candidates IS NULL) <> (score_format IS NULL) "
+	 "OR n_candidates < 1 OR n_candidates > 65536 OR score_format NOT IN ('fp16', 'bf16') "
+	 "OR typeof(candidate_ids) NOT IN ('blob', 'null') "
+	 "OR typeof(candidate_scores) NOT IN ('blob', 'null') "
+	 "OR length(candidate_ids) <> n_rows * n_candidates * id_bytes "
+	 "OR length(candidate_scores) <> n_rows * n_candidates * 2"},
+
+	{CHECK_LAYER_LOAD, NULL,
+	 "SELECT 'layer_load', c.pass_id || ',' || c.layer_id, 'its layer is not counted' "
+	 "FROM layer_load AS c LEFT JOIN pass_layer AS l USING (pass_id, layer_id) "
+	 "WHERE l.state IS NOT 3"},
+
+	{CHECK_DISPATCH, "SELECT count(*) FROM dispatch",
+	 "SELECT 'dispatch', pass_id || ',' || layer_id, 'an array is not of the size of its number' "
+	 "FROM dispatch WHERE (n_ranks IS NULL) <> (rank_tokens IS NULL AND rank_bytes IS NULL) "
+	 "OR (n_local_experts IS NULL) <> (received_tokens IS NULL) "
+	 "OR (n_local_experts IS NULL) <> (first_local_slot IS NULL) "
+	 "OR (n_local_experts IS NULL) <> (received_alignment IS NULL) "
+	 "OR (n_rdma_ranks IS NULL) <> (rdma_rank_tokens IS NULL) "
+	 "OR n_ranks > 65536 OR n_local_experts > 65536 OR n_rdma_ranks > 65536 "
+	 "OR received_alignment < 1 "
+	 "OR typeof(rank_tokens) NOT IN ('blob', 'null') OR length(rank_tokens) <> n_ranks * 4 "
+	 "OR typeof(rank_bytes) NOT IN ('blob', 'null') OR length(rank_bytes) <> n_ranks * 8 "
+	 "OR typeof(received_tokens) NOT IN ('blob', 'null') "
+	 "OR length(received_tokens) <> n_local_experts * 4 "
+	 "OR typeof(rdma_rank_tokens) NOT IN ('blob', 'null') "
+	 "OR length(rdma_rank_tokens) <> n_rdma_ranks * 4"},
+	{CHECK_DISPATCH, NULL,
+	 "SELECT 'dispatch', d.pass_id || ',' || d.layer_id, 'its layer is not in the pass' "
+	 "FROM dispatch AS d LEFT JOIN pass_layer AS l USING (pass_id, layer_id) "
+	 "WHERE l.pass_id IS NULL"},
+
+	{CHECK_EXPERT_MAP, "SELECT count(*) FROM expert_map",
+	 "SELECT 'expert_map', layer_id || ',' || epoch, 'its slots, ranks or epoch are impossible' "
+	 "FROM expert_map WHERE epoch < 1 OR n_slots < 1 OR n_slots > 65536 OR n_ranks < 1 "
+	 "OR n_slots % n_ranks <> 0 OR typeof(slot_experts) <> 'blob' "
+	 "OR length(slot_experts) <> n_slots * 4"},
+	{CHECK_EXPERT_MAP, NULL,
+	 "SELECT 'pass_layer', l.pass_id || ',' || l.layer_id, 'its map_epoch is not in expert_map' "
+	 "FROM pass_layer AS l LEFT JOIN expert_map AS m ON m.layer_id = l.layer_id "
+	 "AND m.epoch = l.map_epoch WHERE l.map_epoch IS NOT NULL AND m.epoch IS NULL"},
 
 	{CHECK_SLICE_BLOBS, "SELECT count(*) FROM pass_request",
 	 "SELECT 'pass_request', pass_id || ',' || slice, 'n_rows ' || n_rows || ' in phase ' "
@@ -182,6 +244,8 @@ static const struct sql_proof sql_proofs[] = {
 	 "(VALUES ('recorded_passes'), ('recorded_rows'), ('recorded_layers'), "
 	 "('recorded_assignments'), ('dropped_passes'), ('dropped_layers'), ('dropped_bytes'), "
 	 "('invalid_ids'), ('misuse'), ('duplicate_layers'), ('last_pass_id'), "
+	 "('dropped_dispatches'), ('unwritten_layers'), ('sampled_passes'), ('disabled_passes'), "
+	 "('load_passes'), ('load_assignments'), "
 	 "('writer_cpu_ns'), ('commits'), ('longest_commit_ns'), ('ring_peak_bytes')) "
 	 "WHERE NOT EXISTS (SELECT 1 FROM stats AS s WHERE s.recording_id = r.recording_id "
 	 "AND s.name = column1)"},
@@ -192,8 +256,36 @@ static const struct sql_proof sql_proofs[] = {
 	 "WHEN 'dropped_bytes' THEN g.bytes_lost ELSE g.n_lost END), 0) FROM gap AS g "
 	 "WHERE g.recording_id = s.recording_id AND g.reason <> 'stop_timeout' "
 	 "AND (s.name = 'dropped_bytes' OR g.stream = substr(s.name, 9, length(g.stream)))) AS n "
-	 "FROM stats AS s WHERE s.name IN ('dropped_passes', 'dropped_layers', 'dropped_bytes')) "
+	 "FROM stats AS s WHERE s.name IN ('dropped_passes', 'dropped_layers', 'dropped_dispatches', "
+	 "'dropped_bytes')) "
 	 "WHERE value <> n"},
+	/* What expert load says that it is of. */
+	{CHECK_STATS, NULL,
+	 "SELECT 'stats', recording_id || ',load_assignments', 'is ' || value || ', "
+	 "expert_load_window has ' || n FROM (SELECT s.recording_id, s.value, (SELECT "
+	 "coalesce(sum(prefill_tokens + decode_tokens + verify_tokens + other_tokens), 0) FROM "
+	 "expert_load_window AS w WHERE w.recording_id = s.recording_id) AS n FROM stats AS s "
+	 "WHERE s.name = 'load_assignments') WHERE value <> n"},
+	{CHECK_STATS, NULL,
+	 "SELECT 'stats', recording_id || ',load_passes', 'is ' || value || ', up to last_pass_id "
+	 "there are ' || n FROM (SELECT s.recording_id, s.value, (SELECT count(*) FROM pass AS p "
+	 "WHERE p.recording_id = s.recording_id AND p.pass_id <= (SELECT value FROM stats AS l "
+	 "WHERE l.recording_id = s.recording_id AND l.name = 'last_pass_id')) AS n FROM stats AS s "
+	 "JOIN recording AS r USING (recording_id) WHERE s.name = 'load_passes' "
+	 "AND r.mode <> 'stat') WHERE value <> n"},
+	/* Without passes the counters prove each other: what was counted is in the windows. */
+	{CHECK_STATS, NULL,
+	 "SELECT 'stats', s.recording_id || ',' || s.name, 'is ' || s.value || ', of mode stat "
+	 "expert load has ' || l.value FROM recording AS r JOIN stats AS s USING (recording_id) "
+	 "JOIN stats AS l USING (recording_id) WHERE r.mode = 'stat' AND l.name = 'load_' || "
+	 "substr(s.name, 10) AND s.name IN ('recorded_passes', 'recorded_assignments') "
+	 "AND (s.value < l.value OR (s.value <> l.value "
+	 "AND coalesce(r.end_reason, 'io_error') <> 'io_error'))"},
+	{CHECK_STATS, NULL,
+	 "SELECT 'stats', s.recording_id || ',' || s.name, 'says that passes were left out, which "
+	 "no reason of a request or sampling allows' FROM stats AS s JOIN recording AS r "
+	 "USING (recording_id) WHERE s.name = 'sampled_passes' AND s.value > 0 AND (r.sampling IS "
+	 "NULL OR r.sampling NOT GLOB '*passes=*' AND r.sampling NOT GLOB '*phases=*')"},
 	/* A layer can be dropped from a pass that is not in the file, or not whole. */
 	{CHECK_STATS, NULL,
 	 "SELECT 'stats', recording_id || ',dropped_layers', 'is ' || value || ', its passes say ' "

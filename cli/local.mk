@@ -6,6 +6,7 @@ bin_PROGRAMS += %D%/moetrace
 
 %C%_moetrace_SOURCES = \
 	%D%/check.h \
+	%D%/check_counts.c \
 	%D%/check_define.c \
 	%D%/check_layer.c \
 	%D%/check_load.c \

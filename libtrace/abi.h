@@ -24,6 +24,9 @@ enum {
 	MT_FIRST_REQUEST_INFO = MT_BYTES_UP_TO(struct moetrace_request_info, prompt_positions),
 	MT_FIRST_REUSE = MT_BYTES_UP_TO(struct moetrace_reuse, kv_slots),
 	MT_FIRST_PASS_INFO = MT_BYTES_UP_TO(struct moetrace_pass_info, runtime_pass),
+	MT_FIRST_EXPERT_MAP = MT_BYTES_UP_TO(struct moetrace_expert_map, slot_experts),
+	MT_FIRST_EXPERT_COUNTS = MT_BYTES_UP_TO(struct moetrace_expert_counts, untimed),
+	MT_FIRST_DISPATCH = MT_BYTES_UP_TO(struct moetrace_dispatch_info, received_alignment),
 	MT_FIRST_SELECTION = MT_BYTES_UP_TO(struct moetrace_selection, untimed),
 };
 

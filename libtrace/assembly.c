@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libtrace/count.h"
+#include "libtrace/layer.h"
+#include "libtrace/sampling.h"
 
 void mt_assembly_open(struct mt_assembly *assembly, struct moetrace_session *session,
 		      struct mt_store *store, struct mt_ledger *ledger, struct mt_load *load)
@@ -46,7 +47,13 @@ void mt_assembly_close(struct mt_assembly *assembly)
 		free(pass->invalid_rows);
 		free(pass->layers);
 		free(pass->counts);
+		free(pass->is_kept);
+		free(pass->dispatches);
 	}
+	mt_expert_maps_free(&assembly->maps);
+	mt_settler_free(&assembly->settler);
+	free(assembly->row_map);
+	free(assembly->load_sum);
 }
 
 /* Grow an array to @n elements; what was in it is lost, what is new is zero. */
@@ -85,10 +92,19 @@ static void classify_rows(struct mt_open_pass *pass)
 {
 	uint8_t *at = pass->row_classes;
 
-	pass->one_class = pass->begin.n_slices ? (int)class_of(&pass->slices[0]) : MT_LOAD_OTHER;
-	for (uint32_t i = 1; i < pass->begin.n_slices; i++)
-		if ((int)class_of(&pass->slices[i]) != pass->one_class)
-			pass->one_class = -1;
+	int is_first = 1;
+
+	pass->one_class = MT_LOAD_OTHER;
+	for (uint32_t i = 0; i < pass->begin.n_slices; i++) {
+		int load_class = (int)class_of(&pass->slices[i]);
+
+		if (!pass->slices[i].n_rows)
+			continue;
+		pass->one_class = is_first || load_class == pass->one_class ? load_class : -1;
+		is_first = 0;
+		if (pass->one_class < 0)
+			break;
+	}
 	if (pass->one_class >= 0)
 		return;
 	for (uint32_t i = 0; i < pass->begin.n_slices; i++) {
@@ -165,6 +181,98 @@ static void note_slots(struct mt_assembly *assembly, const struct mt_open_pass *
 	}
 }
 
+/* Which rows are kept, where only some requests are sampled. */
+static int choose_rows(struct mt_assembly *assembly, struct mt_open_pass *pass)
+{
+	uint32_t n = assembly->sample_every_n_requests;
+	uint8_t *at;
+
+	pass->is_sampled = 0;
+	if (n <= 1)
+		return MOETRACE_OK;
+	if (reserve(&pass->is_kept, &pass->kept_capacity, pass->begin.n_rows + 1ul, 1))
+		return MOETRACE_E_NOMEM;
+	at = pass->is_kept;
+	memset(at, 0, pass->begin.n_rows);
+	for (uint32_t i = 0; i < pass->begin.n_slices; i++) {
+		const struct mt_record_slice *slice = &pass->slices[i];
+
+		memset(at, mt_is_sampled_request(slice->request, n), slice->n_rows);
+		at += slice->n_rows;
+	}
+	pass->is_sampled = memchr(pass->is_kept, 0, pass->begin.n_rows) != NULL;
+	return MOETRACE_OK;
+}
+
+/* Room for the counts of one layer of any model. */
+static int reserve_sum(struct mt_assembly *assembly, const struct mt_model *model)
+{
+	for (uint32_t i = 0; i < model->n_layers; i++) {
+		uint32_t n_ids = model->layers[i].n_ids;
+		uint32_t *sum;
+
+		if (n_ids <= assembly->n_load_sum)
+			continue;
+		sum = realloc(assembly->load_sum, n_ids * sizeof(*sum));
+		if (!sum)
+			return MOETRACE_E_NOMEM;
+		assembly->load_sum = sum;
+		assembly->n_load_sum = n_ids;
+	}
+	return MOETRACE_OK;
+}
+
+/* Requests that ended while the pass ran end now. */
+static int release_owners(struct mt_assembly *assembly, struct mt_open_pass *pass)
+{
+	int status = MOETRACE_OK;
+
+	free_accepts(pass);
+	for (uint32_t i = 0; i < pass->begin.n_slices; i++) {
+		int result = pass->owners[i].request ?
+				     mt_ledger_release(assembly->ledger, pass->owners[i].request) :
+				     MOETRACE_OK;
+
+		status = status ? status : result;
+	}
+	return status;
+}
+
+/*
+ * A pass that is left out says which positions it carried, and no more. Which rows of a verify
+ * slice were accepted is never told of it.
+ */
+static int skip_pass(struct mt_assembly *assembly, struct mt_open_pass *pass)
+{
+	int is_disabled = pass->begin.skip == MT_SKIP_DISABLED;
+	const uint32_t *positions = pass->positions;
+	int status = MOETRACE_OK;
+
+	assembly->counts.disabled_passes += is_disabled;
+	assembly->counts.sampled_passes += !is_disabled;
+	memset(pass->row_classes, 0, pass->begin.n_rows);
+	for (uint32_t i = 0; i < pass->begin.n_slices; i++) {
+		const struct mt_record_slice *slice = &pass->slices[i];
+		struct mt_ledger_slice seen = {
+			.attempt = pass->owners[i].attempt,
+			.model_id = pass->model->model_id,
+			.is_target = pass->model->kind == MOETRACE_MODEL_TARGET,
+			.phase = slice->phase,
+			.first_position = slice->first_position,
+			.n_rows = slice->n_rows,
+			.positions = slice->has_positions && slice->n_rows ? positions : NULL,
+			.accepted = slice->phase == MOETRACE_PHASE_VERIFY ? pass->row_classes :
+									    NULL,
+			.pass_reasons = is_disabled ? MT_REASON_DISABLED : MT_REASON_SAMPLED,
+		};
+
+		positions += slice->has_positions ? slice->n_rows : 0;
+		if (!status && pass->owners[i].request && assembly->mode != MOETRACE_MODE_STAT)
+			status = mt_ledger_slice(assembly->ledger, pass->owners[i].request, &seen);
+	}
+	return status ? status : release_owners(assembly, pass);
+}
+
 static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		      const struct mt_record_begin *begin)
 {
@@ -190,131 +298,38 @@ static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 	    reserve(&pass->layers, &pass->layers_capacity, pass->model->n_layers + 1ul,
 		    sizeof(*pass->layers)) ||
 	    reserve(&pass->counts, &pass->counts_capacity, n_cells * MT_N_LOAD + 1,
-		    sizeof(*pass->counts)))
+		    sizeof(*pass->counts)) ||
+	    reserve_sum(assembly, pass->model))
 		return MOETRACE_E_NOMEM;
 	memcpy(pass->slices, slices, begin->n_slices * sizeof(*slices));
 	memcpy(pass->positions, slices + begin->n_slices, begin->n_positions * 4ul);
 	latch_owners(assembly, pass);
-	if (begin->slot_bytes && pass->model->kind == MOETRACE_MODEL_TARGET)
+	if (begin->slot_bytes && pass->model->kind == MOETRACE_MODEL_TARGET &&
+	    assembly->mode != MOETRACE_MODE_STAT)
 		note_slots(assembly, pass, begin);
+	if (begin->skip)
+		return skip_pass(assembly, pass);
 	classify_rows(pass);
+	if (choose_rows(assembly, pass))
+		return MOETRACE_E_NOMEM;
+	pass->dispatch_bytes = 0;
 	memset(&pass->so_far, 0, sizeof(pass->so_far));
 	for (uint32_t i = 0; i < pass->model->n_layers; i++) {
 		pass->layers[i].row.state = MT_LAYER_UNWRITTEN;
+		pass->layers[i].row.map_epoch = begin->map_epoch ? begin->map_epoch : MT_NULL;
 		pass->layers[i].classes = 0;
+		pass->layers[i].has_dispatch = 0;
 	}
 	pass->is_open = 1;
 	return MOETRACE_OK;
 }
 
-static uint32_t *layer_counts(const struct mt_assembly *assembly, const struct mt_open_pass *pass,
-			      uint32_t layer, enum mt_load_class load_class)
-{
-	const struct mt_load_model *model = &assembly->load->models[model_index(pass)];
-
-	return pass->counts + load_class * model->n_cells + model->layer_cells[layer];
-}
-
-/* Count a layer's rows by class, and from that what pass_layer says of its load. */
-static void count_layer(struct mt_assembly *assembly, struct mt_open_pass *pass,
-			const struct mt_record_layer *record, const struct mt_layer_parts *parts)
-{
-	struct mt_assembly_layer *layer = &pass->layers[record->layer];
-	const struct mt_layer *info = &pass->model->layers[record->layer];
-	uint32_t *counts[MT_N_LOAD];
-	struct mt_count_rows rows = {
-		.ids = parts->ids,
-		.n_rows = record->n_rows,
-		.k = record->k,
-		.id_bytes = record->id_bytes,
-		.n_valid = record->has_valid ? parts->n_valid : NULL,
-	};
-	struct mt_count_summary summary;
-
-	for (uint32_t i = 0; i < MT_N_LOAD; i++)
-		counts[i] = layer_counts(assembly, pass, record->layer, i);
-	if (pass->one_class >= 0) {
-		pass->so_far.assignments += mt_count_ids(&rows, counts[pass->one_class]);
-		layer->classes = 1u << pass->one_class;
-	} else {
-		rows.row_map = record->has_row_map ? parts->row_map : NULL;
-		pass->so_far.assignments += mt_count_ids_by_class(&rows, pass->row_classes, counts);
-		layer->classes = (1u << MT_LOAD_PADDING) - 1;
-	}
-	if (record->n_padding) {
-		rows.ids += (uint64_t)record->n_rows * record->k * record->id_bytes;
-		rows.n_rows = record->n_padding;
-		rows.n_valid = record->has_padding_valid ? parts->n_valid + record->n_rows : NULL;
-		(void)mt_count_ids(&rows, counts[MT_LOAD_PADDING]);
-		layer->classes |= 1u << MT_LOAD_PADDING;
-	}
-	mt_count_summarize(counts, layer->classes, info->n_experts, &summary);
-	layer->row.active_experts = summary.active_experts;
-	layer->row.max_load = summary.max_load;
-	/* Padding that a pass has none of, or that was shown, is known; else it is not. */
-	layer->row.padding_active_experts =
-		record->n_padding || !pass->begin.padding_rows ? summary.padding_active_experts :
-								  MT_NULL;
-}
-
-/* Move the marks of invalid rows from the counts of valid entries to the pass. */
-static void take_marks(struct mt_open_pass *pass, const struct mt_record_layer *record,
-		       const struct mt_layer_parts *parts)
-{
-	/* The first marks of this pass: those of an earlier one are still there. */
-	if (!pass->so_far.invalid_ids)
-		memset(pass->invalid_rows, 0, pass->begin.n_rows);
-	for (uint32_t row = 0; row < record->n_rows; row++) {
-		if (!(parts->n_valid[row] & MT_ROW_INVALID))
-			continue;
-		parts->n_valid[row] &= (uint8_t)~MT_ROW_INVALID;
-		pass->invalid_rows[record->has_row_map ? parts->row_map[row] : row] = 1;
-	}
-	pass->so_far.invalid_ids += record->n_invalid;
-}
-
-static int layer_record(struct mt_assembly *assembly, struct mt_open_pass *pass,
-			struct mt_record_layer *record)
-{
-	struct mt_assembly_layer *layer = &pass->layers[record->layer];
-	struct mt_layer_parts parts = mt_layer_parts(record);
-	struct mt_topk_rows rows = {
-		.n_rows = record->n_rows,
-		.k = record->k,
-		.id_bytes = record->id_bytes,
-		.weight_format = record->weight_format,
-		.ids = parts.ids,
-		.weights = record->weight_format != MOETRACE_WEIGHT_FORMAT_NONE ? parts.weights :
-										  NULL,
-		.row_map = record->has_row_map ? parts.row_map : NULL,
-		.n_valid = record->has_valid ? parts.n_valid : NULL,
-		.base_ids = parts.base_ids,
-		.base_k = record->has_base ? record->base_k : 0,
-		.rule_id = record->rule,
-	};
-
-	/* Handed over twice: the first counts. */
-	if (layer->row.state == MT_LAYER_STORED) {
-		mt_misuse(assembly->session, MT_MISUSE_DUPLICATE);
-		return MOETRACE_OK;
-	}
-	if (record->n_invalid)
-		take_marks(pass, record, &parts);
-	count_layer(assembly, pass, record, &parts);
-	layer->row.state = MT_LAYER_STORED;
-	layer->row.selected_ns = record->untimed ? MT_NULL : (int64_t)record->record.time_ns;
-	layer->row.selection_order = record->order == MOETRACE_ORDER_SELECTION ?
-					     MT_ORDER_SELECTION :
-					     MT_ORDER_UNKNOWN;
-	layer->row.n_rows = record->n_rows;
-	pass->so_far.layers++;
-	return mt_store_topk(assembly->store, &rows, &layer->row.topk_id, &layer->row.topk_row);
-}
-
 /* Layers that did not come: dropped by us, or never written. Returns the pass's reasons. */
-static uint32_t judge(struct mt_open_pass *pass, const struct mt_record_end *end)
+static uint32_t judge(const struct mt_assembly *assembly, struct mt_open_pass *pass,
+		      const struct mt_record_end *end)
 {
-	uint32_t reasons = end ? 0 : MT_REASON_UNENDED;
+	uint32_t reasons = (end ? 0 : MT_REASON_UNENDED) |
+			   (pass->is_sampled ? MT_REASON_SAMPLED : 0);
 
 	if (pass->so_far.invalid_ids)
 		reasons |= MT_REASON_INVALID;
@@ -323,11 +338,17 @@ static uint32_t judge(struct mt_open_pass *pass, const struct mt_record_end *end
 
 		if (row->state == MT_LAYER_STORED)
 			continue;
+		if (row->state == MT_LAYER_COUNTED) {
+			if (assembly->mode == MOETRACE_MODE_PER_TOKEN)
+				reasons |= MT_REASON_COUNTED;
+			continue;
+		}
 		if (end && (end->dropped_layers[i / 64] >> (i % 64) & 1)) {
 			row->state = MT_LAYER_DROPPED;
 			reasons |= MT_REASON_LOST;
 		} else if (pass->begin.n_rows && end) {
 			reasons |= MT_REASON_UNWRITTEN;
+			pass->so_far.unwritten_layers++;
 		}
 	}
 	return reasons;
@@ -423,10 +444,15 @@ static int is_consecutive(const uint32_t *positions, uint32_t n)
 	return 1;
 }
 
-/* A pass's invalid ids are a fault of the slices that have them, not of those beside. */
+/*
+ * A pass's invalid ids are a fault of the slices that have them, not of those beside; and rows are
+ * missing of the requests that are not sampled.
+ */
 static uint32_t slice_reasons(const struct mt_open_pass *pass, const struct mt_slice_row *row,
 			      uint32_t reasons)
 {
+	if (pass->is_sampled && row->n_rows && pass->is_kept[row->row_offset])
+		reasons &= ~(uint32_t)MT_REASON_SAMPLED;
 	if ((reasons & MT_REASON_INVALID) &&
 	    !memchr(pass->invalid_rows + row->row_offset, 1, (size_t)row->n_rows))
 		reasons &= ~(uint32_t)MT_REASON_INVALID;
@@ -500,64 +526,27 @@ static int write_slices(struct mt_assembly *assembly, const struct mt_open_pass 
 	return status;
 }
 
-static int write_layers(struct mt_assembly *assembly, const struct mt_open_pass *pass)
-{
-	int status = mt_load_pass(assembly->load, assembly->last_pass_id,
-				  pass->begin.record.time_ns);
-
-	for (uint32_t i = 0; !status && i < pass->model->n_layers; i++) {
-		const struct mt_assembly_layer *layer = &pass->layers[i];
-
-		if (layer->row.state == MT_LAYER_UNWRITTEN && !pass->begin.n_rows)
-			continue;
-		for (uint32_t c = 0; c < MT_N_LOAD; c++) {
-			uint32_t *counts = layer_counts(assembly, pass, i, c);
-
-			if (!(layer->classes >> c & 1))
-				continue;
-			mt_load_add(assembly->load, model_index(pass), i, c, counts);
-			memset(counts, 0, pass->model->layers[i].n_ids * sizeof(*counts));
-		}
-		status = mt_store_pass_layer(assembly->store, assembly->last_pass_id,
-					     pass->model->layers[i].layer_id, &layer->row);
-	}
-	return status;
-}
-
-/* Requests that ended while the pass ran end now. */
-static int release_owners(struct mt_assembly *assembly, struct mt_open_pass *pass)
-{
-	int status = MOETRACE_OK;
-
-	free_accepts(pass);
-	for (uint32_t i = 0; i < pass->begin.n_slices; i++) {
-		int result = pass->owners[i].request ?
-				     mt_ledger_release(assembly->ledger, pass->owners[i].request) :
-				     MOETRACE_OK;
-
-		status = status ? status : result;
-	}
-	return status;
-}
-
 static int close_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		      const struct mt_record_end *end)
 {
-	uint32_t reasons = judge(pass, end);
-	int status;
+	uint32_t reasons = judge(assembly, pass, end);
+	int status = MOETRACE_OK;
 
 	pass->is_open = 0;
-	pass->pass_id = ++assembly->last_pass_id;
+	assembly->last_pass_id += assembly->mode != MOETRACE_MODE_STAT;
+	pass->pass_id = assembly->mode != MOETRACE_MODE_STAT ? assembly->last_pass_id : 0;
 	assembly->counts.passes++;
 	assembly->counts.rows += pass->begin.n_rows;
 	assembly->counts.layers += pass->so_far.layers;
 	assembly->counts.assignments += pass->so_far.assignments;
 	assembly->counts.invalid_ids += pass->so_far.invalid_ids;
-	status = write_pass(assembly, pass, end, reasons);
-	if (!status)
+	assembly->counts.unwritten_layers += pass->so_far.unwritten_layers;
+	if (assembly->mode != MOETRACE_MODE_STAT)
+		status = write_pass(assembly, pass, end, reasons);
+	if (!status && assembly->mode != MOETRACE_MODE_STAT)
 		status = write_slices(assembly, pass, reasons);
 	if (!status)
-		status = write_layers(assembly, pass);
+		status = mt_layers_write(assembly, pass);
 	if (!status)
 		status = adopt(assembly, pass);
 	return status ? status : release_owners(assembly, pass);
@@ -601,11 +590,20 @@ int mt_assembly_record(struct mt_assembly *assembly, uint32_t ring, struct mt_re
 		return begin_pass(assembly, pass, (struct mt_record_begin *)record);
 	if (!pass->is_open)
 		return MOETRACE_OK;
-	if (record->type == MT_RECORD_LAYER)
-		return layer_record(assembly, pass, (struct mt_record_layer *)record);
-	if (record->type == MT_RECORD_END)
+	switch (record->type) {
+	case MT_RECORD_LAYER:
+		return mt_layer_record(assembly, pass, (struct mt_record_layer *)record);
+	case MT_RECORD_WIDE:
+		return mt_layer_wide(assembly, pass, (struct mt_record_wide *)record);
+	case MT_RECORD_COUNTS:
+		return mt_layer_counts(assembly, pass, (struct mt_record_counts *)record);
+	case MT_RECORD_DISPATCH:
+		return mt_layer_dispatch(assembly, pass, (struct mt_record_dispatch *)record);
+	case MT_RECORD_END:
 		return close_pass(assembly, pass, (struct mt_record_end *)record);
-	return MOETRACE_OK;
+	default:
+		return MOETRACE_OK;
+	}
 }
 
 int mt_assembly_cut(struct mt_assembly *assembly)

@@ -9,15 +9,18 @@
 
 #include <stdint.h>
 
+#include "libtrace/expert_map.h"
 #include "libtrace/ledger.h"
 #include "libtrace/load.h"
 #include "libtrace/record.h"
 #include "libtrace/session.h"
+#include "libtrace/settle.h"
 #include "libtrace/store/store.h"
 
 struct mt_assembly_layer {
 	struct mt_layer_row row; /* state UNWRITTEN until it comes */
 	uint32_t classes;        /* a bit an enum mt_load_class with counts */
+	int has_dispatch;
 };
 
 /* Counters of the current recording. */
@@ -25,9 +28,12 @@ struct mt_assembly_counts {
 	uint64_t passes;
 	uint64_t rows;
 	uint64_t layers;
-	uint64_t assignments;
+	uint64_t assignments; /* stored, or counted where rows are not kept */
 	uint64_t invalid_ids;
 	uint64_t unended;
+	uint64_t unwritten_layers;
+	uint64_t sampled_passes;  /* left out */
+	uint64_t disabled_passes; /* left out */
 };
 
 /* The acceptance of a verify slice that came before its pass ended. */
@@ -64,11 +70,15 @@ struct mt_open_pass {
 	uint8_t *row_classes; /* [n_rows] enum mt_load_class; unused if all are one_class */
 	int one_class;        /* enum mt_load_class; -1: rows differ */
 	uint8_t *invalid_rows; /* [n_rows] 1: ids were left out that no expert has */
+	int is_sampled;       /* not all rows are kept */
+	uint8_t *is_kept;     /* [n_rows] of requests that are sampled; unused if all are */
+	uint8_t *dispatches;  /* records, one after the other */
+	uint64_t dispatch_bytes;
 	struct mt_assembly_counts so_far; /* of its layers; added up when it closes */
 	struct mt_assembly_layer *layers; /* [n_layers of the model] */
 	uint32_t *counts;     /* [MT_N_LOAD][n_cells of the model], zero between passes */
 	uint64_t slices_capacity, owners_capacity, positions_capacity, rows_capacity, invalid_capacity,
-		layers_capacity, counts_capacity;
+		layers_capacity, counts_capacity, kept_capacity, dispatch_capacity;
 };
 
 struct mt_assembly {
@@ -77,8 +87,16 @@ struct mt_assembly {
 	struct mt_ledger *ledger;
 	struct mt_load *load;
 	uint32_t recording_id; /* passes of others are ignored; 0: all are */
+	uint32_t mode;         /* enum moetrace_mode of the recording */
+	uint32_t sample_every_n_requests;
 	int64_t last_pass_id;
 	struct mt_assembly_counts counts;
+	struct mt_expert_maps maps;
+	struct mt_settler settler;
+	uint32_t *row_map;  /* scratch */
+	uint64_t map_capacity;
+	uint32_t *load_sum; /* [n_load_sum] scratch: counts of a layer */
+	uint32_t n_load_sum;
 	struct mt_open_pass passes[MT_MAX_RINGS];
 	struct mt_orphan orphans[MT_MAX_ORPHANS];
 	uint32_t n_orphans;

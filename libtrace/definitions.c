@@ -182,3 +182,25 @@ int mt_writer_add_model(struct mt_writer *writer, uint32_t model_index)
 					&model->layer_infos[i]);
 	return status;
 }
+
+int mt_writer_add_map(struct mt_writer *writer, struct mt_message *message)
+{
+	struct mt_expert_map *map = message->map;
+	const struct mt_model *model = writer->session->models[map->model];
+	struct mt_map_row row = {
+		.epoch = map->epoch,
+		.set_ns = (int64_t)message->time_ns,
+		.n_slots = map->n_slots,
+		.n_ranks = map->n_ranks ? (int64_t)map->n_ranks : MT_NULL,
+	};
+	int status = MOETRACE_OK;
+
+	message->map = NULL;
+	mt_expert_maps_put(&writer->assembly.maps, map);
+	for (uint32_t i = 0; !status && i < map->n_layers; i++) {
+		row.layer_id = model->layers[i].layer_id;
+		row.slot_experts = map->slot_experts + (uint64_t)i * map->n_slots;
+		status = mt_store_expert_map(writer->store, &row);
+	}
+	return status;
+}

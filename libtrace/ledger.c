@@ -13,7 +13,7 @@ const char *mt_reasons_text(uint32_t reasons, char *ret_text)
 {
 	static const char *const names[] = { "lost",     "began_before",  "unwritten", "unresolved",
 					     "missing",  "invalid",       "unended",   "repeated",
-					     "reuse_unknown", "disabled", "sampled" };
+					     "reuse_unknown", "disabled", "sampled",   "counted" };
 	char *at = ret_text;
 
 	for (uint32_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {

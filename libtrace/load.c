@@ -73,6 +73,8 @@ void mt_load_start(struct mt_load *load, int64_t recording_id, uint64_t start_ns
 	load->window.recording_id = recording_id;
 	load->window.length_ns = (int64_t)window_ns;
 	load->window.start_ns = (int64_t)start_ns;
+	load->added_passes = load->added_assignments = 0;
+	load->n_passes = load->n_assignments = 0;
 	forget_seen(load);
 }
 
@@ -93,7 +95,7 @@ static int make_room(struct mt_load *load)
 	return status;
 }
 
-int mt_load_pass(struct mt_load *load, int64_t pass_id, uint64_t begin_ns)
+static int enter_window(struct mt_load *load, int64_t pass_id, uint64_t begin_ns)
 {
 	int64_t start_ns = load->window.start_ns;
 	int status;
@@ -113,6 +115,14 @@ int mt_load_pass(struct mt_load *load, int64_t pass_id, uint64_t begin_ns)
 	return status;
 }
 
+int mt_load_pass(struct mt_load *load, int64_t pass_id, uint64_t begin_ns)
+{
+	int status = enter_window(load, pass_id, begin_ns);
+
+	load->added_passes++;
+	return status;
+}
+
 void mt_load_add(struct mt_load *load, uint32_t model_index, uint32_t layer,
 		 enum mt_load_class load_class, const uint32_t *counts)
 {
@@ -120,9 +130,13 @@ void mt_load_add(struct mt_load *load, uint32_t model_index, uint32_t layer,
 	uint64_t *to = model->counts + (uint64_t)load_class * model->n_cells +
 		       model->layer_cells[layer];
 	uint32_t n_ids = model->model->layers[layer].n_ids;
+	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < n_ids; i++)
+	for (uint32_t i = 0; i < n_ids; i++) {
 		to[i] += counts[i];
+		n += counts[i];
+	}
+	load->added_assignments += load_class == MT_LOAD_PADDING ? 0 : n;
 	model->layer_dirty[layer] = 1;
 	load->is_dirty = 1;
 }
@@ -153,6 +167,8 @@ int mt_load_flush(struct mt_load *load, int64_t last_pass_id)
 	int status = MOETRACE_OK;
 
 	load->last_pass_id = last_pass_id;
+	load->n_passes = load->added_passes;
+	load->n_assignments = load->added_assignments;
 	if (!load->is_dirty)
 		return MOETRACE_OK;
 	for (uint32_t m = 0; m < load->n_models; m++) {

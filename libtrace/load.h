@@ -36,6 +36,9 @@ struct mt_load {
 	int64_t last_pass_id; /* last pass whose counts are in the table */
 	uint64_t origin_ns; /* windows begin at multiples of their length after it */
 	int is_dirty;
+	/* Of the recording: added, and those that are in the table. */
+	uint64_t added_passes, added_assignments;
+	uint64_t n_passes, n_assignments;
 };
 
 void mt_load_open(struct mt_load *load, struct mt_store *store);

@@ -9,6 +9,7 @@ lib_LTLIBRARIES += %D%/libmoetrace.la
 moetracedir = $(includedir)/moetrace
 nodist_moetrace_HEADERS = %D%/include/moetrace/version.h
 moetrace_HEADERS = \
+	%D%/include/moetrace/counters.h \
 	%D%/include/moetrace/model.h \
 	%D%/include/moetrace/moetrace.h \
 	%D%/include/moetrace/pass.h \
@@ -26,9 +27,13 @@ moetrace_HEADERS = \
 	%D%/control/peer.c %D%/control/peer.h \
 	%D%/control/server.c %D%/control/server.h \
 	%D%/count.c %D%/count.h \
+	%D%/counters.c \
 	%D%/coverage.c %D%/coverage.h \
 	%D%/definitions.c %D%/definitions.h \
+	%D%/expert_map.c %D%/expert_map.h \
 	%D%/fork.c \
+	%D%/hot.h \
+	%D%/layer.c %D%/layer.h \
 	%D%/ledger.c %D%/ledger.h \
 	%D%/load.c %D%/load.h \
 	%D%/model.c \
@@ -41,15 +46,22 @@ moetrace_HEADERS = \
 	%D%/record.h \
 	%D%/recording.c \
 	%D%/request.c \
+	%D%/restore.c %D%/restore.h \
 	%D%/reuse.c \
 	%D%/ring.c %D%/ring.h \
+	%D%/sampling.c %D%/sampling.h \
+	%D%/select.c \
+	%D%/select_wide.c \
 	%D%/session.c %D%/session.h \
 	%D%/session_status.c \
+	%D%/settle.c %D%/settle.h \
 	%D%/slots.c %D%/slots.h \
 	%D%/status.c \
 	%D%/verify.c \
+	%D%/widen.c \
 	%D%/writer.c %D%/writer.h %D%/writer_internal.h \
 	%D%/store/rows.c \
+	%D%/store/rows_layer.c \
 	%D%/store/schema_sql.h \
 	%D%/store/stmt.h \
 	%D%/store/store.c %D%/store/store.h %D%/store/store_internal.h \

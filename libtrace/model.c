@@ -36,6 +36,8 @@ void mt_model_free(struct mt_model *model)
 			free((char *)*layer_strings(&model->layer_infos[i], strings)[j]);
 	for (int j = 0; j < 3; j++)
 		free((char *)*model_strings(model, strings)[j]);
+	for (uint32_t i = 0; model->layers && i < model->n_layers; i++)
+		free((float *)model->layers[i].bias_values);
 	free(model->layer_infos);
 	free(model->layers);
 	free(model);
@@ -68,6 +70,10 @@ static int check_layer(struct moetrace_session *session, const struct moetrace_l
 		return mt_session_error(session, MOETRACE_E_LIMIT,
 					"model: layer %u: top_k %u of %llu experts is above the limits",
 					info->layer, info->top_k, (unsigned long long)n_ids);
+	if (info->bias_values && info->correction_bias == MOETRACE_NO)
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: layer %u: bias_values of a layer without correction_bias",
+					info->layer);
 	if (info->kind > MOETRACE_LAYER_HASH || info->scoring > MOETRACE_SCORING_SPARSEMIXER ||
 	    info->renormalize > MOETRACE_YES || info->scaling_owner > MOETRACE_SCALING_OUTPUT ||
 	    info->correction_bias > MOETRACE_YES ||
@@ -131,14 +137,27 @@ static int check_model(struct moetrace_session *session, const struct moetrace_m
 	return MOETRACE_OK;
 }
 
-static void fill_layer(struct mt_layer *layer, const struct moetrace_layer_info *info,
-		       uint32_t layer_id)
+/* Returns MOETRACE_OK or MOETRACE_E_NOMEM. */
+static int fill_layer(struct mt_layer *layer, struct moetrace_layer_info *info, uint32_t layer_id)
 {
+	size_t n_values = (size_t)info->n_experts + info->n_zero_experts;
+	float *values;
+
 	layer->layer_id = layer_id;
 	layer->n_ids = info->n_experts + info->n_zero_experts + info->n_shared_slots;
 	layer->n_experts = info->n_experts;
 	layer->top_k = info->top_k;
 	layer->id_bytes = layer->n_ids <= 256 ? 1 : 2;
+	if (!info->bias_values)
+		return MOETRACE_OK;
+	values = malloc(n_values * sizeof(*values));
+	if (values)
+		memcpy(values, info->bias_values, n_values * sizeof(*values));
+	layer->bias_values = values;
+	info->bias_values = values;
+	/* Values are given of a bias that acts. */
+	info->correction_bias = MOETRACE_YES;
+	return values ? MOETRACE_OK : MOETRACE_E_NOMEM;
 }
 
 /* A copy of everything; NULL: out of memory. */
@@ -166,7 +185,8 @@ static struct mt_model *copy_model(const struct moetrace_model_info *info, uint3
 		model->layer_infos[i] = *layer_at(info, i, &room);
 		if (copy_strings(layer_strings(&model->layer_infos[i], strings)))
 			status = MOETRACE_E_NOMEM;
-		fill_layer(&model->layers[i], &model->layer_infos[i], first_layer_id + i);
+		if (fill_layer(&model->layers[i], &model->layer_infos[i], first_layer_id + i))
+			status = MOETRACE_E_NOMEM;
 	}
 	if (status) {
 		mt_model_free(model);

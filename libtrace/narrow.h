@@ -35,6 +35,14 @@ int mt_narrow_ids_all(const struct mt_matrix *ids, uint32_t n_ids, uint8_t id_by
 uint64_t mt_narrow_ids_some(const struct mt_matrix *ids, uint32_t n_ids, uint8_t id_bytes,
 			    void *ret_ids, uint16_t *weights, uint8_t *ret_n_valid);
 
+/*
+ * Widening, for layers that the writer settles: ids to int32, negative ones as they are (or -1),
+ * those above INT32_MAX as INT32_MAX, except that the largest value of an unsigned type of 4 or
+ * 8 bytes is -1; numbers to fp32. Both [n_rows][k] without gaps.
+ */
+void mt_widen_ids(const struct mt_matrix *ids, int32_t *ret_ids);
+void mt_widen_numbers(const struct mt_matrix *numbers, float *ret_numbers);
+
 /* @weight_format: FP16 or BF16 of enum moetrace_weight_format. */
 void mt_narrow_weights(const struct mt_matrix *weights, uint32_t weight_format,
 		       uint16_t *ret_weights);

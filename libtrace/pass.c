@@ -10,24 +10,20 @@
  * the recording first and then looks for claimed rings. So every pass is either seen by stop
  * or sees that recording is off.
  */
-#include "libtrace/session.h"
+#include "libtrace/hot.h"
 
 #include <string.h>
 
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
-#include "libtrace/narrow.h"
-
-/* Kept free in the ring while a pass runs, so that its end always fits, behind padding. */
-#define END_BYTES ((sizeof(struct mt_record_end) + MT_LINE_BYTES) * 2)
 
 void mt_misuse(struct moetrace_session *session, enum mt_misuse misuse)
 {
 	atomic_fetch_add_explicit(&session->misuse[misuse], 1, memory_order_relaxed);
 }
 
-static void count_loss(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n_bytes,
-		       uint64_t now_ns)
+void mt_count_loss(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n_bytes,
+		   uint64_t now_ns)
 {
 	struct mt_loss *loss = &session->losses[kind];
 	uint64_t none = 0;
@@ -43,7 +39,7 @@ static void count_loss(struct moetrace_session *session, enum mt_loss_kind kind,
 void mt_losses_read(struct moetrace_session *session, struct mt_loss_counts *ret_counts)
 {
 	for (int i = 0; i < MT_N_LOSS; i++) {
-		/* Pairs with count_loss(). */
+		/* Pairs with mt_count_loss(). */
 		ret_counts->n[i] = atomic_load_explicit(&session->losses[i].n, memory_order_acquire);
 		ret_counts->n_bytes[i] = atomic_load(&session->losses[i].n_bytes);
 	}
@@ -133,7 +129,7 @@ static void write_slices(struct mt_record_begin *begin, const struct moetrace_pa
 
 static void write_begin(struct moetrace_pass *pass, struct mt_reservation reservation,
 			const struct moetrace_pass_info *info, uint64_t n_positions,
-			uint32_t slot_bytes, uint64_t now_ns)
+			enum mt_skip skip, uint32_t slot_bytes, uint64_t now_ns)
 {
 	struct mt_record_begin *begin = (struct mt_record_begin *)reservation.record;
 
@@ -154,16 +150,24 @@ static void write_begin(struct moetrace_pass *pass, struct mt_reservation reserv
 	begin->padding_rows = info->padding_rows;
 	begin->n_slices = info->n_slices;
 	begin->n_positions = (uint32_t)n_positions;
+	begin->map_epoch = pass->map_epoch;
+	begin->skip = skip;
 	write_slices(begin, info);
 	mt_ring_commit(pass->ring, reservation);
 }
 
 static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_info *info)
 {
-	pass->model = pass->session->models[info->model - 1];
+	struct moetrace_session *session = pass->session;
+
+	pass->model = session->models[info->model - 1];
 	pass->number += MT_MAX_RINGS;
 	pass->n_rows = info->n_rows;
 	pass->padding_rows = info->padding_rows;
+	pass->mode = atomic_load_explicit(&session->mode, memory_order_relaxed);
+	pass->weight_format = atomic_load_explicit(&session->weight_format, memory_order_relaxed);
+	pass->map_epoch = atomic_load_explicit(&session->map_epochs[info->model - 1],
+					       memory_order_acquire);
 	atomic_store_explicit(&pass->owner, 0, memory_order_relaxed);
 	atomic_store_explicit(&pass->n_dropped, 0, memory_order_relaxed);
 	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++)
@@ -177,9 +181,30 @@ static void release(struct moetrace_session *session, struct moetrace_pass *pass
 	mt_ring_release(&session->pool, pass->ring);
 }
 
+/*
+ * Is the pass to be left out? A model's passes are counted apart from those of others, since
+ * target and draft take turns, and a common count could always meet the same one.
+ */
+__attribute__((noinline)) static enum mt_skip
+skip_of(struct moetrace_session *session, const struct moetrace_pass_info *info)
+{
+	uint32_t phases = atomic_load_explicit(&session->sample_phases, memory_order_relaxed);
+	uint32_t n = atomic_load_explicit(&session->sample_every_n_passes, memory_order_relaxed);
+
+	if (atomic_load_explicit(&session->n_disabled, memory_order_relaxed) > 0)
+		return MT_SKIP_DISABLED;
+	if (phases && !(phases >> info->phase & 1))
+		return MT_SKIP_SAMPLED;
+	if (n > 1 && atomic_fetch_add_explicit(&session->n_sampled[info->model - 1], 1,
+					       memory_order_relaxed) % n)
+		return MT_SKIP_SAMPLED;
+	return MT_SKIP_NONE;
+}
+
 struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 					  const struct moetrace_pass_info *info)
 {
+	enum mt_skip skip = MT_SKIP_NONE;
 	struct mt_reservation reservation;
 	struct moetrace_pass *pass;
 	struct mt_ring *ring;
@@ -207,7 +232,7 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 	now_ns = mt_session_ns(session, mt_monotonic_ns());
 	ring = mt_ring_claim(&session->pool);
 	if (!ring) {
-		count_loss(session, MT_LOSS_PASS_NO_RING, n_bytes, now_ns);
+		mt_count_loss(session, MT_LOSS_PASS_NO_RING, n_bytes, now_ns);
 		return NULL;
 	}
 	pass = &session->passes[mt_ring_index(&session->pool, ring)];
@@ -216,13 +241,18 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 	atomic_store(&pass->recording_id, atomic_load(&session->recording_id));
 	if (!atomic_load_explicit(&pass->recording_id, memory_order_relaxed))
 		goto err_release;
-	reservation = mt_ring_reserve_alone(ring, MT_RECORD_BEGIN, n_bytes, END_BYTES);
+	if (atomic_load_explicit(&session->has_sampling, memory_order_relaxed) ||
+	    atomic_load_explicit(&session->n_disabled, memory_order_relaxed))
+		skip = skip_of(session, info);
+	reservation = mt_ring_reserve_alone(ring, MT_RECORD_BEGIN, n_bytes, MT_END_BYTES);
 	if (!reservation.record) {
-		count_loss(session, MT_LOSS_PASS_RING_FULL, n_bytes, now_ns);
+		mt_count_loss(session, MT_LOSS_PASS_RING_FULL, n_bytes, now_ns);
 		goto err_release;
 	}
 	reset_pass(pass, info);
-	write_begin(pass, reservation, info, n_positions, (uint32_t)kv_bytes, now_ns);
+	write_begin(pass, reservation, info, n_positions, skip, (uint32_t)kv_bytes, now_ns);
+	if (skip)
+		goto err_release;
 	return pass;
 
 err_release:
@@ -235,356 +265,6 @@ uint64_t moetrace_pass_number(const struct moetrace_pass *pass)
 	return pass ? pass->number : 0;
 }
 
-/* A selection, checked, with its defaults filled in. */
-struct checked {
-	const struct mt_layer *layer;
-	struct mt_matrix ids;
-	struct mt_matrix weights; /* type NONE: none, or not to be stored */
-	struct mt_matrix base;    /* type NONE: none */
-	uint32_t rule;
-	uint32_t n_rows;
-	uint32_t n_padding;
-	uint32_t weight_format;
-};
-
-static int check_matrix(struct moetrace_session *session, struct mt_matrix *matrix,
-			const void *data, uint32_t type, size_t row_bytes, uint32_t k)
-{
-	uint32_t type_bytes = mt_type_bytes(type);
-
-	matrix->data = data;
-	matrix->type = type;
-	matrix->k = k;
-	matrix->row_bytes = row_bytes ? row_bytes : (size_t)k * type_bytes;
-	/* Sizes of types are powers of two, and a division would cost what a row costs. */
-	if (matrix->row_bytes < (size_t)k * type_bytes || (matrix->row_bytes & (type_bytes - 1)))
-		return mt_misuse(session, MT_MISUSE_TYPE), -1;
-	if (matrix->n_rows && (!data || ((uintptr_t)data & (type_bytes - 1))))
-		return mt_misuse(session, MT_MISUSE_POINTER), -1;
-	return 0;
-}
-
-static int check_rows(const struct moetrace_pass *pass, const struct moetrace_selection *selection,
-		      struct checked *ret_checked)
-{
-	uint64_t n_with_padding = (uint64_t)pass->n_rows + pass->padding_rows;
-	uint64_t next = 0;
-
-	ret_checked->n_rows = selection->n_rows;
-	ret_checked->n_padding = 0;
-	if (!selection->row_map) {
-		if (selection->n_rows != pass->n_rows && selection->n_rows != n_with_padding)
-			return mt_misuse(pass->session, MT_MISUSE_ROWS), -1;
-		ret_checked->n_rows = pass->n_rows;
-		ret_checked->n_padding = selection->n_rows - pass->n_rows;
-		return 0;
-	}
-	if (selection->n_rows > pass->n_rows)
-		return mt_misuse(pass->session, MT_MISUSE_ROWS), -1;
-	for (uint32_t i = 0; i < selection->n_rows; i++) {
-		if (selection->row_map[i] < next || selection->row_map[i] >= pass->n_rows)
-			return mt_misuse(pass->session, MT_MISUSE_ROW_MAP), -1;
-		next = (uint64_t)selection->row_map[i] + 1;
-	}
-	return 0;
-}
-
-/* A rule may give a row more experts than the router does. */
-static uint32_t most_entries(const struct mt_layer *layer)
-{
-	return layer->n_ids < MOETRACE_MAX_TOP_K ? layer->n_ids : MOETRACE_MAX_TOP_K;
-}
-
-static void check_rule(struct moetrace_session *session, const struct moetrace_selection *selection,
-		       struct checked *ret_checked)
-{
-	ret_checked->rule = selection->rule;
-	if (selection->rule <= atomic_load_explicit(&session->n_rules, memory_order_acquire) &&
-	    (selection->rule || !selection->base_ids))
-		return;
-	ret_checked->rule = 0;
-	mt_misuse(session, MT_MISUSE_RULE);
-}
-
-static int check_base(struct moetrace_session *session, const struct moetrace_selection *selection,
-		      struct checked *ret_checked)
-{
-	uint32_t base_k = selection->base_k ? selection->base_k : ret_checked->layer->top_k;
-
-	ret_checked->base.type = MOETRACE_TYPE_NONE;
-	if (!selection->base_ids || !ret_checked->rule)
-		return 0;
-	if (base_k > ret_checked->layer->top_k)
-		return mt_misuse(session, MT_MISUSE_TOP_K), -1;
-	ret_checked->base.n_rows = ret_checked->n_rows;
-	return check_matrix(session, &ret_checked->base, selection->base_ids, selection->id_type,
-			    selection->base_ids_row_bytes, base_k);
-}
-
-static int check_selection(const struct moetrace_pass *pass,
-			   const struct moetrace_selection *selection, struct checked *ret_checked)
-{
-	struct moetrace_session *session = pass->session;
-	uint32_t k;
-
-	if (selection->layer_index >= pass->model->n_layers)
-		return mt_misuse(session, MT_MISUSE_LAYER), -1;
-	ret_checked->layer = &pass->model->layers[selection->layer_index];
-	check_rule(session, selection, ret_checked);
-	k = selection->k ? selection->k : ret_checked->layer->top_k;
-	if (k > (ret_checked->rule ? most_entries(ret_checked->layer) : ret_checked->layer->top_k))
-		return mt_misuse(session, MT_MISUSE_TOP_K), -1;
-	if (!mt_type_is_integer(selection->id_type) || selection->order > MOETRACE_ORDER_SELECTION ||
-	    (selection->weight_type && !mt_type_is_number(selection->weight_type)))
-		return mt_misuse(session, MT_MISUSE_TYPE), -1;
-	if (check_rows(pass, selection, ret_checked))
-		return -1;
-	ret_checked->ids.n_rows = ret_checked->n_rows;
-	ret_checked->weights.n_rows = ret_checked->n_rows;
-	ret_checked->weights.type = MOETRACE_TYPE_NONE;
-	ret_checked->weight_format = MOETRACE_WEIGHT_FORMAT_NONE;
-	if (selection->weight_type && session->opts.weight_format != MOETRACE_WEIGHT_FORMAT_NONE) {
-		if (check_matrix(session, &ret_checked->weights, selection->weights,
-				 selection->weight_type, selection->weights_row_bytes, k))
-			return -1;
-		ret_checked->weight_format = session->opts.weight_format;
-	}
-	ret_checked->ids.n_rows = selection->n_rows;
-	if (check_matrix(session, &ret_checked->ids, selection->ids, selection->id_type,
-			 selection->ids_row_bytes, k))
-		return -1;
-	ret_checked->ids.n_rows = ret_checked->n_rows;
-	return check_base(session, selection, ret_checked);
-}
-
-/* The stored rows' ids; the rare rows with fewer than k experts take the careful way. */
-static void write_ids(struct mt_record_layer *to, const struct mt_layer_parts *parts,
-		      const struct checked *checked)
-{
-	to->has_valid = !mt_narrow_ids_all(&checked->ids, checked->layer->n_ids, to->id_bytes,
-					   parts->ids);
-	if (!to->has_valid)
-		return;
-	to->n_invalid = (uint32_t)mt_narrow_ids_some(
-		&checked->ids, checked->layer->n_ids, to->id_bytes, parts->ids,
-		checked->weights.type ? parts->weights : NULL, parts->n_valid);
-}
-
-/* The router's own choice; a row of it that is not whole makes all of it unknown. */
-static void write_base_ids(struct moetrace_session *session, struct mt_record_layer *to,
-			   const struct mt_layer_parts *parts, const struct checked *checked)
-{
-	uint32_t n_ids = checked->layer->n_ids;
-
-	to->has_base = 1;
-	if (mt_narrow_ids_all(&checked->base, n_ids, to->id_bytes, parts->base_ids))
-		return;
-	/* n_valid is free until the rows' own ids are written. */
-	(void)mt_narrow_ids_some(&checked->base, n_ids, to->id_bytes, parts->base_ids, NULL,
-				 parts->n_valid);
-	for (uint32_t row = 0; row < to->n_rows; row++)
-		to->has_base &= parts->n_valid[row] == to->base_k;
-	if (!to->has_base)
-		mt_misuse(session, MT_MISUSE_RULE);
-}
-
-static void write_padding_ids(struct mt_record_layer *to, const struct mt_layer_parts *parts,
-			      const struct checked *checked)
-{
-	struct mt_matrix padding = checked->ids;
-	uint8_t *ids = parts->ids + (uint64_t)to->n_rows * to->k * to->id_bytes;
-
-	padding.data = (const uint8_t *)padding.data + to->n_rows * padding.row_bytes;
-	padding.n_rows = to->n_padding;
-	to->has_padding_valid = !mt_narrow_ids_all(&padding, checked->layer->n_ids, to->id_bytes,
-						   ids);
-	if (to->has_padding_valid)
-		(void)mt_narrow_ids_some(&padding, checked->layer->n_ids, to->id_bytes, ids, NULL,
-					 parts->n_valid + to->n_rows);
-}
-
-static void write_layer(struct moetrace_session *session, struct mt_record_layer *to,
-			const struct mt_record_layer *header,
-			const struct moetrace_selection *selection, const struct checked *checked)
-{
-	struct mt_layer_parts parts;
-
-	/* All but what the reservation has filled in. */
-	memcpy((uint8_t *)to + sizeof(to->record), (const uint8_t *)header + sizeof(to->record),
-	       sizeof(*to) - sizeof(to->record));
-	to->record.time_ns = header->record.time_ns;
-	parts = mt_layer_parts(to);
-	if (to->has_row_map)
-		memcpy(parts.row_map, selection->row_map, (size_t)to->n_rows * 4);
-	if (checked->weights.type)
-		mt_narrow_weights(&checked->weights, to->weight_format, parts.weights);
-	if (to->base_k)
-		write_base_ids(session, to, &parts, checked);
-	write_ids(to, &parts, checked);
-	if (to->n_padding)
-		write_padding_ids(to, &parts, checked);
-}
-
-static void drop_layer(struct moetrace_pass *pass, uint32_t layer, uint64_t n_bytes,
-		       uint64_t now_ns)
-{
-	atomic_fetch_or_explicit(&pass->dropped[layer / 64], UINT64_C(1) << (layer % 64),
-				 memory_order_relaxed);
-	atomic_fetch_add_explicit(&pass->n_dropped, 1, memory_order_relaxed);
-	count_loss(pass->session, MT_LOSS_LAYER_RING_FULL, n_bytes, now_ns);
-}
-
-/* A number that no other living thread has; not thread-local memory, which may be allocated. */
-static uintptr_t thread_number(void)
-{
-#if defined(__x86_64__) && defined(__GNUC__)
-	return (uintptr_t)__builtin_thread_pointer();
-#else
-	return (uintptr_t)pthread_self();
-#endif
-}
-
-/* The stream that the calling thread writes this pass's layers into. */
-static struct mt_ring *stream_of(struct moetrace_pass *pass)
-{
-	uintptr_t self = thread_number();
-	uintptr_t owner = atomic_load_explicit(&pass->owner, memory_order_relaxed);
-
-	if (owner == 0 && atomic_compare_exchange_strong_explicit(&pass->owner, &owner, self,
-								  memory_order_relaxed,
-								  memory_order_relaxed))
-		owner = self;
-	return owner == self ? pass->ring : mt_ring_side(&pass->session->pool, pass->ring);
-}
-
-/*
- * The form that nearly every runtime uses, int32 ids and fp32 weights of the pass's rows without
- * gaps, is worth a path of its own: checks, defaults and narrowing of the general one cost as
- * much again as copying 64 rows does.
- */
-static int is_plain(const struct moetrace_pass *pass, const struct moetrace_selection *selection)
-{
-	const struct mt_layer *layer;
-	uint64_t row_bytes;
-
-	if (selection->size < sizeof(*selection) || selection->layer_index >= pass->model->n_layers)
-		return 0;
-	layer = &pass->model->layers[selection->layer_index];
-	row_bytes = (uint64_t)layer->top_k * 4;
-	return selection->id_type == MOETRACE_TYPE_I32 &&
-	       selection->weight_type == MOETRACE_TYPE_F32 && layer->id_bytes == 1 &&
-	       pass->session->opts.weight_format == MOETRACE_WEIGHT_FORMAT_FP16 &&
-	       (selection->k == 0 || selection->k == layer->top_k) &&
-	       selection->n_rows == pass->n_rows && selection->n_rows &&
-	       (selection->ids_row_bytes == 0 || selection->ids_row_bytes == row_bytes) &&
-	       (selection->weights_row_bytes == 0 || selection->weights_row_bytes == row_bytes) &&
-	       !selection->row_map && !selection->rule && !selection->base_ids &&
-	       selection->order <= MOETRACE_ORDER_SELECTION && selection->ids &&
-	       selection->weights && !(((uintptr_t)selection->ids | (uintptr_t)selection->weights) & 3);
-}
-
-/* Rows that lack an expert after all: the general way, into the same room. */
-__attribute__((noinline)) static void write_not_plain(struct moetrace_pass *pass,
-						      struct mt_record_layer *to,
-						      const struct moetrace_selection *selection)
-{
-	struct mt_record_layer header = *to;
-	struct checked checked;
-
-	if (!check_selection(pass, selection, &checked))
-		write_layer(pass->session, to, &header, selection, &checked);
-}
-
-static void select_plain(struct moetrace_pass *pass, const struct moetrace_selection *selection)
-{
-	const struct mt_layer *layer = &pass->model->layers[selection->layer_index];
-	struct mt_ring *ring = stream_of(pass);
-	uint64_t n = (uint64_t)pass->n_rows * layer->top_k;
-	uint64_t n_bytes = sizeof(struct mt_record_layer) + 3 * n + pass->n_rows;
-	uint64_t now_ns = mt_session_ns(pass->session, mt_monotonic_ns());
-	struct mt_reservation reservation =
-		ring == pass->ring ?
-			mt_ring_reserve_alone(ring, MT_RECORD_LAYER, n_bytes, END_BYTES) :
-			mt_ring_reserve(ring, MT_RECORD_LAYER, n_bytes);
-	struct mt_record_layer *to = (struct mt_record_layer *)reservation.record;
-	uint8_t *weights = (uint8_t *)(to + 1);
-
-	if (!to)
-		return drop_layer(pass, selection->layer_index, n_bytes, now_ns);
-	to->record.time_ns = now_ns;
-	to->layer = selection->layer_index;
-	to->n_rows = pass->n_rows;
-	to->n_padding = 0;
-	to->n_invalid = 0;
-	to->k = (uint16_t)layer->top_k;
-	to->id_bytes = 1;
-	to->weight_format = MOETRACE_WEIGHT_FORMAT_FP16;
-	to->order = (uint8_t)selection->order;
-	to->has_row_map = 0;
-	to->has_valid = 0;
-	to->has_padding_valid = 0;
-	to->untimed = selection->untimed != 0;
-	to->base_k = 0;
-	to->has_base = 0;
-	to->rule = 0;
-	if (pass->session->narrow_plain(selection->ids, selection->weights, n, layer->n_ids,
-					weights + 2 * n, (uint16_t *)(void *)weights))
-		write_not_plain(pass, to, selection);
-	mt_ring_commit(ring, reservation);
-}
-
-/* Apart, so that the plain way does not pay for its frame. */
-__attribute__((noinline)) static void select_any(struct moetrace_pass *pass,
-						 const struct moetrace_selection *selection)
-{
-	struct mt_record_layer header = { .n_invalid = 0 };
-	struct moetrace_selection room;
-	struct mt_reservation reservation;
-	struct checked checked;
-	struct mt_ring *ring;
-	uint64_t n_bytes;
-
-	if (!mt_abi_knows(selection->size, MT_FIRST_SELECTION))
-		return mt_misuse(pass->session, MT_MISUSE_SIZE);
-	selection = MT_ABI_WIDEN(selection, &room);
-	if (check_selection(pass, selection, &checked))
-		return;
-	header.record.time_ns = mt_session_ns(pass->session, mt_monotonic_ns());
-	header.layer = selection->layer_index;
-	header.n_rows = checked.n_rows;
-	header.n_padding = checked.n_padding;
-	header.k = (uint16_t)checked.ids.k;
-	header.id_bytes = checked.layer->id_bytes;
-	header.weight_format = (uint8_t)checked.weight_format;
-	header.order = (uint8_t)selection->order;
-	header.has_row_map = selection->row_map != NULL;
-	header.untimed = selection->untimed != 0;
-	header.rule = checked.rule;
-	header.base_k = checked.base.type ? (uint8_t)checked.base.k : 0;
-	n_bytes = mt_layer_parts(&header).n_bytes;
-	ring = stream_of(pass);
-	reservation = ring == pass->ring ?
-			      mt_ring_reserve_alone(ring, MT_RECORD_LAYER, n_bytes, END_BYTES) :
-			      mt_ring_reserve(ring, MT_RECORD_LAYER, n_bytes);
-	if (!reservation.record)
-		return drop_layer(pass, selection->layer_index, n_bytes, header.record.time_ns);
-	write_layer(pass->session, (struct mt_record_layer *)reservation.record, &header, selection,
-		    &checked);
-	mt_ring_commit(ring, reservation);
-}
-
-void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_selection *selection)
-{
-	if (!pass)
-		return;
-	if (!selection)
-		return mt_misuse(pass->session, MT_MISUSE_SIZE);
-	if (is_plain(pass, selection))
-		select_plain(pass, selection);
-	else
-		select_any(pass, selection);
-}
-
 void moetrace_pass_end(struct moetrace_pass *pass)
 {
 	struct mt_reservation reservation;
@@ -592,7 +272,7 @@ void moetrace_pass_end(struct moetrace_pass *pass)
 
 	if (!pass)
 		return;
-	/* Cannot fail: END_BYTES were kept free and only this call takes them. */
+	/* Cannot fail: MT_END_BYTES were kept free and only this call takes them. */
 	reservation = mt_ring_reserve_alone(pass->ring, MT_RECORD_END, sizeof(*end), 0);
 	end = (struct mt_record_end *)reservation.record;
 	end->record.time_ns = mt_session_ns(pass->session, mt_monotonic_ns());

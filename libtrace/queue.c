@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "libtrace/clock.h"
+#include "libtrace/expert_map.h"
 
 int mt_queue_open(struct mt_queue *queue)
 {
@@ -63,6 +64,7 @@ void mt_message_free(struct mt_message *message)
 	free(message->text2);
 	free(message->tokens);
 	free(message->data);
+	mt_expert_map_free(message->map);
 	free(message);
 }
 

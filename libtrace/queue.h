@@ -16,6 +16,7 @@ enum mt_message_type {
 	MT_MESSAGE_MODEL,         /* model */
 	MT_MESSAGE_DIAGNOSTIC,    /* text (what happened and what to do), text2 (who says so) */
 	MT_MESSAGE_RULE,          /* number (handle), text (name) */
+	MT_MESSAGE_EXPERT_MAP,    /* map */
 	MT_MESSAGE_REQUEST,       /* request, text (external id or NULL), number (prompt positions) */
 	MT_MESSAGE_ATTRIBUTE,     /* request, text (key), text2 (value or NULL) */
 	MT_MESSAGE_TOKENS,        /* request, number (first position), tokens, n_tokens */
@@ -28,11 +29,14 @@ enum mt_message_type {
 	                             and state (its attempt), or data (u64 KV slots) */
 	MT_MESSAGE_ACCEPT,        /* number (of the pass), state (slice), data (u8), n_tokens (rows) */
 	/* From here on: somebody waits for them. */
-	MT_MESSAGE_START,         /* recording_id, text (routing source or NULL) */
+	MT_MESSAGE_START,         /* recording_id, text (routing source or NULL), text2 (sampling or
+	                             NULL), state (mode), number (every nth request) */
 	MT_MESSAGE_STOP,          /* text (reason) */
 	MT_MESSAGE_FLUSH,
 	MT_MESSAGE_CLOSE,
 };
+
+struct mt_expert_map;
 
 struct mt_message {
 	struct mt_message *next;
@@ -50,6 +54,7 @@ struct mt_message {
 	uint32_t *tokens;
 	uint64_t source;
 	void *data;
+	struct mt_expert_map *map;
 	uint64_t ticket;                 /* posting order; mt_queue_wait() takes it */
 	uint64_t heads[MT_MAX_STREAMS];  /* ring positions when it was posted */
 };

@@ -2,8 +2,9 @@
 /*
  * The records that the hot path writes into a ring and the writer takes out: the only
  * language between the two. Records begin on a cache line. A main stream holds whole passes
- * one after the other: BEGIN, any number of LAYER, END; a side stream holds further LAYERs of
- * the same passes; PAD fills the end of the memory.
+ * one after the other: BEGIN, any number of records of layers (LAYER, WIDE, COUNTS, DISPATCH),
+ * END; or a BEGIN alone for a pass that is left out. A side stream holds further records of
+ * layers of the same passes; PAD fills the end of the memory.
  */
 #ifndef MT_RECORD_H
 #define MT_RECORD_H
@@ -21,6 +22,9 @@ enum mt_record_type {
 	MT_RECORD_BEGIN = 2,
 	MT_RECORD_LAYER = 3,
 	MT_RECORD_END = 4,
+	MT_RECORD_WIDE = 5,     /* a layer that the writer has to settle before it is stored */
+	MT_RECORD_COUNTS = 6,   /* a layer of which only counts are known */
+	MT_RECORD_DISPATCH = 7, /* what a layer's dispatch moved */
 };
 
 struct mt_record {
@@ -60,6 +64,15 @@ struct mt_record_begin {
 	uint32_t padding_rows;
 	uint32_t n_slices;
 	uint32_t n_positions; /* in the position array */
+	uint32_t map_epoch;   /* of the expert map in force; 0: none */
+	uint32_t skip;        /* enum mt_skip */
+};
+
+/* Why a pass is left out: its BEGIN only says which positions it carried. */
+enum mt_skip {
+	MT_SKIP_NONE = 0,
+	MT_SKIP_SAMPLED = 1,
+	MT_SKIP_DISABLED = 2,
 };
 
 /*
@@ -85,6 +98,63 @@ struct mt_record_layer {
 	uint8_t has_base;
 	uint8_t reserved;
 	uint32_t rule;          /* 0: none */
+};
+
+/*
+ * A layer as it was passed, ids and weights widened but otherwise untouched: entries without an
+ * expert are still in place. Followed by row_map u32 [n_rows], ids i32 [n_rows + n_padding][k],
+ * weights f32 [n_rows][k], physical ids i32 [n_rows][k], base_ids i32 [n_rows][base_k],
+ * candidate ids i32 [n_rows][n_candidates], candidate scores f32 [n_rows][n_candidates], each
+ * only where it applies.
+ */
+struct mt_record_wide {
+	struct mt_record record;
+	uint32_t layer;
+	uint32_t n_rows;
+	uint32_t n_padding;
+	uint32_t rule;
+	uint32_t map_epoch;    /* that explains physical ids; 0: none are there */
+	uint32_t none_id;      /* means no expert, where the layer has no such id */
+	uint32_t n_candidates; /* 0: none */
+	uint16_t k;
+	uint8_t order;         /* enum moetrace_selection_order */
+	uint8_t is_physical;   /* ids are */
+	uint8_t has_row_map;
+	uint8_t has_weights;
+	uint8_t has_physical;
+	uint8_t untimed;
+	uint8_t base_k;        /* 0: no base_ids */
+	uint8_t weight_type;   /* enum moetrace_type that the weights were passed in */
+	uint8_t score_type;    /* the same of the candidates' scores */
+	uint8_t reserved[5];
+};
+
+/* Followed by counts u32 [n_counts]. */
+struct mt_record_counts {
+	struct mt_record record;
+	uint32_t layer;
+	uint32_t n_counts;
+	uint32_t map_epoch;    /* counts are of slots under this map; 0: of logical ids */
+	uint32_t untimed;
+};
+
+/*
+ * Followed by rank_bytes u64 [n_ranks], then u32 arrays: rank_tokens [n_ranks],
+ * rdma_rank_tokens [n_rdma_ranks], received_tokens [n_local_experts]; each only if it is there.
+ */
+struct mt_record_dispatch {
+	struct mt_record record;
+	uint32_t layer;
+	uint32_t n_ranks;
+	uint32_t n_rdma_ranks;
+	uint32_t n_local_experts;
+	uint32_t first_local_slot;
+	uint32_t received_alignment;
+	uint8_t has_rank_tokens;
+	uint8_t has_rank_bytes;
+	uint8_t has_rdma_rank_tokens;
+	uint8_t has_received_tokens;
+	uint32_t reserved;
 };
 
 struct mt_record_end {
@@ -129,6 +199,70 @@ static inline struct mt_layer_parts mt_layer_parts(struct mt_record_layer *layer
 	return parts;
 }
 
+/* Where the parts that follow a WIDE header lie. */
+struct mt_wide_parts {
+	uint32_t *row_map;
+	int32_t *ids; /* of the stored rows, then of the padding rows */
+	float *weights;
+	int32_t *physical_ids;
+	int32_t *base_ids;
+	int32_t *candidate_ids;
+	float *candidate_scores;
+	uint64_t n_bytes; /* of header and parts */
+};
+
+static inline struct mt_wide_parts mt_wide_parts(struct mt_record_wide *wide)
+{
+	struct mt_wide_parts parts;
+	uint64_t n_rows = wide->n_rows;
+	uint64_t n_entries = n_rows * wide->k;
+	uint64_t n_candidates = n_rows * wide->n_candidates;
+	uint8_t *at = (uint8_t *)(wide + 1);
+
+	parts.row_map = (uint32_t *)at;
+	at += wide->has_row_map ? n_rows * 4 : 0;
+	parts.ids = (int32_t *)at;
+	at += (n_rows + wide->n_padding) * wide->k * 4;
+	parts.weights = (float *)at;
+	at += wide->has_weights ? n_entries * 4 : 0;
+	parts.physical_ids = (int32_t *)at;
+	at += wide->has_physical ? n_entries * 4 : 0;
+	parts.base_ids = (int32_t *)at;
+	at += n_rows * wide->base_k * 4;
+	parts.candidate_ids = (int32_t *)at;
+	at += n_candidates * 4;
+	parts.candidate_scores = (float *)at;
+	at += n_candidates * 4;
+	parts.n_bytes = (uint64_t)(at - (uint8_t *)wide);
+	return parts;
+}
+
+/* Where the parts that follow a DISPATCH header lie. */
+struct mt_dispatch_parts {
+	uint64_t *rank_bytes;
+	uint32_t *rank_tokens;
+	uint32_t *rdma_rank_tokens;
+	uint32_t *received_tokens;
+	uint64_t n_bytes; /* of header and parts */
+};
+
+static inline struct mt_dispatch_parts mt_dispatch_parts(struct mt_record_dispatch *dispatch)
+{
+	struct mt_dispatch_parts parts;
+	uint8_t *at = (uint8_t *)(dispatch + 1);
+
+	parts.rank_bytes = (uint64_t *)at;
+	at += dispatch->has_rank_bytes ? dispatch->n_ranks * UINT64_C(8) : 0;
+	parts.rank_tokens = (uint32_t *)at;
+	at += dispatch->has_rank_tokens ? dispatch->n_ranks * UINT64_C(4) : 0;
+	parts.rdma_rank_tokens = (uint32_t *)at;
+	at += dispatch->has_rdma_rank_tokens ? dispatch->n_rdma_ranks * UINT64_C(4) : 0;
+	parts.received_tokens = (uint32_t *)at;
+	at += dispatch->has_received_tokens ? dispatch->n_local_experts * UINT64_C(4) : 0;
+	parts.n_bytes = (uint64_t)(at - (uint8_t *)dispatch);
+	return parts;
+}
+
 _Static_assert(sizeof(struct mt_record) == 32, "the header has no holes");
 _Static_assert(sizeof(struct mt_record_layer) % 8 == 0, "parts begin aligned");
 /* Bytes of the KV slots of a BEGIN record, so that slices begin aligned. */
@@ -138,5 +272,8 @@ static inline uint64_t mt_slots_bytes(uint32_t n_rows, uint32_t slot_bytes)
 }
 
 _Static_assert(sizeof(struct mt_record_begin) % 8 == 0, "slices begin aligned");
+_Static_assert(sizeof(struct mt_record_wide) % 8 == 0, "parts begin aligned");
+_Static_assert(sizeof(struct mt_record_counts) % 8 == 0, "counts begin aligned");
+_Static_assert(sizeof(struct mt_record_dispatch) % 8 == 0, "parts begin aligned");
 
 #endif

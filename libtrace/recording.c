@@ -50,8 +50,8 @@ struct lost {
 
 static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct lost *lost)
 {
-	static const char *const streams[] = { "pass", "pass", "layer" };
-	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full" };
+	static const char *const streams[] = { "pass", "pass", "layer", "dispatch" };
+	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full", "ring_full" };
 	struct mt_open_gap *gap = &writer->gaps[kind];
 	/* A loss whose time was taken by the look before lies between that look and now. */
 	uint64_t first_ns = lost->first_ns ? lost->first_ns : writer->last_loss_ns;
@@ -97,6 +97,8 @@ static int collect_losses(struct mt_writer *writer)
 		lost.last_ns = atomic_load(&loss->last_ns);
 		if (i == MT_LOSS_LAYER_RING_FULL)
 			writer->losses.layers += lost.n;
+		else if (i == MT_LOSS_DISPATCH_RING_FULL)
+			writer->losses.dispatches += lost.n;
 		else
 			writer->losses.passes += lost.n;
 		writer->losses.bytes += lost.n_bytes;
@@ -160,10 +162,16 @@ static int write_stats(struct mt_writer *writer, const struct mt_store_stats *st
 		{ "recorded_assignments", counts->assignments },
 		{ "dropped_passes", writer->losses.passes },
 		{ "dropped_layers", writer->losses.layers },
+		{ "dropped_dispatches", writer->losses.dispatches },
 		{ "dropped_bytes", writer->losses.bytes },
 		{ "invalid_ids", counts->invalid_ids },
 		{ "misuse", writer->losses.misuse },
 		{ "duplicate_layers", writer->misuse_seen[MT_MISUSE_DUPLICATE] },
+		{ "unwritten_layers", counts->unwritten_layers },
+		{ "sampled_passes", counts->sampled_passes },
+		{ "disabled_passes", counts->disabled_passes },
+		{ "load_passes", writer->load.n_passes },
+		{ "load_assignments", writer->load.n_assignments },
 		{ "last_pass_id", (uint64_t)writer->load.last_pass_id },
 		{ "writer_cpu_ns", cpu_ns(writer) },
 		{ "commits", stats->n_commits + 1 - writer->first_commit },
@@ -294,11 +302,15 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 	writer->last_load_ns = message->time_ns;
 	mt_load_start(&writer->load, message->recording_id, message->time_ns,
 		      writer->session->opts.window_ns);
+	writer->assembly.mode = message->state;
+	writer->assembly.sample_every_n_requests = (uint32_t)message->number;
 	status = mt_store_recording(writer->store, message->recording_id,
-				    (int64_t)message->time_ns, message->text);
+				    (int64_t)message->time_ns, message->state, message->text2,
+				    message->text);
 	if (!status)
 		status = write_clock(writer);
-	if (!status)
+	/* In mode STAT requests have no rows: the ledger stays idle. */
+	if (!status && message->state != MOETRACE_MODE_STAT)
 		status = mt_ledger_start(&writer->ledger, message->recording_id, message->time_ns,
 					 message->n_lost_passes);
 	/* At once, so that a process killed from now on leaves a recording without an end. */

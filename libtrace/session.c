@@ -15,6 +15,7 @@
 #include "libtrace/clock.h"
 #include "libtrace/control/server.h"
 #include "libtrace/options.h"
+#include "libtrace/sampling.h"
 #include "libtrace/store/store.h"
 #include "libtrace/writer.h"
 
@@ -230,24 +231,29 @@ int mt_session_post_and_wait(struct moetrace_session *session, struct mt_message
 static int start_locked(struct moetrace_session *session,
 			const struct moetrace_recording_opts *opts)
 {
+	char sampling[MT_SAMPLING_BYTES];
 	struct mt_message *message;
-	int status;
+	int status = mt_sampling_check(session, opts);
 
+	if (status)
+		return status;
 	if (atomic_load(&session->recording_id))
 		return mt_session_error(session, MOETRACE_E_STATE,
 					"start: already recording; stop first, nothing was lost");
-	if (opts->mode != MOETRACE_MODE_PER_TOKEN)
-		return mt_session_error(session, MOETRACE_E_UNSUPPORTED,
-					"start: this version records in mode per_token alone");
 	if (atomic_load(&session->failed))
 		return MOETRACE_E_IO;
-	message = mt_message_new(MT_MESSAGE_START, opts->routing_source, NULL);
-	if (message)
+	message = mt_message_new(MT_MESSAGE_START, opts ? opts->routing_source : NULL,
+				 mt_sampling_text(opts, sampling));
+	if (message) {
 		message->recording_id = session->last_recording_id + 1;
+		message->state = opts ? opts->mode : MOETRACE_MODE_PER_TOKEN;
+		message->number = opts ? opts->sample_every_n_requests : 0;
+	}
 	status = mt_session_post_and_wait(session, message);
 	if (status)
 		return status;
 	session->last_recording_id++;
+	mt_sampling_set(session, opts);
 	/* The writer knows the recording before the first pass sees it. */
 	atomic_store(&session->recording_id, session->last_recording_id);
 	return MOETRACE_OK;
@@ -262,6 +268,9 @@ int mt_session_start(struct moetrace_session *session, const struct moetrace_rec
 		own = *opts;
 	if (session->settings.mode >= 0)
 		own.mode = (uint32_t)session->settings.mode;
+	/* What the operator keeps has no rows of requests to choose from. */
+	if (session->settings.mode > 0)
+		own.sample_every_n_requests = 0;
 	pthread_mutex_lock(&session->control);
 	status = start_locked(session, &own);
 	pthread_mutex_unlock(&session->control);

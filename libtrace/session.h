@@ -34,6 +34,13 @@
 	X(DUPLICATE, "pass", "a layer was handed over twice in one pass; the first counts")   \
 	X(RULE, "pass", "a selection names a rule that was not added, or base_ids without one, "     \
 			"or of rows without all their experts; taken as the router's own")    \
+	X(MAP, "pass", "physical ids without an expert map that explains them; ignored")      \
+	X(CANDIDATES, "pass", "candidates of no type, or rows of them without all their "     \
+			      "experts; not stored")                                          \
+	X(COUNTS, "pass", "counts of another number than the layer has ids, or below 0; ignored") \
+	X(DISPATCH, "pass", "a dispatch with too many ranks or negative counts, or the second of its " \
+			    "layer; ignored")                                                 \
+	X(REGION, "session", "moetrace_region_enable() without a region to end")              \
 	X(REQUEST, "request", "a call names a request that is not open; ignored")             \
 	X(POSITION, "request", "a position of a request was computed or reused twice in one attempt")  \
 	X(SLOTS, "pass", "KV slots are of no integer type of 4 or 8 bytes, or not aligned; ignored")  \
@@ -54,6 +61,7 @@ struct mt_layer {
 	uint32_t n_experts; /* routed ones: ids below this */
 	uint32_t top_k;
 	uint8_t id_bytes;
+	const float *bias_values; /* [n_experts and zero experts] or NULL; the model's */
 };
 
 struct mt_model {
@@ -77,6 +85,7 @@ enum mt_loss_kind {
 	MT_LOSS_PASS_NO_RING,
 	MT_LOSS_PASS_RING_FULL,
 	MT_LOSS_LAYER_RING_FULL,
+	MT_LOSS_DISPATCH_RING_FULL,
 	MT_N_LOSS,
 };
 
@@ -89,6 +98,9 @@ struct moetrace_pass {
 	uint64_t number;               /* of the ring's passes: each MT_MAX_RINGS more than the last */
 	uint32_t n_rows;
 	uint32_t padding_rows;
+	uint32_t mode;          /* enum moetrace_mode of its recording */
+	uint32_t weight_format; /* enum moetrace_weight_format; NONE where the mode keeps none */
+	uint32_t map_epoch;     /* of the expert map in force when it began; 0: none */
 	_Atomic uintptr_t owner; /* thread that has the main stream; 0: nobody handed over yet */
 	_Atomic uint32_t n_dropped;
 	_Atomic uint64_t dropped[MT_LAYER_WORDS];
@@ -153,6 +165,14 @@ struct moetrace_session {
 	_Alignas(MT_LINE_BYTES) _Atomic uint32_t recording_id; /* 0: idle */
 	_Atomic uint32_t n_models;
 	struct mt_model *models[MOETRACE_MAX_MODELS];
+	_Atomic uint32_t map_epochs[MOETRACE_MAX_MODELS]; /* in force; 0: none */
+	_Atomic uint32_t mode;       /* of the recording; set before recording_id */
+	_Atomic uint32_t weight_format; /* to store; NONE where the mode keeps none */
+	_Atomic uint32_t has_sampling; /* passes are left out: the members below say which */
+	_Atomic uint32_t sample_phases;
+	_Atomic uint32_t sample_every_n_passes;
+	_Atomic int64_t n_disabled;  /* regions that are open */
+	_Atomic uint64_t n_sampled[MOETRACE_MAX_MODELS]; /* passes of the phases in question */
 	_Alignas(MT_LINE_BYTES) struct mt_loss losses[MT_N_LOSS];
 	_Atomic uint64_t misuse[MT_N_MISUSE];
 

@@ -243,6 +243,9 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 	case MT_MESSAGE_RULE:
 		status = mt_store_rule(writer->store, (int64_t)message->number, message->text);
 		break;
+	case MT_MESSAGE_EXPERT_MAP:
+		status = mt_writer_add_map(writer, message);
+		break;
 	case MT_MESSAGE_REQUEST:
 	case MT_MESSAGE_ATTRIBUTE:
 	case MT_MESSAGE_TOKENS:

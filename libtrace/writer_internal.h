@@ -25,6 +25,7 @@ struct mt_open_gap {
 struct mt_losses {
 	uint64_t passes;
 	uint64_t layers;
+	uint64_t dispatches;
 	uint64_t bytes;
 	uint64_t misuse;
 };
@@ -83,6 +84,8 @@ struct mt_writer {
 /* definitions.c: facts of the process, and models. */
 int mt_writer_define(struct mt_writer *writer);
 int mt_writer_add_model(struct mt_writer *writer, uint32_t model_index);
+/* Takes the map out of the message. */
+int mt_writer_add_map(struct mt_writer *writer, struct mt_message *message);
 
 /* recording.c: start, end, commit. Each returns a status for the writer to check. */
 int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message *message);

@@ -94,15 +94,17 @@ CREATE TABLE recording (
 	start_ns INTEGER NOT NULL,    -- when it started
 	end_ns INTEGER,               -- when it ended; NULL: it was still open at the last commit
 	end_reason TEXT,              -- 'stopped', 'closed', 'interrupted', 'file_limit', 'io_error' or the runtime's own word; NULL: still open at the last commit (killed, if nothing writes the file any more)
-	mode TEXT NOT NULL,           -- 'per_token'
-	routing_source TEXT           -- where the choices come from: 'model', 'uniform', ...; NULL: not told
+	mode TEXT NOT NULL,           -- what it keeps: 'per_token' (the experts of every row), 'per_pass' (counts by pass and layer: layer_load) or 'stat' (expert_load_window alone: no passes, no requests)
+	routing_source TEXT,          -- where the choices come from: 'model', 'uniform', ...; NULL: not told
+	sampling TEXT                 -- what it leaves out, comma-separated: passes=N (all but every Nth of a model), phases=A+B (passes of other phases), requests=N (rows of all but every Nth request, counted by handle from 1); NULL: nothing
 );
 
 -- A request, in a recording that it was open in.
 -- complete: in the last attempt every position below n_positions is computed in every layer
 -- (layers that by their nature skip a row are no loss), or reused from rows of this recording
 -- that are. partial: see reasons. unfinished: still open when the recording ended, or at the
--- last commit.
+-- last commit. In a recording of mode per_pass computed means: counted in a pass whose layers
+-- were all counted. A recording of mode stat has no requests.
 CREATE TABLE request (
 	request_id INTEGER PRIMARY KEY, -- key; one a request and recording
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
@@ -117,7 +119,7 @@ CREATE TABLE request (
 	end_ns INTEGER,            -- when it ended; NULL: not ended
 	end_state TEXT,            -- 'finished', 'aborted' or 'failed'; NULL: not ended
 	verdict TEXT NOT NULL,     -- 'complete', 'partial' or 'unfinished'; independent of end_state
-	reasons TEXT               -- why partial, comma-separated without spaces: lost (the recorder dropped something), began_before (positions from before the recording), unwritten (nobody wrote a layer), unresolved (verify rows whose acceptance was never reported), missing (positions that no pass carried), invalid (ids that no expert has), repeated (positions computed or reused twice in one attempt), reuse_unknown (positions reused from an unknown source), disabled (positions of a region in which the runtime had recording off), sampled (positions that sampling left out); NULL: not partial
+	reasons TEXT               -- why partial, comma-separated without spaces: lost (the recorder dropped something), began_before (positions from before the recording), unwritten (nobody wrote a layer), unresolved (verify rows whose acceptance was never reported), missing (positions that no pass carried), invalid (ids that no expert has), repeated (positions computed or reused twice in one attempt), reuse_unknown (positions reused from an unknown source), disabled (positions of a region in which the runtime had recording off), sampled (positions that sampling left out), counted (only counts of a layer were told); NULL: not partial
 );
 
 -- A property of a request, such as domain, route or user class.
@@ -164,7 +166,7 @@ CREATE TABLE pass (
 	parent_pass_id INTEGER REFERENCES pass(pass_id), -- pass that it is a part of; NULL: none, or not yet ended
 	microbatch INTEGER,            -- its number among the parent's parts, from 0; NULL: not told
 	verdict TEXT NOT NULL,         -- 'complete' or 'partial'
-	reasons TEXT,                  -- why partial, comma-separated: lost (the recorder dropped a layer), unwritten (nobody wrote a layer), invalid (ids that no expert has), unended (still running when the recording ended: stored as far as it came); NULL: complete
+	reasons TEXT,                  -- why partial, comma-separated: lost (the recorder dropped a layer), unwritten (nobody wrote a layer), invalid (ids that no expert has), unended (still running when the recording ended: stored as far as it came), sampled (rows of requests that are not sampled are not stored), counted (only counts of a layer were told, in mode per_token); NULL: complete
 	n_dropped INTEGER NOT NULL     -- layers of this pass that the recorder dropped (state 2 in pass_layer)
 );
 
@@ -205,24 +207,71 @@ CREATE TABLE topk (
 	n_valid BLOB,                -- u8 a row: entries in use, those past it are 0; NULL: all k
 	base_k INTEGER,              -- entries a row of base_ids; NULL: no base_ids
 	base_ids BLOB,               -- the router's own choice before the rule changed it [n_rows][base_k], like topk_ids; NULL: not told
-	rule_id INTEGER REFERENCES rule(rule_id) -- rule that chose topk_ids; NULL: the router's own choice
+	rule_id INTEGER REFERENCES rule(rule_id), -- rule that chose topk_ids; NULL: the router's own choice
+	physical_id_bytes INTEGER,   -- bytes an entry of physical_ids: 1 or 2; NULL: no physical_ids
+	physical_ids BLOB,           -- the slots that served topk_ids [n_rows][k], unsigned; explained by expert_map at pass_layer.map_epoch, numbers behind its slots are zero experts, then shared slots; NULL: not told
+	n_candidates INTEGER,        -- entries a row of candidate_ids; NULL: none
+	candidate_ids BLOB,          -- further experts that the router scored high [n_rows][n_candidates], of id_bytes; NULL: none
+	score_format TEXT,           -- 'fp16' or 'bf16'; NULL: no candidates
+	candidate_scores BLOB        -- their scores without bias [n_rows][n_candidates]; NULL: none
 );
 
 -- A layer of a pass.
 CREATE TABLE pass_layer (
 	pass_id INTEGER NOT NULL REFERENCES pass(pass_id),    -- its pass
 	layer_id INTEGER NOT NULL REFERENCES layer(layer_id), -- its layer
-	active_experts INTEGER,   -- distinct routed experts that rows selected, padding excluded; NULL: nothing stored
+	active_experts INTEGER,   -- distinct routed experts that rows selected, padding excluded; of all rows, stored or not; NULL: nothing stored or counted
 	padding_active_experts INTEGER, -- routed experts that padding rows selected and no other row; NULL: padding was not shown
-	max_load INTEGER,         -- rows of the most loaded routed expert; NULL: nothing stored
-	selected_ns INTEGER,      -- when the selection was handed over; NULL: nothing stored, or the runtime said that the time means nothing
-	state INTEGER NOT NULL,   -- 0 stored, 1 unwritten (nobody wrote the layer), 2 dropped (written, lost by the recorder)
+	max_load INTEGER,         -- rows of the most loaded routed expert, of all rows; NULL: nothing stored or counted
+	selected_ns INTEGER,      -- when the selection was handed over; NULL: nothing stored or counted, or the runtime said that the time means nothing
+	state INTEGER NOT NULL,   -- 0 stored, 1 unwritten (nobody wrote the layer), 2 dropped (written, lost by the recorder), 3 counted (layer_load has how many rows each expert got, no row's experts are known)
 	map_epoch INTEGER,        -- expert map in force; NULL: none (experts were not mapped)
 	selection_order INTEGER,  -- 0 selection (descending biased score, then lower id), 1 restored, 2 unknown; NULL: nothing stored
-	n_rows INTEGER,           -- rows stored for this layer; NULL: nothing stored
+	n_rows INTEGER,           -- rows stored for this layer, or that were counted; NULL: nothing stored, or the runtime told counts alone
 	topk_id INTEGER REFERENCES topk(topk_id), -- run that holds them; NULL: nothing stored
 	topk_row INTEGER,         -- their first row in the run; NULL: nothing stored
+	tied_rows INTEGER,        -- rows in which equal scores were put in order by lower id; NULL: the order was not restored
 	PRIMARY KEY (pass_id, layer_id)
+) WITHOUT ROWID;
+
+-- How many rows each expert of a layer got in a pass: in mode per_pass, and where the runtime
+-- told counts alone (state 3 in pass_layer).
+CREATE TABLE layer_load (
+	pass_id INTEGER NOT NULL REFERENCES pass(pass_id),    -- its pass
+	layer_id INTEGER NOT NULL REFERENCES layer(layer_id), -- its layer
+	count_bytes INTEGER NOT NULL, -- bytes a count: 1, 2 or 4
+	counts BLOB NOT NULL,         -- rows by logical id, padding excluded, unsigned; ids as in layer: routed, zero, shared
+	padding_counts BLOB,          -- the same of padding rows; NULL: padding was not shown, or there was none
+	PRIMARY KEY (pass_id, layer_id)
+) WITHOUT ROWID;
+
+-- What the dispatch of a layer moved in a pass, as far as the runtime told: what this process sent,
+-- and what its own experts received.
+CREATE TABLE dispatch (
+	pass_id INTEGER NOT NULL REFERENCES pass(pass_id),    -- its pass
+	layer_id INTEGER NOT NULL REFERENCES layer(layer_id), -- its layer
+	n_ranks INTEGER,          -- ranks in rank_tokens and rank_bytes; NULL: neither is known
+	rank_tokens BLOB,         -- u32 a rank: tokens sent to it; NULL: not told
+	rank_bytes BLOB,          -- u64 a rank: bytes sent to it; NULL: not told
+	n_local_experts INTEGER,  -- experts in received_tokens; NULL: not told
+	first_local_slot INTEGER, -- slot of the first of them in the expert map (without a map: its logical id); NULL: not told
+	received_tokens BLOB,     -- u32 a local expert: tokens that it received; NULL: not told
+	received_alignment INTEGER, -- received_tokens are rounded up to multiples of it; 1: exact; NULL: not told
+	n_rdma_ranks INTEGER,     -- ranks in rdma_rank_tokens; NULL: not told
+	rdma_rank_tokens BLOB,    -- u32 an RDMA rank: tokens sent to it; NULL: not told
+	PRIMARY KEY (pass_id, layer_id)
+) WITHOUT ROWID;
+
+-- Where the experts of a layer lie from an epoch on. A pass has the epoch that was in force when
+-- it began (pass_layer.map_epoch).
+CREATE TABLE expert_map (
+	layer_id INTEGER NOT NULL REFERENCES layer(layer_id), -- its layer
+	epoch INTEGER NOT NULL,     -- number of the map among those of its model, from 1
+	set_ns INTEGER NOT NULL,    -- when it was set
+	n_slots INTEGER NOT NULL,   -- physical slots over all ranks
+	n_ranks INTEGER,            -- ranks that the slots are spread over evenly, rank 0 first; NULL: not told
+	slot_experts BLOB NOT NULL, -- i32 a slot: the routed expert in it; -1: the slot is empty
+	PRIMARY KEY (layer_id, epoch)
 ) WITHOUT ROWID;
 
 -- Tokens that an expert received in a window of time; no entry where all would be 0.
@@ -236,7 +285,7 @@ CREATE TABLE expert_load_window (
 	prefill_tokens INTEGER NOT NULL, -- rows of prefill slices that selected the expert
 	decode_tokens INTEGER NOT NULL,  -- rows of decode slices
 	verify_tokens INTEGER NOT NULL,  -- rows of verify slices
-	other_tokens INTEGER NOT NULL,   -- rows of draft slices and of no request
+	other_tokens INTEGER NOT NULL,   -- rows of draft slices and of no request; and rows of mixed passes of which counts alone were told
 	padding_tokens INTEGER NOT NULL, -- padding rows, not in the others
 	PRIMARY KEY (recording_id, start_ns, layer_id, expert)
 ) WITHOUT ROWID;
@@ -252,9 +301,12 @@ CREATE TABLE clock_snapshot (
 );
 
 -- A counter of a recording, brought up to date with every commit. Names:
--- recorded_passes, recorded_rows, recorded_layers, recorded_assignments, dropped_passes,
--- dropped_layers, dropped_bytes, invalid_ids, misuse, duplicate_layers,
--- last_pass_id (the last pass in expert_load_window), writer_cpu_ns, commits,
+-- recorded_passes, recorded_rows, recorded_layers, recorded_assignments (stored, or counted
+-- where rows are not kept), dropped_passes, dropped_layers, dropped_dispatches, dropped_bytes,
+-- invalid_ids, misuse, duplicate_layers, unwritten_layers (layers of recorded passes that nobody
+-- wrote), sampled_passes and disabled_passes (left out), load_passes and load_assignments (what
+-- expert_load_window is of, padding excluded), last_pass_id (the last pass in
+-- expert_load_window; mode stat: in those of earlier recordings), writer_cpu_ns, commits,
 -- longest_commit_ns, ring_peak_bytes.
 CREATE TABLE stats (
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
@@ -267,7 +319,7 @@ CREATE TABLE stats (
 CREATE TABLE gap (
 	gap_id INTEGER PRIMARY KEY,  -- key
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
-	stream TEXT NOT NULL,        -- 'pass' (whole passes) or 'layer' (layers of recorded passes)
+	stream TEXT NOT NULL,        -- 'pass' (whole passes), 'layer' (layers of recorded passes) or 'dispatch' (what a layer's dispatch moved)
 	start_ns INTEGER NOT NULL,   -- not after the first loss
 	end_ns INTEGER NOT NULL,     -- not before the last loss
 	n_lost INTEGER NOT NULL,     -- records lost

@@ -140,13 +140,20 @@ int mt_store_rule(struct mt_store *store, int64_t rule_id, const char *name)
 }
 
 int mt_store_recording(struct mt_store *store, int64_t recording_id, int64_t start_ns,
-		       const char *routing_source)
+		       enum moetrace_mode mode, const char *sampling, const char *routing_source)
 {
+	static const char *const modes[] = {
+		[MOETRACE_MODE_PER_TOKEN] = "per_token",
+		[MOETRACE_MODE_PER_PASS] = "per_pass",
+		[MOETRACE_MODE_STAT] = "stat",
+	};
 	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_RECORDING);
 
 	mt_store_bind_int(stmt, 1, recording_id);
 	mt_store_bind_int(stmt, 2, start_ns);
-	mt_store_bind_text(stmt, 3, routing_source);
+	mt_store_bind_text(stmt, 3, modes[mode]);
+	mt_store_bind_text(stmt, 4, routing_source);
+	mt_store_bind_text(stmt, 5, sampling);
 	return mt_store_step(store, MT_STMT_RECORDING);
 }
 
@@ -310,15 +317,19 @@ int mt_store_pass_layer(struct mt_store *store, int64_t pass_id, int64_t layer_i
 	mt_store_bind_int(stmt, 1, pass_id);
 	mt_store_bind_int(stmt, 2, layer_id);
 	mt_store_bind_int(stmt, 7, row->state);
-	if (row->state == MT_LAYER_STORED) {
+	mt_store_bind_int(stmt, 8, row->map_epoch);
+	if (row->state == MT_LAYER_STORED || row->state == MT_LAYER_COUNTED) {
 		mt_store_bind_int(stmt, 3, row->active_experts);
 		mt_store_bind_int(stmt, 4, row->padding_active_experts);
 		mt_store_bind_int(stmt, 5, row->max_load);
 		mt_store_bind_int(stmt, 6, row->selected_ns);
-		mt_store_bind_int(stmt, 8, row->selection_order);
-		mt_store_bind_int(stmt, 9, row->n_rows);
-		mt_store_bind_int(stmt, 10, row->topk_id);
-		mt_store_bind_int(stmt, 11, row->topk_row);
+		mt_store_bind_int(stmt, 10, row->n_rows);
+	}
+	if (row->state == MT_LAYER_STORED) {
+		mt_store_bind_int(stmt, 9, row->selection_order);
+		mt_store_bind_int(stmt, 11, row->topk_id);
+		mt_store_bind_int(stmt, 12, row->topk_row);
+		mt_store_bind_int(stmt, 13, row->tied_rows);
 	}
 	return mt_store_step(store, MT_STMT_PASS_LAYER);
 }

@@ -12,7 +12,7 @@
 	X(MODEL, "INSERT INTO model VALUES (?, ?, ?, ?, ?, ?)")                               \
 	X(LAYER, "INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
 		 "?, ?, ?, ?, ?, ?, ?)")                                                      \
-	X(RECORDING, "INSERT INTO recording VALUES (?, 1, ?, NULL, NULL, 'per_token', ?)")    \
+	X(RECORDING, "INSERT INTO recording VALUES (?, 1, ?, NULL, NULL, ?, ?, ?)")            \
 	X(RECORDING_END, "UPDATE recording SET end_ns = ?, end_reason = ? "                   \
 			 "WHERE recording_id = ?")                                            \
 	X(REQUEST, "INSERT INTO request VALUES (?, ?, ?, ?, ?, NULL, ?, ?, 0, ?, NULL, NULL, " \
@@ -29,9 +29,13 @@
 	X(SLICE, "INSERT INTO pass_request VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")            \
 	X(SLICE_ACCEPTED, "UPDATE pass_request SET accepted = ? "                             \
 			  "WHERE pass_id = ? AND slice = ?")                                  \
-	X(PASS_LAYER, "INSERT INTO pass_layer VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?, ?, ?, ?)") \
+	X(PASS_LAYER, "INSERT INTO pass_layer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+	X(LAYER_LOAD, "INSERT INTO layer_load VALUES (?, ?, ?, ?, ?)")                        \
+	X(DISPATCH, "INSERT INTO dispatch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")          \
+	X(EXPERT_MAP, "INSERT INTO expert_map VALUES (?, ?, ?, ?, ?, ?)")                     \
 	X(RULE, "INSERT INTO rule VALUES (?, ?)")                                             \
-	X(TOPK, "INSERT INTO topk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")               \
+	X(TOPK, "INSERT INTO topk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
+		"?)")                                                                         \
 	X(LOAD, "INSERT INTO expert_load_window VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "       \
 		"ON CONFLICT (recording_id, start_ns, layer_id, expert) DO UPDATE SET "       \
 		"prefill_tokens = prefill_tokens + excluded.prefill_tokens, "                 \

@@ -87,11 +87,20 @@ int mt_store_model(struct mt_store *store, int64_t model_id,
 int mt_store_layer(struct mt_store *store, int64_t layer_id, int64_t model_id, int64_t moe_ordinal,
 		   const struct moetrace_layer_info *info);
 
+struct mt_map_row {
+	int64_t layer_id;
+	int64_t epoch;
+	int64_t set_ns;
+	int64_t n_slots;
+	int64_t n_ranks;             /* MT_NULL: unknown */
+	const int32_t *slot_experts; /* [n_slots] */
+};
+int mt_store_expert_map(struct mt_store *store, const struct mt_map_row *row);
 int mt_store_rule(struct mt_store *store, int64_t rule_id, const char *name);
 
 /* Recordings, requests. */
 int mt_store_recording(struct mt_store *store, int64_t recording_id, int64_t start_ns,
-		       const char *routing_source);
+		       enum moetrace_mode mode, const char *sampling, const char *routing_source);
 int mt_store_recording_end(struct mt_store *store, int64_t recording_id, int64_t end_ns,
 			   const char *end_reason);
 struct mt_request_row {
@@ -159,7 +168,12 @@ int mt_store_slice(struct mt_store *store, const struct mt_slice_row *row);
 int mt_store_slice_accepted(struct mt_store *store, int64_t pass_id, int64_t slice,
 			    const uint8_t *accepted, uint32_t n_rows);
 
-enum mt_layer_state { MT_LAYER_STORED = 0, MT_LAYER_UNWRITTEN = 1, MT_LAYER_DROPPED = 2 };
+enum mt_layer_state {
+	MT_LAYER_STORED = 0,
+	MT_LAYER_UNWRITTEN = 1,
+	MT_LAYER_DROPPED = 2,
+	MT_LAYER_COUNTED = 3,
+};
 enum mt_layer_order { MT_ORDER_SELECTION = 0, MT_ORDER_RESTORED = 1, MT_ORDER_UNKNOWN = 2 };
 
 struct mt_layer_row {
@@ -171,10 +185,19 @@ struct mt_layer_row {
 	int64_t n_rows;
 	int64_t topk_id;
 	int64_t topk_row;
+	int64_t map_epoch; /* MT_NULL: no map was in force */
+	int64_t tied_rows; /* MT_NULL: the order was not restored */
 	enum mt_layer_state state;
 };
 int mt_store_pass_layer(struct mt_store *store, int64_t pass_id, int64_t layer_id,
 			const struct mt_layer_row *row);
+
+/* Counts of a layer of which no rows are kept: [n_ids] each; @padding may be NULL. */
+int mt_store_layer_load(struct mt_store *store, int64_t pass_id, int64_t layer_id,
+			const uint32_t *counts, const uint32_t *padding, uint32_t n_ids);
+struct mt_record_dispatch;
+int mt_store_dispatch(struct mt_store *store, int64_t pass_id, int64_t layer_id,
+		      struct mt_record_dispatch *record);
 
 /* A layer's rows, to be appended to a run of the same format. */
 struct mt_topk_rows {
@@ -182,13 +205,19 @@ struct mt_topk_rows {
 	uint32_t k;
 	uint8_t id_bytes;
 	uint8_t weight_format; /* enum moetrace_weight_format */
-	const uint8_t *ids;
-	const uint16_t *weights;  /* NULL with format NONE */
-	const uint32_t *row_map;  /* or NULL */
-	const uint8_t *n_valid;   /* or NULL */
-	const uint8_t *base_ids;  /* [n_rows][base_k] or NULL */
+	uint8_t physical_id_bytes; /* 0: no physical_ids */
+	uint8_t score_format;     /* enum moetrace_weight_format; of candidates, if there are any */
+	uint8_t *ids;
+	uint16_t *weights;        /* NULL with format NONE */
+	uint32_t *row_map;        /* or NULL */
+	uint8_t *n_valid;         /* or NULL */
+	uint8_t *base_ids;        /* [n_rows][base_k] or NULL */
+	uint8_t *physical_ids;    /* [n_rows][k] or NULL */
+	uint8_t *candidate_ids;   /* [n_rows][n_candidates] of id_bytes, or NULL */
+	uint16_t *candidate_scores;
 	uint32_t base_k;          /* 0: no base_ids */
 	uint32_t rule_id;         /* 0: none */
+	uint32_t n_candidates;    /* 0: none */
 };
 /* Where they were put; the run is written when it is long enough, or at a commit. */
 int mt_store_topk(struct mt_store *store, const struct mt_topk_rows *rows, int64_t *ret_topk_id,

@@ -26,12 +26,18 @@ struct mt_run {
 	uint8_t has_valid;
 	uint32_t base_k;  /* 0: no base_ids */
 	uint32_t rule_id; /* 0: none */
+	uint32_t n_candidates;     /* 0: none */
+	uint8_t physical_id_bytes; /* 0: no physical_ids */
+	uint8_t score_format;
 	uint64_t capacity_rows;
 	uint8_t *ids;
 	uint16_t *weights;
 	uint32_t *row_map;
 	uint8_t *n_valid;
 	uint8_t *base_ids;
+	uint8_t *physical_ids;
+	uint8_t *candidate_ids;
+	uint16_t *candidate_scores;
 };
 
 struct mt_store {

@@ -17,7 +17,8 @@ static uint64_t row_bytes(const struct mt_run *run)
 	return (uint64_t)run->k * run->id_bytes +
 	       (run->weight_format != MOETRACE_WEIGHT_FORMAT_NONE ? run->k * 2u : 0) +
 	       (run->has_row_map ? 4 : 0) + (run->has_valid ? 1 : 0) +
-	       (uint64_t)run->base_k * run->id_bytes;
+	       (uint64_t)run->base_k * run->id_bytes + (uint64_t)run->k * run->physical_id_bytes +
+	       (uint64_t)run->n_candidates * (run->id_bytes + 2u);
 }
 
 static int is_same_format(const struct mt_run *run, const struct mt_topk_rows *rows)
@@ -26,7 +27,9 @@ static int is_same_format(const struct mt_run *run, const struct mt_topk_rows *r
 	       run->weight_format == rows->weight_format &&
 	       run->has_row_map == (rows->row_map != NULL) &&
 	       run->has_valid == (rows->n_valid != NULL) && run->base_k == rows->base_k &&
-	       run->rule_id == rows->rule_id;
+	       run->rule_id == rows->rule_id &&
+	       run->physical_id_bytes == rows->physical_id_bytes &&
+	       run->n_candidates == rows->n_candidates && run->score_format == rows->score_format;
 }
 
 static const char *const weight_format_names[] = {
@@ -42,6 +45,24 @@ static void bind_blob(sqlite3_stmt *stmt, int index, const void *blob, uint64_t 
 		sqlite3_bind_blob64(stmt, index, blob, n_bytes, SQLITE_STATIC);
 	else
 		sqlite3_bind_zeroblob(stmt, index, 0);
+}
+
+/* Physical ids and candidates: columns 13 to 18. */
+static void bind_extras(sqlite3_stmt *stmt, const struct mt_run *run)
+{
+	uint64_t n_candidates = (uint64_t)run->n_rows * run->n_candidates;
+
+	if (run->physical_id_bytes) {
+		mt_store_bind_int(stmt, 13, run->physical_id_bytes);
+		bind_blob(stmt, 14, run->physical_ids,
+			  (uint64_t)run->n_rows * run->k * run->physical_id_bytes);
+	}
+	if (!run->n_candidates)
+		return;
+	mt_store_bind_int(stmt, 15, run->n_candidates);
+	bind_blob(stmt, 16, run->candidate_ids, n_candidates * run->id_bytes);
+	mt_store_bind_text(stmt, 17, weight_format_names[run->score_format]);
+	bind_blob(stmt, 18, run->candidate_scores, n_candidates * 2);
 }
 
 static int close_run(struct mt_store *store, struct mt_run *run)
@@ -68,6 +89,7 @@ static int close_run(struct mt_store *store, struct mt_run *run)
 	}
 	if (run->rule_id)
 		mt_store_bind_int(stmt, 12, run->rule_id);
+	bind_extras(stmt, run);
 	store->stats.pending_bytes += run->n_rows * row_bytes(run) + 64;
 	run->topk_id = 0;
 	run->n_rows = 0;
@@ -102,7 +124,25 @@ void mt_store_free_runs(struct mt_store *store)
 		free(store->runs[i].row_map);
 		free(store->runs[i].n_valid);
 		free(store->runs[i].base_ids);
+		free(store->runs[i].physical_ids);
+		free(store->runs[i].candidate_ids);
+		free(store->runs[i].candidate_scores);
 	}
+}
+
+static int reserve_extras(struct mt_run *run, uint64_t capacity_rows)
+{
+	uint64_t n = capacity_rows * run->n_candidates;
+	void *physical = realloc(run->physical_ids,
+				 capacity_rows * run->k * run->physical_id_bytes + 1);
+	void *ids, *scores;
+
+	run->physical_ids = physical ? physical : run->physical_ids;
+	ids = realloc(run->candidate_ids, n * run->id_bytes + 1);
+	run->candidate_ids = ids ? ids : run->candidate_ids;
+	scores = realloc(run->candidate_scores, n * 2 + 1);
+	run->candidate_scores = scores ? scores : run->candidate_scores;
+	return physical && ids && scores ? 0 : -1;
 }
 
 /* Make room for @n_rows of the run's format. */
@@ -128,6 +168,8 @@ static int reserve_rows(struct mt_store *store, struct mt_run *run, uint64_t n_r
 	run->base_ids = base_ids ? base_ids : run->base_ids;
 	if (!ids || !weights || !row_map || !n_valid || !base_ids)
 		return mt_store_fail(store, "gather rows: out of memory");
+	if (reserve_extras(run, capacity_rows))
+		return mt_store_fail(store, "gather rows: out of memory");
 	run->capacity_rows = capacity_rows;
 	return MOETRACE_OK;
 }
@@ -141,6 +183,9 @@ static void set_format(struct mt_run *run, const struct mt_topk_rows *rows)
 	run->has_valid = rows->n_valid != NULL;
 	run->base_k = rows->base_k;
 	run->rule_id = rows->rule_id;
+	run->physical_id_bytes = rows->physical_id_bytes;
+	run->n_candidates = rows->n_candidates;
+	run->score_format = rows->score_format;
 	run->capacity_rows = 0; /* of this format: the arrays are resized */
 }
 
@@ -175,6 +220,21 @@ static struct mt_run *find_run(struct mt_store *store, const struct mt_topk_rows
 	return chosen;
 }
 
+static void append_extras(struct mt_run *run, const struct mt_topk_rows *rows)
+{
+	uint64_t physical_bytes = (uint64_t)run->k * run->physical_id_bytes;
+	uint64_t n = (uint64_t)rows->n_rows * run->n_candidates;
+	uint64_t at = (uint64_t)run->n_rows * run->n_candidates;
+
+	if (physical_bytes)
+		memcpy(run->physical_ids + run->n_rows * physical_bytes, rows->physical_ids,
+		       rows->n_rows * physical_bytes);
+	if (!n)
+		return;
+	memcpy(run->candidate_ids + at * run->id_bytes, rows->candidate_ids, n * run->id_bytes);
+	memcpy(run->candidate_scores + at, rows->candidate_scores, n * 2);
+}
+
 int mt_store_topk(struct mt_store *store, const struct mt_topk_rows *rows, int64_t *ret_topk_id,
 		  int64_t *ret_topk_row)
 {
@@ -200,6 +260,7 @@ int mt_store_topk(struct mt_store *store, const struct mt_topk_rows *rows, int64
 			memcpy(run->base_ids +
 				       (uint64_t)run->n_rows * run->base_k * run->id_bytes,
 			       rows->base_ids, (uint64_t)rows->n_rows * run->base_k * run->id_bytes);
+		append_extras(run, rows);
 	}
 	*ret_topk_id = run->topk_id;
 	*ret_topk_row = run->n_rows;

@@ -18,8 +18,8 @@ INSERT INTO layer (layer_id, model_id, layer, moe_ordinal, kind, n_experts, n_ze
 	(1, 1, 0, 0, 'routed', 4, 0, 0, 2, 'renormalized,scaled', 'by hand'),
 	(2, 1, 1, 1, 'routed', 300, 2, 1, 3, NULL, 'by hand'),
 	(3, 2, 0, 0, 'routed', 4, 0, 0, 1, 'raw', 'by hand');
-INSERT INTO recording VALUES (1, 1, 0, 9000, 'stopped', 'per_token', 'model'),
-	(2, 1, 10000, 20000, 'closed', 'per_token', 'model');
+INSERT INTO recording VALUES (1, 1, 0, 9000, 'stopped', 'per_token', 'model', NULL),
+	(2, 1, 10000, 20000, 'closed', 'per_token', 'model', NULL);
 INSERT INTO clock_snapshot (clock_snapshot_id, process_id, session_ns, monotonic_ns, realtime_ns,
 	uncertainty_ns) VALUES (1, 1, 0, 5000, 1700000000000000000, 10);
 
@@ -81,7 +81,8 @@ INSERT INTO topk (topk_id, n_rows, k, id_bytes, weight_format, topk_ids, topk_we
 UPDATE topk SET topk_ids = CAST(topk_ids AS BLOB), topk_weights = CAST(topk_weights AS BLOB),
 	row_map = CAST(row_map AS BLOB), n_valid = CAST(n_valid AS BLOB);
 
-INSERT INTO pass_layer VALUES
+INSERT INTO pass_layer (pass_id, layer_id, active_experts, padding_active_experts, max_load, selected_ns,
+	state, map_epoch, selection_order, n_rows, topk_id, topk_row) VALUES
 	(1, 1, 0, 0, 0, 1010, 0, NULL, 0, 3, 1, 0), (1, 2, 0, 2, 0, 1050, 0, NULL, 0, 2, 2, 0),
 	(2, 1, 0, 0, 0, 2010, 0, NULL, 0, 3, 1, 3), (2, 2, 0, 0, 0, 2050, 0, NULL, 0, 3, 2, 2),
 	(3, 1, 0, 0, 0, 3010, 0, NULL, 0, 3, 1, 6), (3, 2, 0, 0, 0, 3050, 0, NULL, 0, 3, 2, 5),
@@ -90,3 +91,9 @@ INSERT INTO pass_layer VALUES
 	(6, 3, 0, 0, 0, 6010, 0, NULL, 0, 2, 3, 0),
 	(7, 1, 0, 0, 0, 7010, 0, NULL, 0, 1, 1, 12), (7, 2, 0, 0, 0, 7050, 0, NULL, 0, 1, 2, 11),
 	(8, 1, 0, 0, 0, 11010, 0, NULL, 0, 1, 1, 13), (8, 2, 0, 0, 0, 11050, 0, NULL, 0, 1, 2, 12);
+
+-- The four experts of layer 1 lie in six slots of two ranks, one of them twice, one slot is empty;
+-- no pass ran under that map.
+INSERT INTO expert_map VALUES (1, 1, 50, 6, 2, x'0000000001000000020000000000000003000000ffffffff');
+INSERT INTO dispatch VALUES (1, 1, 2, x'0200000001000000', x'00100000000000000008000000000000', 3, 0,
+	x'020000000100000001000000', 1, 2, x'0200000001000000');

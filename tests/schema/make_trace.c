@@ -94,8 +94,8 @@ static const char mixed_definitions[] =
 	"INSERT INTO process (process_id, pid) VALUES (1, 4711);"
 	"INSERT INTO model VALUES (1, 'target', 'target', NULL, 7, NULL), (2, 'draft', 'draft', "
 	"NULL, 1, NULL);"
-	"INSERT INTO recording VALUES (1, 1, 0, 400000000, 'stopped', 'per_token', 'model'),"
-	" (2, 1, 500000000, NULL, NULL, 'per_token', 'model');"
+	"INSERT INTO recording VALUES (1, 1, 0, 400000000, 'stopped', 'per_token', 'model', NULL),"
+	" (2, 1, 500000000, NULL, NULL, 'per_token', 'model', NULL);"
 	"INSERT INTO gap VALUES (1, 1, 'layer', 10, 20, 3, NULL, 'ring_full');"
 	"INSERT INTO stats VALUES (1, 'dropped_passes', 0), (1, 'dropped_layers', 3),"
 	" (1, 'dropped_bytes', 999), (1, 'invalid_ids', 0), (1, 'misuse', 0), (1, 'last_pass_id', "
@@ -213,7 +213,7 @@ static void make_mixed(struct tw *tw, int n)
 static const char one_request[] =
 	"INSERT INTO process (process_id, pid) VALUES (1, 4711);"
 	"INSERT INTO model VALUES (1, 'target', 'target', NULL, 2, NULL);"
-	"INSERT INTO recording VALUES (1, 1, 0, 900000000, 'closed', 'per_token', 'model');"
+	"INSERT INTO recording VALUES (1, 1, 0, 900000000, 'closed', 'per_token', 'model', NULL);"
 	"INSERT INTO request VALUES (1, 1, 1, NULL, 5, 8192, 1, 0, 0, 0, 900000000, "
 	"'finished', 'complete', NULL);";
 
@@ -344,7 +344,7 @@ static void make_domains(struct tw *tw, int n)
 		"INSERT INTO meta VALUES ('format', 'moetrace'), ('session_name', 'synthetic');"
 		"INSERT INTO process (process_id, pid) VALUES (1, 4711);"
 		"INSERT INTO model VALUES (1, 'target', 'target', NULL, 3, NULL);"
-		"INSERT INTO recording VALUES (1, 1, 0, 900000000, 'closed', 'per_token', 'model');"
+		"INSERT INTO recording VALUES (1, 1, 0, 900000000, 'closed', 'per_token', 'model', NULL);"
 		"INSERT INTO stats VALUES (1, 'dropped_passes', 0), (1, 'dropped_layers', 0),"
 		" (1, 'dropped_bytes', 0), (1, 'invalid_ids', 0), (1, 'misuse', 0), (1, "
 		"'last_pass_id', 196);");

@@ -164,7 +164,7 @@ static void make_wrong(struct moetrace_selection *selection, enum wrong_selectio
 		selection->weights = NULL;
 		break;
 	case ORDER_UNKNOWN:
-		selection->order = 2;
+		selection->order = 3;
 		break;
 	case MAP_FALLS:
 		selection->row_map = falling_map;

@@ -31,6 +31,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_honest \
 	%D%/check_narrow \
 	%D%/check_misuse \
+	%D%/check_modes \
 	%D%/check_pass \
 	%D%/check_recording \
 	%D%/check_request \
@@ -67,6 +68,10 @@ thread_tests += \
 %C%_check_misuse_SOURCES = %D%/check_misuse.c
 %C%_check_misuse_CFLAGS = $(%C%_cflags)
 %C%_check_misuse_LDADD = $(%C%_libs)
+
+%C%_check_modes_SOURCES = %D%/check_modes.c
+%C%_check_modes_CFLAGS = $(%C%_cflags)
+%C%_check_modes_LDADD = $(%C%_libs)
 
 %C%_check_pass_SOURCES = %D%/check_pass.c
 %C%_check_pass_CFLAGS = $(%C%_cflags)

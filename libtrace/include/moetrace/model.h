@@ -19,6 +19,7 @@ MOETRACE_BEGIN_DECLS
 #define MOETRACE_MAX_MOE_LAYERS 1024  /* layers with experts a model */
 #define MOETRACE_MAX_EXPERTS 65536    /* ids that a layer can emit */
 #define MOETRACE_MAX_TOP_K 127        /* experts a row */
+#define MOETRACE_MAX_SLOTS 65536      /* physical slots a layer */
 
 enum moetrace_model_kind {
 	MOETRACE_MODEL_TARGET = 0,
@@ -86,6 +87,11 @@ struct moetrace_layer_info {
 	const char *router_impl;        /* code that selects; NULL: unknown */
 	const char *runner_backend;     /* code that runs the experts; NULL: unknown */
 	const char *impl_reason;        /* why these; NULL: unknown */
+	const float *bias_values;       /* [n_experts + n_zero_experts] the correction bias that is
+	                                   added to the scores for the choice alone (not one that is
+	                                   added to the logits); copied. NULL: unknown. It lets the
+	                                   recorder restore the order of unordered selections; goes
+	                                   with correction_bias YES. */
 };
 
 struct moetrace_model_info {
@@ -120,6 +126,38 @@ struct moetrace_model_info {
 MOETRACE_API MOETRACE_MUST_USE
 int moetrace_model_add(struct moetrace_session *session, const struct moetrace_model_info *info,
 		       uint32_t *ret_model);
+
+/*
+ * Where a model's experts lie: a slot holds one routed expert's weights; an expert may lie in
+ * several slots (replicas) and a slot may be empty. Slots are numbered over all ranks,
+ * n_slots / n_ranks on each, rank 0 first.
+ */
+struct moetrace_expert_map {
+	size_t size;              /* set by MOETRACE_INIT() */
+	uint32_t n_slots;         /* of each layer, at least 1 */
+	uint32_t n_ranks;         /* ranks that the slots are spread over evenly; 0: unknown */
+	const int32_t *slot_experts; /* [n_moe_layers][n_slots] the logical expert in each slot; a
+	                             negative number: the slot is empty */
+};
+
+/**
+ * Say where experts lie from now on. Passes that have begun keep the map that was in force
+ * then. Allowed at any time, also while recording; not part of the hot path.
+ *
+ * @map        Copied.
+ * @ret_epoch  The number of the map: 1, 2, ... of this model; set to 0 on failure. May be NULL.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  NULL, a model that was not added, no slots, slots that do not
+ *                              spread evenly, or an expert that the layer does not have
+ *          MOETRACE_E_LIMIT    n_slots above MOETRACE_MAX_SLOTS
+ *          MOETRACE_E_NOMEM
+ *          MOETRACE_E_STATE    this is a forked child
+ * Threads  any.
+ */
+MOETRACE_API MOETRACE_MUST_USE
+int moetrace_expert_map_set(struct moetrace_session *session, uint32_t model,
+			    const struct moetrace_expert_map *map, uint32_t *ret_epoch);
 
 MOETRACE_END_DECLS
 

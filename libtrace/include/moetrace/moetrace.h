@@ -16,11 +16,11 @@
  *   moetrace_session_close()    leaves one file that any sqlite3 reads
  *
  * What the traced program can rely on: the hot path (moetrace_pass_begin(),
- * moetrace_select_experts(), moetrace_pass_end()) never allocates, locks, logs, makes a
- * system call or waits; when memory is short it drops and counts. No call ends the process
- * or writes to its standard streams. A program whose session did not open needs no other
- * path: the handles are then NULL or 0, with which the calls of the hot path do nothing and
- * the others return MOETRACE_E_INVALID.
+ * moetrace_select_experts(), moetrace_expert_load(), moetrace_dispatch(), moetrace_pass_end())
+ * never allocates, locks, logs, makes a system call or waits; when memory is short it drops
+ * and counts. No call ends the process or writes to its standard streams. A program whose
+ * session did not open needs no other path: the handles are then NULL or 0, with which the
+ * calls of the hot path do nothing and the others return MOETRACE_E_INVALID.
  *
  * Options and descriptions are structs whose first member is their size: set up each one (in
  * an array, each element) with MOETRACE_INIT() and then fill in what is known; a zero member
@@ -64,6 +64,7 @@
 #include <moetrace/model.h>
 #include <moetrace/request.h>
 #include <moetrace/pass.h>
+#include <moetrace/counters.h>
 
 #undef MOETRACE_IN_UMBRELLA
 #endif

@@ -117,9 +117,31 @@ enum moetrace_selection_order {
 	MOETRACE_ORDER_UNKNOWN = 0,   /* analyses that need the order refuse */
 	MOETRACE_ORDER_SELECTION = 1, /* each row descends by the score that chose (with its bias),
 	                                 equal ones by lower id; fused shared slots come last */
+	MOETRACE_ORDER_UNORDERED = 2, /* entries are in no particular order: the recorder restores
+	                                 that of the selection wherever it can, see below */
 };
 
-/* A router's choice in one layer: @k expert ids, and weights, for each row. */
+/* What the ids of a selection number. */
+enum moetrace_id_space {
+	MOETRACE_ID_LOGICAL = 0,  /* experts of the model; see model.h */
+	MOETRACE_ID_PHYSICAL = 1, /* slots of moetrace_expert_map, then what follows the routed experts
+	                             (zero experts, fused shared slots) behind the last slot. They
+	                             are stored, and converted to logical ids by the map. */
+};
+
+/*
+ * A router's choice in one layer: @k expert ids, and weights, for each row.
+ *
+ * With MOETRACE_ORDER_UNORDERED the order of the selection is restored (stored as 'restored',
+ * with the number of rows in which equal scores were put in order by lower id)
+ * - by candidate_scores, where the candidates contain all that was selected,
+ * - else by the weights, where no bias acts on the choice (correction_bias NO),
+ * - else by weight + bias, where the weights are raw scores (weight_kind RAW; or SCALED alone,
+ *   by the layer's routed_scaling_factor) and the layer's bias is known (bias_values).
+ * A bias that acts on the choice is added to candidate_scores, too, so these then need the
+ * bias as well. Otherwise, and in hash layers and with sparsemixer, whose weights do not tell the
+ * order, the rows are stored as they are passed, order 'unknown'.
+ */
 struct moetrace_selection {
 	size_t size;        /* set by MOETRACE_INIT() */
 	uint32_t layer_index; /* index into moetrace_model_info.layers; NOT the number of the layer
@@ -151,6 +173,23 @@ struct moetrace_selection {
 	size_t base_ids_row_bytes; /* from row to row; 0: rows follow each other */
 	uint32_t untimed;         /* 1: called after the fact (ids copied back from a device); the time
 	                             of the call, else stored as the layer's, means nothing */
+	uint32_t id_space;        /* enum moetrace_id_space of ids; base_ids and candidate_ids are
+	                             logical always */
+	const void *physical_ids; /* [n_rows][k], of id_type: the slots that serve the entries of
+	                             ids; NULL: unknown, or ids are physical themselves. Without an
+	                             expert map they are refused (counted misuse). */
+	size_t physical_ids_row_bytes; /* from row to row; 0: rows follow each other */
+	uint32_t map_epoch;       /* of the map that explains physical ids; 0: the one that was in
+	                             force when the pass began */
+	uint32_t n_candidates;    /* entries a row of candidates; 0: none */
+	const void *candidate_ids; /* [n_rows][n_candidates], of id_type: further experts that the
+	                             router scored high (the selected ones may be among them); every
+	                             entry is an expert, except in padding rows */
+	size_t candidate_ids_row_bytes; /* from row to row; 0: rows follow each other */
+	const void *candidate_scores; /* [n_rows][n_candidates]: the router's scores of these, raw: after
+	                             the scoring function, without bias. Stored as weights are. */
+	size_t candidate_scores_row_bytes; /* from row to row; 0: rows follow each other */
+	uint32_t candidate_score_type; /* enum moetrace_type: F32, F16 or BF16 */
 };
 
 /**

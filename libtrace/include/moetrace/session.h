@@ -117,15 +117,28 @@ int moetrace_session_close(struct moetrace_session *session);
 
 /* What a recording keeps. */
 enum moetrace_mode {
-	MOETRACE_MODE_PER_TOKEN = 0, /* the default: the experts of every token */
-	MOETRACE_MODE_PER_PASS = 1,  /* counts by pass and layer */
-	MOETRACE_MODE_STAT = 2,      /* counts by window of time and layer */
+	MOETRACE_MODE_PER_TOKEN = 0, /* the experts of every row, with weights */
+	MOETRACE_MODE_PER_PASS = 1,  /* how many rows each expert of a layer got, by pass */
+	MOETRACE_MODE_STAT = 2,      /* the same by window of time alone: no passes and no requests.
+	                                The one to leave on for a month. */
 };
 
+/*
+ * Sampling: a pass that is left out is in no table and no count, and the positions that it
+ * carried make their requests partial ('sampled'). With sample_every_n_requests passes keep their
+ * rows of the chosen requests alone and are partial; what pass_layer and expert_load_window say is of
+ * all rows still.
+ */
 struct moetrace_recording_opts {
 	size_t size;                /* set by MOETRACE_INIT() */
 	const char *routing_source; /* where choices come from: "model", "uniform", ...; NULL: unknown */
 	uint32_t mode;              /* enum moetrace_mode */
+	uint32_t sample_every_n_passes; /* record the first of every N passes of a model, of those that
+	                                sample_phases leaves; 0 or 1: all */
+	uint32_t sample_phases;     /* a bit (1u << phase) an enum moetrace_phase of passes to record;
+	                               0: all */
+	uint32_t sample_every_n_requests; /* keep the rows of every Nth request of the session, from its
+	                                first; 0 or 1: all. With mode PER_TOKEN alone. */
 };
 
 /**
@@ -135,7 +148,7 @@ struct moetrace_recording_opts {
  * @opts  NULL: all defaults.
  *
  * Returns  MOETRACE_OK
- *          MOETRACE_E_INVALID  session is NULL
+ *          MOETRACE_E_INVALID  session is NULL, or an option out of its range
  *          MOETRACE_E_STATE    already recording (nothing is lost or reset), or this is a
  *                              forked child
  *          MOETRACE_E_IO       the session cannot write any more (file limit, disk)
@@ -159,6 +172,21 @@ int moetrace_start(struct moetrace_session *session, const struct moetrace_recor
  */
 MOETRACE_API
 int moetrace_stop(struct moetrace_session *session, const char *reason);
+
+/**
+ * Leave out the passes that begin from now on, e.g. during warm-up: they are in no table and no
+ * count, and positions that they carried make their requests partial ('disabled'). Nests:
+ * recording goes on when as many enables as disables were called. It belongs to the session
+ * and outlives start and stop. Belongs to the hot path: it never waits.
+ *
+ * @session  NULL: nothing happens.
+ */
+MOETRACE_API
+void moetrace_region_disable(struct moetrace_session *session);
+
+/** End a region begun by moetrace_region_disable(). One too many is counted as misuse. */
+MOETRACE_API
+void moetrace_region_enable(struct moetrace_session *session);
 
 /**
  * Write and commit everything that passes and requests handed over before this call, so

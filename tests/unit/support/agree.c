@@ -47,9 +47,12 @@ static const struct contradiction contradictions[] = {
 	 "SELECT count(*) FROM pass_layer AS pl JOIN pass AS p USING (pass_id)"
 	 " JOIN layer AS l USING (layer_id) WHERE l.model_id <> p.model_id"},
 	{"a layer state that is none, or does not fit its columns",
-	 "SELECT count(*) FROM pass_layer WHERE state NOT IN (0, 1, 2)"
-	 " OR (state = 0) <> (active_experts IS NOT NULL) OR (state = 0) <> (max_load IS NOT NULL)"
-	 " OR (state <> 0 AND selected_ns IS NOT NULL) OR (state = 0) <> (n_rows IS NOT NULL)"
+	 "SELECT count(*) FROM pass_layer WHERE state NOT IN (0, 1, 2, 3)"
+	 " OR (state IN (0, 3)) <> (active_experts IS NOT NULL)"
+	 " OR (state IN (0, 3)) <> (max_load IS NOT NULL)"
+	 " OR (state IN (1, 2) AND selected_ns IS NOT NULL)"
+	 " OR (state = 0 AND n_rows IS NULL) OR (state IN (1, 2) AND n_rows IS NOT NULL)"
+	 " OR (tied_rows IS NOT NULL) <> (selection_order IS 1)"
 	 " OR (state = 0) <> (selection_order IS NOT NULL)"
 	 " OR (topk_id IS NULL) <> (topk_row IS NULL)"
 	 " OR (state <> 0 AND topk_id IS NOT NULL)"
@@ -103,17 +106,26 @@ static const struct contradiction contradictions[] = {
 	 " WHERE l.selected_ns < p.begin_ns OR l.selected_ns > p.end_ns"},
 	{"a wrong number of recorded passes or rows",
 	 "SELECT count(*) FROM recording AS r WHERE"
-	 " (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
+	 " mode <> 'stat' AND ((SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
 	 " name = 'recorded_passes') IS NOT (SELECT count(*) FROM pass AS p WHERE"
 	 " p.recording_id = r.recording_id)"
 	 " OR (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
 	 " name = 'recorded_rows') IS NOT (SELECT coalesce(sum(n_rows), 0) FROM pass AS p WHERE"
-	 " p.recording_id = r.recording_id)"},
+	 " p.recording_id = r.recording_id))"},
 	{"a wrong number of recorded layers",
-	 "SELECT count(*) FROM recording AS r WHERE"
+	 "SELECT count(*) FROM recording AS r WHERE mode <> 'stat' AND"
 	 " (SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
 	 " name = 'recorded_layers') IS NOT (SELECT count(*) FROM pass_layer AS l JOIN pass AS p"
-	 " USING (pass_id) WHERE p.recording_id = r.recording_id AND l.state = 0)"},
+	 " USING (pass_id) WHERE p.recording_id = r.recording_id AND l.state IN (0, 3))"},
+	{"counts of a layer that is not counted, or none of one that is",
+	 "SELECT (SELECT count(*) FROM pass_layer WHERE state = 3) <> (SELECT count(*) FROM"
+	 " layer_load JOIN pass_layer USING (pass_id, layer_id) WHERE state = 3)"
+	 " OR (SELECT count(*) FROM layer_load) <> (SELECT count(*) FROM pass_layer"
+	 " WHERE state = 3)"},
+	{"tokens of expert load that are not those that were added",
+	 "SELECT count(*) FROM stats AS s WHERE name = 'load_assignments' AND value <>"
+	 " (SELECT coalesce(sum(prefill_tokens + decode_tokens + verify_tokens + other_tokens), 0)"
+	 " FROM expert_load_window AS w WHERE w.recording_id = s.recording_id)"},
 	{"losses that no gap tells of, or the reverse",
 	 "SELECT count(*) FROM recording AS r WHERE"
 	 " coalesce((SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id AND"
@@ -139,6 +151,12 @@ static const char used_run_sql[] =
 	"CREATE TEMP TABLE used_run AS SELECT topk_id, topk_row, n_rows FROM pass_layer"
 	" WHERE topk_id IS NOT NULL;"
 	"CREATE INDEX temp.used_run_topk ON used_run(topk_id, topk_row);";
+
+/* Recordings in which all rows of all layers are kept. */
+#define KEEPS_ROWS                                                                                 \
+	"SELECT recording_id FROM recording AS k WHERE mode = 'per_token'"                         \
+	" AND instr(coalesce(sampling, ''), 'requests') = 0 AND NOT EXISTS (SELECT 1 FROM"         \
+	" layer_load JOIN pass USING (pass_id) WHERE pass.recording_id = k.recording_id)"
 
 /* Classes of tokens, in the order of expert_load_window's columns. */
 enum { PREFILL, DECODE, VERIFY, OTHER, N_CLASSES };
@@ -197,6 +215,7 @@ static void load_layers(struct agree *agree)
 static void load_requests(struct agree *agree)
 {
 	sqlite3_stmt *stmt = db_query(agree->db, "SELECT request_id, n_positions FROM request"
+						 " JOIN (" KEEPS_ROWS ") USING (recording_id)"
 						 " WHERE verdict = 'complete'");
 	int64_t i;
 
@@ -558,7 +577,8 @@ void agree_check(sqlite3 *db)
 	check_statements(db);
 	load_layers(&agree);
 	load_requests(&agree);
-	recording = db_query(db, "SELECT recording_id FROM recording ORDER BY recording_id");
+	/* Where all rows are kept, their sums are those of the windows. */
+	recording = db_query(db, KEEPS_ROWS " ORDER BY recording_id");
 	while (db_step(recording))
 		check_recording(&agree, sqlite3_column_int64(recording, 0));
 	sqlite3_finalize(recording);

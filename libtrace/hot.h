@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Shared by the sources of the hot path (pass.c, select.c, select_wide.c, counters.c). Nothing here
+ * allocates, locks, logs, makes a system call or waits.
+ */
+#ifndef MT_HOT_H
+#define MT_HOT_H
+
+#include "libtrace/session.h"
+
+#include "libtrace/narrow.h"
+
+/* Kept free in the ring while a pass runs, so that its end always fits, behind padding. */
+#define MT_END_BYTES ((sizeof(struct mt_record_end) + MT_LINE_BYTES) * 2)
+
+void mt_count_loss(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n_bytes,
+		   uint64_t now_ns);
+
+/* A layer's records did not fit: the pass says so at its end. */
+void mt_drop_layer(struct moetrace_pass *pass, uint32_t layer, uint64_t n_bytes, uint64_t now_ns);
+
+/* A number that no other living thread has; not thread-local memory, which may be allocated. */
+static inline uintptr_t mt_thread_number(void)
+{
+#if defined(__x86_64__) && defined(__GNUC__)
+	return (uintptr_t)__builtin_thread_pointer();
+#else
+	return (uintptr_t)pthread_self();
+#endif
+}
+
+/* The stream that the calling thread writes this pass's layers into. */
+static inline struct mt_ring *mt_stream_of(struct moetrace_pass *pass)
+{
+	uintptr_t self = mt_thread_number();
+	uintptr_t owner = atomic_load_explicit(&pass->owner, memory_order_relaxed);
+
+	if (owner == 0 && atomic_compare_exchange_strong_explicit(&pass->owner, &owner, self,
+								  memory_order_relaxed,
+								  memory_order_relaxed))
+		owner = self;
+	return owner == self ? pass->ring : mt_ring_side(&pass->session->pool, pass->ring);
+}
+
+static inline struct mt_reservation mt_stream_reserve(const struct moetrace_pass *pass,
+						      struct mt_ring *stream,
+						      enum mt_record_type type, uint64_t n_bytes)
+{
+	return stream == pass->ring ? mt_ring_reserve_alone(stream, type, n_bytes, MT_END_BYTES) :
+				      mt_ring_reserve(stream, type, n_bytes);
+}
+
+/* A selection, checked, with its defaults filled in. */
+struct mt_checked {
+	const struct mt_layer *layer;
+	struct mt_matrix ids;
+	struct mt_matrix weights; /* type NONE: none, or not to be stored */
+	struct mt_matrix base;    /* type NONE: none */
+	uint32_t rule;
+	uint32_t n_rows;
+	uint32_t n_padding;
+	uint32_t weight_format;
+};
+
+/* Each returns 0, or -1 after counting what is wrong as misuse. */
+int mt_check_selection(const struct moetrace_pass *pass, const struct moetrace_selection *selection,
+		       struct mt_checked *ret_checked);
+int mt_check_matrix(struct moetrace_session *session, struct mt_matrix *matrix, const void *data,
+		    uint32_t type, size_t row_bytes, uint32_t k);
+/*
+ * The map that explains physical ids of the pass: @epoch, or with 0 the one in force when it
+ * began.
+ */
+int mt_check_epoch(const struct moetrace_pass *pass, uint32_t epoch, uint32_t *ret_epoch);
+
+/* Must the writer settle this selection before it can be stored? */
+static inline int mt_is_wide(const struct moetrace_pass *pass,
+			     const struct moetrace_selection *selection)
+{
+	if (pass->mode != MOETRACE_MODE_PER_TOKEN)
+		return selection->id_space != MOETRACE_ID_LOGICAL;
+	return selection->id_space != MOETRACE_ID_LOGICAL || selection->physical_ids ||
+	       selection->n_candidates || selection->order == MOETRACE_ORDER_UNORDERED;
+}
+
+void mt_select_wide(struct moetrace_pass *pass, const struct moetrace_selection *selection);
+
+#endif
