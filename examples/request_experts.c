@@ -22,10 +22,9 @@ static const char find_request[] =
 	" ORDER BY external_id IS NULL OR external_id <> ?1, request_id DESC LIMIT 1";
 
 /* Draft models have rows of the request, too: what counts is the model it is answered by. */
-static const char find_layers[] =
-	"SELECT layer_id FROM layer WHERE model_id ="
-	" (SELECT min(model_id) FROM token_topk WHERE request_id = ?1"
-	"  AND state IN ('computed', 'reused')) ORDER BY layer";
+static const char find_layers[] = "SELECT layer_id FROM layer WHERE model_id ="
+				  " (SELECT min(model_id) FROM token_topk WHERE request_id = ?1"
+				  "  AND state IN ('computed', 'reused')) ORDER BY layer";
 
 static const char find_experts[] =
 	"SELECT position, layer_id, n_valid, id_bytes, topk_ids FROM token_topk"
@@ -92,8 +91,8 @@ static void print_row(sqlite3_stmt *stmt)
 {
 	const unsigned char *ids = sqlite3_column_blob(stmt, 4);
 	const int id_bytes = sqlite3_column_int(stmt, 3);
-	const int n_stored = id_bytes == 1 || id_bytes == 2 ?
-				     sqlite3_column_bytes(stmt, 4) / id_bytes : 0;
+	const int n_stored =
+		id_bytes == 1 || id_bytes == 2 ? sqlite3_column_bytes(stmt, 4) / id_bytes : 0;
 	int n_valid = sqlite3_column_int(stmt, 2), i;
 
 	if (n_valid > n_stored)

@@ -15,7 +15,13 @@
 #include <moetrace/moetrace.h>
 
 enum { N_LAYERS = 4, N_EXPERTS = 32, TOP_K = 4 };
-enum { MAX_WORKERS = 64, BATCH = 8, MAX_PROMPT = 24, MAX_ANSWER = 12, MAX_ROWS = BATCH * MAX_PROMPT };
+enum {
+	MAX_WORKERS = 64,
+	BATCH = 8,
+	MAX_PROMPT = 24,
+	MAX_ANSWER = 12,
+	MAX_ROWS = BATCH * MAX_PROMPT
+};
 
 static const char *const domains[] = {"prose", "code", "dialogue"};
 
@@ -121,14 +127,15 @@ static void run_pass(struct worker *worker)
 		slices[i].request = running->request;
 		slices[i].first_position = running->n_computed;
 		slices[i].n_rows = running->n_computed ? 1 : running->n_prompt;
-		slices[i].phase = running->n_computed ? MOETRACE_PHASE_DECODE : MOETRACE_PHASE_PREFILL;
+		slices[i].phase =
+			running->n_computed ? MOETRACE_PHASE_DECODE : MOETRACE_PHASE_PREFILL;
 		n_decode += running->n_computed != 0;
 		info.n_rows += slices[i].n_rows;
 	}
 	info.model = worker->server->model;
-	info.phase = n_decode == worker->n_running ? MOETRACE_PHASE_DECODE :
-		     n_decode                      ? MOETRACE_PHASE_MIXED :
-						     MOETRACE_PHASE_PREFILL;
+	info.phase = n_decode == worker->n_running ? MOETRACE_PHASE_DECODE
+		     : n_decode			   ? MOETRACE_PHASE_MIXED
+						   : MOETRACE_PHASE_PREFILL;
 	info.slices = slices;
 	info.n_slices = worker->n_running;
 	pass = moetrace_pass_begin(worker->server->session, &info);
@@ -234,7 +241,8 @@ int main(int argc, char **argv)
 
 	if (argc < 2 || argc > 4 || n_workers < 1 || n_workers > MAX_WORKERS || n_requests < 1 ||
 	    n_requests > 1000000) {
-		fprintf(stderr, "usage: threaded_server FILE [WORKERS [REQUESTS]], 1 to %d workers\n",
+		fprintf(stderr,
+			"usage: threaded_server FILE [WORKERS [REQUESTS]], 1 to %d workers\n",
 			MAX_WORKERS);
 		return 2;
 	}

@@ -43,7 +43,8 @@ static inline int mt_abi_knows(size_t size, size_t first_bytes)
  * @given, whose size is one that mt_abi_knows(), with all members of this library's version:
  * itself where it is long enough, else a copy in @room.
  */
-static inline const void *mt_abi_widen(const void *given, size_t size, void *room, size_t room_bytes)
+static inline const void *mt_abi_widen(const void *given, size_t size, void *room,
+				       size_t room_bytes)
 {
 	if (__builtin_expect(size >= room_bytes, 1))
 		return given;
@@ -58,7 +59,8 @@ static inline void mt_abi_narrow(void *to, size_t size, const void *known, size_
 {
 	const size_t n_bytes = size < known_bytes ? size : known_bytes;
 
-	memcpy((char *)to + sizeof(size), (const char *)known + sizeof(size), n_bytes - sizeof(size));
+	memcpy((char *)to + sizeof(size), (const char *)known + sizeof(size),
+	       n_bytes - sizeof(size));
 	memset((char *)to + n_bytes, 0, size - n_bytes);
 }
 

@@ -23,8 +23,8 @@ enum { N_VOCAB = 256, N_BATCH = 512, N_UBATCH = 128, MAX_PROMPT = 4096, MAX_GROU
 enum variant { PLAIN, IDLE, RECORDING, N_VARIANTS };
 enum span { TOKEN_WALL, TOKEN_CPU, PROMPT_WALL, PROMPT_CPU, N_SPANS };
 
-static const char *const span_names[N_SPANS] = {"a token, clock", "a token, CPU", "the prompt, clock",
-						"the prompt, CPU"};
+static const char *const span_names[N_SPANS] = {"a token, clock", "a token, CPU",
+						"the prompt, clock", "the prompt, CPU"};
 
 struct host {
 	struct llama_model *model;
@@ -102,8 +102,8 @@ static int decode(struct host *host, enum variant variant)
 
 static void read_logits(struct host *host, enum variant variant, struct outcome *outcome)
 {
-	const float *logits = llama_get_logits_ith(host->contexts[variant],
-						   host->batch.n_tokens - 1);
+	const float *logits =
+		llama_get_logits_ith(host->contexts[variant], host->batch.n_tokens - 1);
 	int i, best = 0;
 
 	for (i = 1; logits && i < N_VOCAB; i++)
@@ -301,8 +301,7 @@ static int run_group(struct host *host, int group, struct costs *costs, struct o
 	int i, span;
 
 	for (i = 0; i < 2 * N_VARIANTS; i++) {
-		if (order[i] == RECORDING &&
-		    moetrace_start(host->session, NULL) != MOETRACE_OK)
+		if (order[i] == RECORDING && moetrace_start(host->session, NULL) != MOETRACE_OK)
 			return fprintf(stderr, "llama_record: start failed\n"), -1;
 		if (generate_request(host, order[i], "cost", &outcome))
 			return -1;
@@ -338,7 +337,8 @@ static int measure(struct host *host, int n_groups)
 	printf("change of time, median and its 95 %% interval over the groups\n");
 	for (span = 0; span < N_SPANS; span++) {
 		print_change(span_names[span], "not recording", costs.change[span][IDLE], n_groups);
-		print_change(span_names[span], "recording", costs.change[span][RECORDING], n_groups);
+		print_change(span_names[span], "recording", costs.change[span][RECORDING],
+			     n_groups);
 	}
 	printf("tokens %s, logits %s in all variants\n", costs.same_tokens ? "equal" : "DIFFER",
 	       costs.same_logits ? "bit-identical" : "differ");
@@ -354,7 +354,8 @@ int main(int argc, char **argv)
 	argc -= is_cost;
 	argv += is_cost;
 	if (argc < 4 || argc > 5 + is_cost) {
-		fprintf(stderr, "usage: llama_record [--cost] MODEL.gguf PROMPT.txt TRACE.db [N%s]\n",
+		fprintf(stderr,
+			"usage: llama_record [--cost] MODEL.gguf PROMPT.txt TRACE.db [N%s]\n",
 			is_cost ? " [GROUPS]" : "");
 		return 2;
 	}

@@ -35,8 +35,8 @@ static const struct {
 struct layer {
 	uint32_t n_experts; /* 0: no layer with experts */
 	uint32_t top_k;
-	uint32_t index;     /* among the layers with experts */
-	uint8_t forms;      /* a bit a form */
+	uint32_t index; /* among the layers with experts */
+	uint8_t forms;	/* a bit a form */
 	bool has_bias;
 	bool is_softmax;
 };
@@ -58,19 +58,19 @@ struct moetrace_llama {
 
 	/* the batch that is being decoded */
 	const struct llama_batch *batch; /* NULL: none of ours */
-	uint32_t n_begun_rows;           /* rows of it whose pass has begun */
-	uint32_t n_ubatch;               /* rows a graph has at most */
+	uint32_t n_begun_rows;		 /* rows of it whose pass has begun */
+	uint32_t n_ubatch;		 /* rows a graph has at most */
 
 	/* the pass that is running */
 	struct moetrace_pass *pass;
 	uint32_t first_row; /* in the batch */
 	uint32_t n_rows;
-	int last_layer;     /* asked about last; -1: none of this graph */
+	int last_layer; /* asked about last; -1: none of this graph */
 	const struct ggml_tensor *topk;
 
 	struct moetrace_slice *slices; /* [max_rows] */
-	uint32_t *row_map;             /* [max_rows] */
-	char *ids, *weights;           /* copies of what lies on a device */
+	uint32_t *row_map;	       /* [max_rows] */
+	char *ids, *weights;	       /* copies of what lies on a device */
 	size_t ids_bytes, weights_bytes;
 };
 
@@ -122,8 +122,9 @@ static int layer_number(const char *tensor, const char *name)
 	if (strncmp(tensor, name, length) || tensor[length] != '-')
 		return -1;
 	number = strtol(tensor + length + 1, &end, 10);
-	return *end || end == tensor + length + 1 || number < 0 || number >= MAX_LAYERS ?
-		       -1 : (int)number;
+	return *end || end == tensor + length + 1 || number < 0 || number >= MAX_LAYERS
+		       ? -1
+		       : (int)number;
 }
 
 /* ---- learning ---- */
@@ -169,9 +170,9 @@ static void describe(const struct layer *layer, uint32_t number, struct moetrace
 	info->layer = number;
 	info->n_experts = layer->n_experts;
 	info->top_k = layer->top_k;
-	info->scoring = layer->forms & 2   ? MOETRACE_SCORING_SOFTMAX_SELECTED :
-			layer->is_softmax  ? MOETRACE_SCORING_SOFTMAX :
-					     MOETRACE_SCORING_UNKNOWN;
+	info->scoring = layer->forms & 2    ? MOETRACE_SCORING_SOFTMAX_SELECTED
+			: layer->is_softmax ? MOETRACE_SCORING_SOFTMAX
+					    : MOETRACE_SCORING_UNKNOWN;
 	info->renormalize = layer->forms & (2 | 4) ? MOETRACE_YES : MOETRACE_NO;
 	info->correction_bias = layer->has_bias ? MOETRACE_YES : MOETRACE_NO;
 	for (form = 0; form < N_FORMS; form++)
@@ -206,8 +207,8 @@ int moetrace_llama_model_add(struct moetrace_llama *recorder, const char *name)
 	info.name = name;
 	info.layers = infos;
 	info.n_moe_layers = n;
-	status = n ? moetrace_model_add(recorder->session, &info, &recorder->model) :
-		     MOETRACE_E_STATE;
+	status = n ? moetrace_model_add(recorder->session, &info, &recorder->model)
+		   : MOETRACE_E_STATE;
 	recorder->n_moe_layers = status ? 0 : n;
 	free(infos);
 	return status;
@@ -234,8 +235,9 @@ int moetrace_llama_request_begin(struct moetrace_llama *recorder, llama_seq_id s
 
 uint64_t moetrace_llama_request(const struct moetrace_llama *recorder, llama_seq_id sequence)
 {
-	return recorder && sequence >= 0 && sequence < MOETRACE_LLAMA_MAX_SEQUENCES ?
-		       recorder->sequences[sequence].request : MOETRACE_NO_REQUEST;
+	return recorder && sequence >= 0 && sequence < MOETRACE_LLAMA_MAX_SEQUENCES
+		       ? recorder->sequences[sequence].request
+		       : MOETRACE_NO_REQUEST;
 }
 
 uint64_t moetrace_llama_request_end(struct moetrace_llama *recorder, llama_seq_id sequence,
@@ -274,8 +276,8 @@ static struct moetrace_slice slice_of(struct moetrace_llama *recorder, uint32_t 
 		return slice;
 	slice.request = sequence->request;
 	slice.first_position = positions ? (uint32_t)positions[row] : sequence->next_position;
-	slice.phase = slice.first_position < sequence->n_prompt ? MOETRACE_PHASE_PREFILL :
-								  MOETRACE_PHASE_DECODE;
+	slice.phase = slice.first_position < sequence->n_prompt ? MOETRACE_PHASE_PREFILL
+								: MOETRACE_PHASE_DECODE;
 	sequence->next_position = slice.first_position + 1;
 	return slice;
 }
@@ -296,10 +298,10 @@ static uint32_t fill_slices(struct moetrace_llama *recorder, uint32_t n_rows, ui
 		else
 			recorder->slices[n_slices++] = next;
 	}
-	*ret_phase = phases == 1u << MOETRACE_PHASE_PREFILL ? MOETRACE_PHASE_PREFILL :
-		     phases == 1u << MOETRACE_PHASE_DECODE  ? MOETRACE_PHASE_DECODE :
-		     phases == 1u << MOETRACE_PHASE_DUMMY   ? MOETRACE_PHASE_DUMMY :
-							      MOETRACE_PHASE_MIXED;
+	*ret_phase = phases == 1u << MOETRACE_PHASE_PREFILL  ? MOETRACE_PHASE_PREFILL
+		     : phases == 1u << MOETRACE_PHASE_DECODE ? MOETRACE_PHASE_DECODE
+		     : phases == 1u << MOETRACE_PHASE_DUMMY  ? MOETRACE_PHASE_DUMMY
+							     : MOETRACE_PHASE_MIXED;
 	return n_slices;
 }
 
@@ -429,8 +431,9 @@ static void hand_over(struct moetrace_llama *recorder, const struct layer *layer
 	if (n_rows) {
 		const size_t before_last = (size_t)n_rows - 1, last = layer->top_k * 4ul;
 
-		selection.ids = host_rows(recorder, topk, before_last * selection.ids_row_bytes + last,
-					  &recorder->ids, &recorder->ids_bytes);
+		selection.ids =
+			host_rows(recorder, topk, before_last * selection.ids_row_bytes + last,
+				  &recorder->ids, &recorder->ids_bytes);
 		selection.weights = host_rows(recorder, weights,
 					      before_last * selection.weights_row_bytes + last,
 					      &recorder->weights, &recorder->weights_bytes);
@@ -484,8 +487,8 @@ static callback_result callback(struct ggml_tensor *t, bool ask, void *user_data
 
 	if (!ask) {
 		if (recorder->pass && recorder->topk)
-			hand_over(recorder, &recorder->layers[recorder->last_layer],
-				  recorder->topk, t);
+			hand_over(recorder, &recorder->layers[recorder->last_layer], recorder->topk,
+				  t);
 		recorder->topk = NULL;
 		return 1; /* go on */
 	}

@@ -82,8 +82,9 @@ uint64_t moetrace_llama_request_end(struct moetrace_llama *recorder, llama_seq_i
 
 /* What could not be recorded, since the recorder was made. */
 struct moetrace_llama_counts {
-	uint64_t n_graphs;          /* passes */
-	uint64_t n_unplaced_layers; /* layers with other rows than the batch explains: not handed over */
+	uint64_t n_graphs;	    /* passes */
+	uint64_t n_unplaced_layers; /* layers with other rows than the batch explains: not handed
+				       over */
 	uint64_t n_copied_bytes;    /* fetched from devices */
 };
 

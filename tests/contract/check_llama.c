@@ -26,7 +26,7 @@ struct ggml_backend_buffer {
 
 /* What a context and its graph are here. */
 struct llama_context {
-	uint32_t n_ubatch;      /* rows that a graph has */
+	uint32_t n_ubatch;	/* rows that a graph has */
 	uint32_t n_ubatch_told; /* what llama_n_ubatch() says */
 	bool has_bias, has_ties, forgets;
 	ggml_backend_sched_eval_callback callback;
@@ -54,7 +54,8 @@ bool ggml_backend_buffer_is_host(ggml_backend_buffer_t buffer)
 	return buffer->is_host;
 }
 
-void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size)
+void ggml_backend_tensor_get(const struct ggml_tensor *tensor, void *data, size_t offset,
+			     size_t size)
 {
 	const char *memory = (const char *)((uintptr_t)tensor->data ^ (UINT64_C(1) << 63));
 
@@ -123,8 +124,9 @@ static void compute(struct llama_context *ctx, const struct ggml_tensor *t, int 
 			else if (t == &ctx->weights)
 				ctx->raw[row][rank] = rank ? 0.125f : 0.375f;
 			else if (t == &ctx->norm)
-				ctx->renormalized[row][rank] = ctx->has_ties ? 0.5f :
-							       rank	     ? 0.25f : 0.75f;
+				ctx->renormalized[row][rank] = ctx->has_ties ? 0.5f
+							       : rank	     ? 0.25f
+									     : 0.75f;
 		}
 }
 
@@ -142,7 +144,8 @@ static void evaluate_layer(struct llama_context *ctx, int number, const int32_t 
 		bool is_wanted = false;
 
 		for (end = begin; end < NODES; end++) {
-			is_wanted = ctx->callback && ctx->callback(nodes[end], true, ctx->user_data);
+			is_wanted =
+				ctx->callback && ctx->callback(nodes[end], true, ctx->user_data);
 			if (is_wanted)
 				break;
 		}
@@ -167,14 +170,16 @@ int32_t llama_decode(struct llama_context *ctx, struct llama_batch batch)
 			n_rows = (int32_t)ctx->n_ubatch;
 		ctx->n_graphs++;
 		for (row = n_outputs = 0; row < n_rows; row++)
-			if (batch.logits ? batch.logits[first + row] : first + row == batch.n_tokens - 1)
+			if (batch.logits ? batch.logits[first + row]
+					 : first + row == batch.n_tokens - 1)
 				outputs[n_outputs++] = batch.token[first + row];
 		for (i = 0; i < N_LAYERS; i++) {
 			const bool is_last = i == N_LAYERS - 1;
 
 			if (ctx->forgets && i == 1)
 				continue;
-			evaluate_layer(ctx, layer_numbers[i], is_last ? outputs : batch.token + first,
+			evaluate_layer(ctx, layer_numbers[i],
+				       is_last ? outputs : batch.token + first,
 				       is_last ? n_outputs : n_rows);
 		}
 	}
@@ -194,7 +199,8 @@ struct host {
 	struct llama_batch batch;
 };
 
-static void add_row(struct host *host, int32_t token, int32_t sequence, int32_t position, bool output)
+static void add_row(struct host *host, int32_t token, int32_t sequence, int32_t position,
+		    bool output)
 {
 	const int32_t i = host->batch.n_tokens++;
 
@@ -222,13 +228,19 @@ static void open_host(struct host *host, const char *name, bool is_host_memory)
 	MOETRACE_INIT(&opts);
 	opts.ring_bytes = 1 << 20;
 	ck_assert_int_eq(moetrace_session_open(host->path, &opts, &host->session), MOETRACE_OK);
-	ck_assert_int_eq(moetrace_llama_open(host->session, MAX_ROWS, &host->recorder), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_llama_open(host->session, MAX_ROWS, &host->recorder),
+			 MOETRACE_OK);
 	host->ctx.n_ubatch = host->ctx.n_ubatch_told = N_UBATCH;
 	host->ctx.buffer.is_host = is_host_memory;
 	host->ctx.callback = moetrace_llama_callback();
 	host->ctx.user_data = host->recorder;
-	host->batch = (struct llama_batch){0, host->tokens, NULL, host->positions, host->n_sequences,
-					   host->id_pointers, host->outputs};
+	host->batch = (struct llama_batch){0,
+					   host->tokens,
+					   NULL,
+					   host->positions,
+					   host->n_sequences,
+					   host->id_pointers,
+					   host->outputs};
 }
 
 static void learn(struct host *host)
@@ -269,7 +281,8 @@ static void serve_request(struct host *host)
 		add_row(host, 100 + position, 0, position, true);
 		decode(host);
 	}
-	ck_assert_uint_ne(moetrace_llama_request_end(host->recorder, 0, MOETRACE_REQUEST_FINISHED), 0);
+	ck_assert_uint_ne(moetrace_llama_request_end(host->recorder, 0, MOETRACE_REQUEST_FINISHED),
+			  0);
 }
 
 /* Entries that are not what expert_of() says of token 100 + position. */
@@ -280,8 +293,9 @@ static const char wrong_experts[] = "SELECT count(*) FROM routed_expert"
 /* The prompt is three graphs; the last layer sees the rows with outputs alone. */
 static void check_request(sqlite3 *db)
 {
-	ck_assert_str_eq(db_text(db, "SELECT verdict || n_positions || ',' || prefill_rows || ',' ||"
-				     " decode_rows || ',' || n_passes FROM request_summary"),
+	ck_assert_str_eq(db_text(db,
+				 "SELECT verdict || n_positions || ',' || prefill_rows || ',' ||"
+				 " decode_rows || ',' || n_passes FROM request_summary"),
 			 "complete13,10,3,6");
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(n_rows || phase) FROM pass"),
 			 "4prefill,4prefill,2prefill,1decode,1decode,1decode");
@@ -330,8 +344,9 @@ START_TEST(test_learning)
 	host.ctx.has_bias = _i == 1;
 	learn(&host);
 	db = finish(&host, &counts);
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(layer || ':' || n_experts || ':' || top_k)"
-				     " FROM layer"),
+	ck_assert_str_eq(db_text(db,
+				 "SELECT group_concat(layer || ':' || n_experts || ':' || top_k)"
+				 " FROM layer"),
 			 "1:6:2,2:6:2,4:6:2");
 	ck_assert_str_eq(db_text(db, "SELECT DISTINCT scoring || ',' || weight_kind || ',' ||"
 				     " renormalize FROM layer"),
@@ -384,7 +399,8 @@ START_TEST(test_sequences)
 	decode(&host);
 	moetrace_llama_request_end(host.recorder, 1, MOETRACE_REQUEST_FINISHED);
 	moetrace_llama_request_end(host.recorder, 7, MOETRACE_REQUEST_ABORTED);
-	ck_assert_uint_eq(moetrace_llama_request_end(host.recorder, 7, MOETRACE_REQUEST_ABORTED), 0);
+	ck_assert_uint_eq(moetrace_llama_request_end(host.recorder, 7, MOETRACE_REQUEST_ABORTED),
+			  0);
 	db = finish(&host, &counts);
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(external_id || verdict || n_positions ||"
 				     " end_state) FROM request"),
@@ -470,7 +486,8 @@ START_TEST(test_order_of_equals)
 	db = finish(&host, &counts);
 	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT selection_order) FROM pass_layer"), 2);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE selection_order ="
-				    " (SELECT max(selection_order) FROM pass_layer)"), 1);
+				    " (SELECT max(selection_order) FROM pass_layer)"),
+			 1);
 	db_close(db);
 }
 END_TEST
@@ -509,7 +526,8 @@ START_TEST(test_prompt_of_another_sequence)
 			 "firstcomplete3,secondcomplete3");
 	ck_assert_int_eq(db_int(db, wrong_experts), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk WHERE request_id = 2"
-				    " AND state = 'reused'"), 2 * N_LAYERS);
+				    " AND state = 'reused'"),
+			 2 * N_LAYERS);
 	db_close(db);
 }
 END_TEST

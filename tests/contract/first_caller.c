@@ -18,8 +18,8 @@ enum { N_LAYERS = 2, N_EXPERTS = 16, TOP_K = 2, N_ROWS = 3, N_PASSES = 2 };
 static void *at_the_end(const void *given, size_t size)
 {
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-			    -1, 0);
+	char *memory =
+		mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 	if (memory == MAP_FAILED || size > page || mprotect(memory + page, page, PROT_NONE)) {
 		perror("first_caller");
@@ -148,8 +148,7 @@ int main(int argc, char **argv)
 	      "request");
 	for (number = 0; number < N_PASSES; number++)
 		run_pass(session, model, request, number);
-	check(moetrace_request_end(session, request, MOETRACE_REQUEST_FINISHED,
-				   N_PASSES * N_ROWS),
+	check(moetrace_request_end(session, request, MOETRACE_REQUEST_FINISHED, N_PASSES * N_ROWS),
 	      "end");
 	print_status(session);
 	check(moetrace_stop(session, NULL), "stop");
