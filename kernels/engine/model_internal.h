@@ -82,6 +82,12 @@ struct mtk_model {
 	size_t pool_bytes;		/* its own, also when it is planned */
 };
 
+/* What a block of a model takes; below bytes: too large. */
+static inline size_t mtk_block_bytes(size_t bytes)
+{
+	return bytes + 63 - (bytes + 63) % 64;
+}
+
 /*
  * Zeroed memory at a cache line, released with the model. NULL with MOETRACE_OK where the model is
  * a plan or bytes is 0. Returns MOETRACE_OK or MOETRACE_E_NOMEM.

@@ -17,7 +17,7 @@ struct mtk_block {
 
 int mtk_model_take(struct mtk_model *model, size_t bytes, void **ret_memory)
 {
-	const size_t rounded = bytes + 63 - (bytes + 63) % 64;
+	const size_t rounded = mtk_block_bytes(bytes);
 	struct mtk_block *block;
 
 	*ret_memory = NULL;

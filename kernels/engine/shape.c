@@ -236,7 +236,7 @@ int mtk_shape_fill(struct mtk_model *model, const struct mtk_shape_settings *set
 		   struct mtk_error *error)
 {
 	/* The layers themselves are there; everything else is counted again. */
-	model->n_bytes = model->config.n_layers * sizeof(*model->layers);
+	model->n_bytes = mtk_block_bytes(model->config.n_layers * sizeof(*model->layers));
 	model->weight_bytes = 0;
 	model->is_plan = false;
 	return mtk_shape_build(model, settings, error);

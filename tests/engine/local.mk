@@ -14,7 +14,8 @@ if HAVE_CHECK
 %C%_programs = \
 	%D%/check_f16 \
 	%D%/check_jsonw \
-	%D%/check_no_json
+	%D%/check_no_json \
+	%D%/check_shape
 if HAVE_YAJL
 %C%_programs += $(%C%_json_programs)
 endif
@@ -32,6 +33,10 @@ TESTS += $(%C%_programs)
 %C%_check_jsonw_SOURCES = %D%/check_jsonw.c
 %C%_check_jsonw_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 %C%_check_jsonw_LDADD = $(%C%_libs)
+
+%C%_check_shape_SOURCES = %D%/check_shape.c
+%C%_check_shape_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+%C%_check_shape_LDADD = $(%C%_libs)
 
 # The replacement itself, in every build: before the library, so that it wins.
 %C%_check_no_json_SOURCES = %D%/check_no_json.c common/no_json.c
@@ -69,6 +74,7 @@ TESTS += \
 	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
+	%D%/run-shapes.sh \
 	%D%/run-rule.sh \
 	%D%/run-interrupt.sh
 
@@ -77,5 +83,6 @@ EXTRA_DIST += \
 	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
+	%D%/run-shapes.sh \
 	%D%/run-rule.sh \
 	%D%/run-interrupt.sh
