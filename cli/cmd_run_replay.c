@@ -44,7 +44,8 @@ static int recording_choose(struct replay *replay)
 		return exit_code;
 	if (replay->recording_id > 0 && replay->model_id > 0)
 		return MT_EXIT_OK;
-	mt_error("%s holds no recording of a model, so there is nothing to replay", path_of(replay));
+	mt_error("%s holds no recording of a model, so there is nothing to replay",
+		 path_of(replay));
 	return MT_EXIT_FAILED;
 }
 
@@ -83,8 +84,7 @@ static int layers_check(const struct replay *replay)
 	if (!stmt)
 		return MT_EXIT_FAILED;
 	sqlite3_bind_int64(stmt, 1, replay->model_id);
-	while (n < replay->n_layers && exit_code == MT_EXIT_OK &&
-	       sqlite3_step(stmt) == SQLITE_ROW)
+	while (n < replay->n_layers && exit_code == MT_EXIT_OK && sqlite3_step(stmt) == SQLITE_ROW)
 		exit_code = layer_check(replay, n++, stmt);
 	if (sqlite3_finalize(stmt) != SQLITE_OK)
 		return mt_trace_error(&replay->trace);
@@ -131,8 +131,7 @@ static int requests_match(const struct replay *replay, int64_t *request_ids)
 		request_ids[i] = request_find(replay, by_id, workload->requests[i].id, 0);
 		n_found += request_ids[i] != 0;
 	}
-	for (size_t i = 0; exit_code == MT_EXIT_OK && n_found == 0 && i < workload->n_requests;
-	     i++)
+	for (size_t i = 0; exit_code == MT_EXIT_OK && n_found == 0 && i < workload->n_requests; i++)
 		request_ids[i] = request_find(replay, by_place, NULL, (uint32_t)i);
 	for (size_t i = 0; exit_code == MT_EXIT_OK && i < workload->n_requests; i++) {
 		if (request_ids[i] != 0)
@@ -147,7 +146,8 @@ static int requests_match(const struct replay *replay, int64_t *request_ids)
 }
 
 /* The positions that a request of the workload may take. */
-static uint32_t positions_of(const struct replay *replay, const struct mtk_workload_request *request)
+static uint32_t positions_of(const struct replay *replay,
+			     const struct mtk_workload_request *request)
 {
 	const uint32_t n_context = replay->options->n_context;
 	uint64_t n_new = request->max_new_tokens < n_context ? request->max_new_tokens : n_context;

@@ -22,18 +22,20 @@ static int memory_check(const struct mt_run_options *options, const struct mtk_m
 	uint64_t needed = mtk_model_bytes(model) + (uint64_t)OTHER_BYTES;
 
 	if (server_bytes == 0 || __builtin_add_overflow(needed, server_bytes, &needed)) {
-		mt_error("%s: a batch of %u with chunks of %u rows and a context of %u is too large; "
+		mt_error("%s: a batch of %u with chunks of %u rows and a context of %u is too "
+			 "large; "
 			 "lower --batch, --chunk or --context",
 			 options->shape, options->n_batch, options->n_chunk, options->n_context);
 		return MT_EXIT_FAILED;
 	}
 	if (needed <= available)
 		return MT_EXIT_OK;
-	mt_error("%s with %u layers needs %" PRIu64 " bytes of memory, %" PRIu64
-		 " are available; lower --layers or --batch, or %s --expert-pool BYTES, a pool that "
-		 "its weights alias",
-		 options->shape, n_layers, needed, available,
-		 options->expert_pool_bytes > 0 ? "lower" : "give");
+	mt_error(
+		"%s with %u layers needs %" PRIu64 " bytes of memory, %" PRIu64
+		" are available; lower --layers or --batch, or %s --expert-pool BYTES, a pool that "
+		"its weights alias",
+		options->shape, n_layers, needed, available,
+		options->expert_pool_bytes > 0 ? "lower" : "give");
 	return MT_EXIT_FAILED;
 }
 

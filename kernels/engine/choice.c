@@ -93,8 +93,8 @@ int mtk_choice_create(const struct mtk_choice_settings *settings, struct mtk_err
 		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
 	choice->settings = *settings;
 	if (settings->kind == MTK_CHOICE_ZIPF) {
-		choice->log_weights = calloc((size_t)settings->n_layers * settings->n_columns,
-					     sizeof(double));
+		choice->log_weights =
+			calloc((size_t)settings->n_layers * settings->n_columns, sizeof(double));
 		if (!choice->log_weights) {
 			free(choice);
 			return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");

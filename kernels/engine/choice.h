@@ -17,7 +17,8 @@
 enum mtk_choice_kind {
 	MTK_CHOICE_MODEL,	/* the router decides */
 	MTK_CHOICE_UNIFORM,	/* every set of top_k experts is as likely */
-	MTK_CHOICE_ROUND_ROBIN, /* top_k experts in a row, from ((request + position) * top_k + layer) */
+	MTK_CHOICE_ROUND_ROBIN, /* top_k experts in a row, from ((request + position) * top_k +
+				   layer) */
 	MTK_CHOICE_ZIPF,	/* one after another without replacement, likely as 1 / place^S */
 	MTK_CHOICE_REPLAY,
 };

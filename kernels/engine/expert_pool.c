@@ -17,7 +17,7 @@
 
 struct mtk_expert_pool {
 	unsigned char *memory;
-	size_t n_bytes;	      /* of one copy */
+	size_t n_bytes;	       /* of one copy */
 	size_t reserved_bytes; /* of all */
 	uint64_t seed;
 };
@@ -91,8 +91,8 @@ end:
 	return status;
 }
 
-int mtk_expert_pool_create(size_t n_bytes, size_t max_window_bytes, uint64_t seed,
-			   int top_exponent, struct mtk_expert_pool **ret_pool)
+int mtk_expert_pool_create(size_t n_bytes, size_t max_window_bytes, uint64_t seed, int top_exponent,
+			   struct mtk_expert_pool **ret_pool)
 {
 	struct mtk_expert_pool *pool;
 	size_t n_copies;

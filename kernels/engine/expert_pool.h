@@ -31,8 +31,8 @@ struct mtk_expert_pool;
  * Returns  MOETRACE_OK, MOETRACE_E_INVALID (below the minimum, or too large), MOETRACE_E_NOMEM.
  * Owner    caller; release with mtk_expert_pool_destroy().
  */
-int mtk_expert_pool_create(size_t n_bytes, size_t max_window_bytes, uint64_t seed,
-			   int top_exponent, struct mtk_expert_pool **ret_pool);
+int mtk_expert_pool_create(size_t n_bytes, size_t max_window_bytes, uint64_t seed, int top_exponent,
+			   struct mtk_expert_pool **ret_pool);
 
 /* NULL is allowed. */
 void mtk_expert_pool_destroy(struct mtk_expert_pool *pool);

@@ -35,8 +35,10 @@ static uint32_t scoring_of(enum mtk_route_scoring scoring)
 static const char *choice_name(const struct mtk_choice *choice)
 {
 	static const char *const names[] = {
-		[MTK_CHOICE_MODEL] = "model",	[MTK_CHOICE_UNIFORM] = "uniform",
-		[MTK_CHOICE_ROUND_ROBIN] = "round-robin", [MTK_CHOICE_ZIPF] = "zipf",
+		[MTK_CHOICE_MODEL] = "model",
+		[MTK_CHOICE_UNIFORM] = "uniform",
+		[MTK_CHOICE_ROUND_ROBIN] = "round-robin",
+		[MTK_CHOICE_ZIPF] = "zipf",
 		[MTK_CHOICE_REPLAY] = "replay",
 	};
 

@@ -63,10 +63,9 @@ static int check_settings(const struct mtk_shape_settings *settings, struct mtk_
 	if (status)
 		return status;
 	if (settings->n_layers > mtk_shape_moe_layers(preset))
-		return mtk_error_set(error, MOETRACE_E_INVALID,
-				     "layers is %u, %s has %u layers with experts",
-				     settings->n_layers, preset->name,
-				     mtk_shape_moe_layers(preset));
+		return mtk_error_set(
+			error, MOETRACE_E_INVALID, "layers is %u, %s has %u layers with experts",
+			settings->n_layers, preset->name, mtk_shape_moe_layers(preset));
 	if (settings->expert_pool_bytes > 0 &&
 	    (settings->expert_pool_bytes > SIZE_MAX ||
 	     mtk_expert_pool_size((size_t)settings->expert_pool_bytes) == 0))
@@ -86,10 +85,12 @@ static struct mtk_model_config config_of(const struct mtk_shape_settings *settin
 	return (struct mtk_model_config){
 		.n_vocab = N_VOCAB,
 		.n_hidden = preset->n_hidden,
-		.n_layers = settings->n_layers > 0 ? settings->n_layers
-						   : mtk_shape_moe_layers(preset),
+		.n_layers =
+			settings->n_layers > 0 ? settings->n_layers : mtk_shape_moe_layers(preset),
 		.n_heads = is_known ? preset->n_heads : n_heads,
-		.n_kv_heads = is_known ? preset->n_kv_heads : n_heads % 4 == 0 ? n_heads / 4 : 1,
+		.n_kv_heads = is_known		 ? preset->n_kv_heads
+			      : n_heads % 4 == 0 ? n_heads / 4
+						 : 1,
 		.head_dim = is_known ? preset->head_dim : HEAD_DIM,
 		.n_intermediate = preset->n_intermediate,
 		.n_experts = preset->route.n_experts,
@@ -180,8 +181,7 @@ static int make_layers(struct mtk_model *model, const struct mtk_shape_settings 
 	for (uint32_t i = 0; i < n_layers; i++) {
 		model->layers[i].number = mtk_preset_layer_number(settings->preset, i);
 		model->layers[i].is_hash = i < settings->preset->n_hash_layers;
-		model->layers[i].route =
-			model->layers[i].is_hash ? hash_route(route) : route;
+		model->layers[i].route = model->layers[i].is_hash ? hash_route(route) : route;
 	}
 	return MOETRACE_OK;
 }

@@ -15,7 +15,7 @@
 
 struct mtk_shape_settings {
 	const struct mtk_preset *preset;
-	uint32_t n_layers;	    /* the first so many layers with experts; 0: all of them */
+	uint32_t n_layers; /* the first so many layers with experts; 0: all of them */
 	uint32_t n_context;
 	bool has_shared_slots;	    /* shared experts are slots of the choice, not beside it */
 	uint64_t expert_pool_bytes; /* what the layers' weights alias; 0: each has its own */

@@ -19,7 +19,7 @@
 #include "kernels/engine/model_internal.h"
 #include "kernels/engine/shape_internal.h"
 
-#define TOP_EXPONENT (-6)
+#define TOP_EXPONENT	   (-6)
 #define EMBEDDING_EXPONENT 0
 
 /* Numbers of a layer's tensors; experts follow. */
@@ -116,8 +116,7 @@ static int take_matrix(struct builder *b, uint32_t tensor, uint32_t n_out, uint3
 		return take_own(b, tensor, n_out, n_in, TOP_EXPONENT, ret_matrix);
 	*ret_matrix = (struct mtk_matrix){MTK_DTYPE_BF16, n_out, n_in, NULL};
 	if (b->model->pool)
-		ret_matrix->data =
-			mtk_expert_pool_window(b->model->pool, b->first_tensor + tensor);
+		ret_matrix->data = mtk_expert_pool_window(b->model->pool, b->first_tensor + tensor);
 	return MOETRACE_OK;
 }
 

@@ -268,9 +268,8 @@ static void check_layer(const struct mtk_preset *preset, struct mtk_shape_settin
 	for (uint32_t r = 0; r < N_ROWS; r++) {
 		define_row(run, r, hidden);
 		for (uint32_t i = 0; i < N_HIDDEN; i++)
-			ck_assert_double_eq_tol(
-				(double)run->workspace->hidden[r * N_HIDDEN + i], hidden[i],
-				1e-4 * (1.0 + fabs(hidden[i])));
+			ck_assert_double_eq_tol((double)run->workspace->hidden[r * N_HIDDEN + i],
+						hidden[i], 1e-4 * (1.0 + fabs(hidden[i])));
 	}
 	run_close(run);
 	free(run);
@@ -331,7 +330,8 @@ static void refuses(const struct mtk_preset *preset, const char *field)
 	struct mtk_error error;
 
 	ck_assert_int_eq(mtk_shape_plan(&settings, &error, &model), MOETRACE_E_INVALID);
-	ck_assert_msg(strstr(error.text, field) != NULL, "'%s' does not name %s", error.text, field);
+	ck_assert_msg(strstr(error.text, field) != NULL, "'%s' does not name %s", error.text,
+		      field);
 	ck_assert_ptr_null(model);
 }
 
@@ -522,7 +522,8 @@ START_TEST(choices_are_checked)
 		{{.kind = MTK_CHOICE_UNIFORM, .n_columns = 4, .top_k = 5}, "top_k"},
 		{{.kind = MTK_CHOICE_UNIFORM, .n_columns = 4}, "top_k"},
 		{{.kind = MTK_CHOICE_UNIFORM, .top_k = 1}, "n_columns"},
-		{{.kind = MTK_CHOICE_ZIPF, .n_columns = 4, .top_k = 2, .exponent = NAN}, "exponent"},
+		{{.kind = MTK_CHOICE_ZIPF, .n_columns = 4, .top_k = 2, .exponent = NAN},
+		 "exponent"},
 		{{.kind = MTK_CHOICE_ZIPF, .n_columns = 4, .top_k = 2, .exponent = -1}, "exponent"},
 		{{.kind = MTK_CHOICE_ZIPF, .n_columns = 4, .top_k = 2, .exponent = INFINITY},
 		 "exponent"},
