@@ -23,6 +23,7 @@ enum {
 	MT_FIRST_LAYER_INFO = MT_BYTES_UP_TO(struct moetrace_layer_info, impl_reason),
 	MT_FIRST_REQUEST_INFO = MT_BYTES_UP_TO(struct moetrace_request_info, prompt_positions),
 	MT_FIRST_REUSE = MT_BYTES_UP_TO(struct moetrace_reuse, kv_slots),
+	MT_FIRST_EXPERTS_OPTS = MT_BYTES_UP_TO(struct moetrace_routed_experts_opts, base64),
 	MT_FIRST_PASS_INFO = MT_BYTES_UP_TO(struct moetrace_pass_info, runtime_pass),
 	MT_FIRST_EXPERT_MAP = MT_BYTES_UP_TO(struct moetrace_expert_map, slot_experts),
 	MT_FIRST_EXPERT_COUNTS = MT_BYTES_UP_TO(struct moetrace_expert_counts, untimed),

@@ -21,6 +21,7 @@ void mt_assembly_open(struct mt_assembly *assembly, struct moetrace_session *ses
 	assembly->store = store;
 	assembly->ledger = ledger;
 	assembly->load = load;
+	assembly->recent.max_bytes = session->opts.experts_window_bytes;
 }
 
 static void free_accepts(struct mt_open_pass *pass)
@@ -36,10 +37,12 @@ static void free_accepts(struct mt_open_pass *pass)
 
 void mt_assembly_close(struct mt_assembly *assembly)
 {
+	mt_recent_clear(&assembly->recent);
 	for (uint32_t i = 0; i < MT_MAX_RINGS; i++) {
 		struct mt_open_pass *pass = &assembly->passes[i];
 
 		free_accepts(pass);
+		mt_recent_free(pass->recent);
 		free(pass->slices);
 		free(pass->owners);
 		free(pass->positions);
@@ -320,6 +323,9 @@ static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		pass->layers[i].classes = 0;
 		pass->layers[i].has_dispatch = 0;
 	}
+	if (begin->n_slices)
+		pass->recent = mt_recent_begin(&assembly->recent, begin->model,
+					       pass->model->n_layers, begin->n_slices);
 	pass->is_open = 1;
 	return MOETRACE_OK;
 }
@@ -468,7 +474,39 @@ static const uint8_t *find_accepted(const struct mt_open_pass *pass, uint32_t sl
 	return accept ? accept->accepted : NULL;
 }
 
-static int write_slice(struct mt_assembly *assembly, const struct mt_open_pass *pass,
+static void keep_slice(struct mt_open_pass *pass, const struct mt_slice_owner *owner,
+		       const struct mt_ledger_slice *seen, uint32_t row_offset)
+{
+	struct mt_experts_slice slice = {
+		.request_id = owner->request ? owner->request->request_id : 0,
+		.attempt = seen->attempt,
+		.phase = seen->phase,
+		.first_position = seen->first_position,
+		.positions = seen->positions,
+		.accepted = seen->accepted,
+		.row_offset = row_offset,
+		.n_rows = seen->n_rows,
+	};
+
+	if (!pass->recent || mt_recent_slice(pass->recent, seen->slice, &slice) == MOETRACE_OK)
+		return;
+	mt_recent_free(pass->recent);
+	pass->recent = NULL;
+}
+
+/* The pass is complete in memory, or all before it is given up. */
+static void keep_pass(struct mt_assembly *assembly, struct mt_open_pass *pass)
+{
+	for (uint32_t i = 0; pass->recent && i < pass->model->n_layers; i++)
+		pass->recent->layers[i].rows.state = pass->layers[i].row.state;
+	if (pass->recent)
+		pass->recent->is_sampled = pass->is_sampled;
+	if (pass->begin.n_slices)
+		mt_recent_end(&assembly->recent, pass->recent, pass->pass_id);
+	pass->recent = NULL;
+}
+
+static int write_slice(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		       const struct mt_record_slice *slice, const struct mt_slice_owner *owner,
 		       struct mt_slice_row *row, uint32_t reasons)
 {
@@ -498,12 +536,13 @@ static int write_slice(struct mt_assembly *assembly, const struct mt_open_pass *
 	seen.pass_reasons = slice_reasons(pass, row, reasons);
 	row->phase = phase_names[slice->phase];
 	row->accepted = seen.accepted = find_accepted(pass, seen.slice);
+	keep_slice(pass, owner, &seen, (uint32_t)row->row_offset);
 	if (owner->request)
 		status = mt_ledger_slice(assembly->ledger, owner->request, &seen);
 	return status ? status : mt_store_slice(assembly->store, row);
 }
 
-static int write_slices(struct mt_assembly *assembly, const struct mt_open_pass *pass,
+static int write_slices(struct mt_assembly *assembly, struct mt_open_pass *pass,
 			uint32_t reasons)
 {
 	struct mt_slice_row row = { .pass_id = assembly->last_pass_id };
@@ -549,6 +588,7 @@ static int close_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		status = mt_layers_write(assembly, pass);
 	if (!status)
 		status = adopt(assembly, pass);
+	keep_pass(assembly, pass);
 	return status ? status : release_owners(assembly, pass);
 }
 
@@ -575,11 +615,16 @@ static int accept_early(struct mt_open_pass *pass, struct mt_message *message)
 int mt_assembly_accept(struct mt_assembly *assembly, struct mt_message *message)
 {
 	struct mt_open_pass *pass = &assembly->passes[(message->number - 1) % MT_MAX_RINGS];
+	int64_t pass_id;
+	int status;
 
 	if (pass->is_open && pass->begin.number == message->number)
 		return accept_early(pass, message);
-	return mt_ledger_accept(assembly->ledger, message->number, message->state, message->data,
-				message->n_tokens);
+	status = mt_ledger_accept(assembly->ledger, message->number, message->state, message->data,
+				  message->n_tokens, &pass_id);
+	if (!status)
+		mt_recent_accept(&assembly->recent, pass_id, message->state, message->data);
+	return status;
 }
 
 int mt_assembly_record(struct mt_assembly *assembly, uint32_t ring, struct mt_record *record)
@@ -616,6 +661,8 @@ int mt_assembly_cut(struct mt_assembly *assembly)
 		assembly->counts.unended++;
 		status = close_pass(assembly, &assembly->passes[i], NULL);
 	}
+	mt_recent_clear(&assembly->recent);
+	assembly->recent.first_pass_id = assembly->last_pass_id + 1;
 	/* Parts of passes that never were. */
 	for (; assembly->n_orphans > 0; assembly->n_orphans--)
 		mt_misuse(assembly->session, MT_MISUSE_PARENT);

@@ -12,6 +12,7 @@
 #include "libtrace/expert_map.h"
 #include "libtrace/ledger.h"
 #include "libtrace/load.h"
+#include "libtrace/recent.h"
 #include "libtrace/record.h"
 #include "libtrace/session.h"
 #include "libtrace/settle.h"
@@ -66,6 +67,7 @@ struct mt_open_pass {
 	struct mt_record_slice *slices;
 	struct mt_slice_owner *owners; /* [n_slices] */
 	struct mt_early_accept *accepts;
+	struct mt_recent_pass *recent; /* NULL: not kept in memory */
 	uint32_t *positions;
 	uint8_t *row_classes; /* [n_rows] enum mt_load_class; unused if all are one_class */
 	int one_class;        /* enum mt_load_class; -1: rows differ */
@@ -98,6 +100,7 @@ struct mt_assembly {
 	uint32_t *load_sum; /* [n_load_sum] scratch: counts of a layer */
 	uint32_t n_load_sum;
 	struct mt_open_pass passes[MT_MAX_RINGS];
+	struct mt_recent recent;
 	struct mt_orphan orphans[MT_MAX_ORPHANS];
 	uint32_t n_orphans;
 };

@@ -187,6 +187,8 @@ int mt_ledger_slice(struct mt_ledger *ledger, struct mt_request *request,
 
 	if (!attempt || slice->n_rows == 0)
 		return MOETRACE_OK;
+	if (!attempt->first_pass_id)
+		attempt->first_pass_id = slice->pass_id;
 	if (slice->phase == MOETRACE_PHASE_VERIFY && !slice->accepted)
 		return mt_ledger_wait(ledger, request, slice);
 	if (!slice->is_target || slice->phase == MOETRACE_PHASE_DRAFT)

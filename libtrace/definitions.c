@@ -99,6 +99,7 @@ static int write_meta(struct mt_store *store, const struct moetrace_session_opts
 	mt_store_meta(store, "opt.socket_dir", opts->socket_dir);
 	mt_store_meta(store, "opt.start", settings->start < 0 ? NULL : settings->start ? "1" : "0");
 	mt_store_meta(store, "opt.mode", mt_mode_name(settings->mode));
+	meta_number(store, "opt.experts_window_bytes", opts->experts_window_bytes);
 	return meta_number(store, "opt.window_ns", opts->window_ns);
 }
 

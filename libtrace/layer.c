@@ -149,6 +149,27 @@ static uint64_t count_entries(const struct mt_topk_rows *rows)
 	return n;
 }
 
+/* The layer's ids in memory; a pass that lacks one is not kept there. */
+static void keep_in_memory(struct mt_open_pass *pass, uint32_t layer,
+			   const struct mt_topk_rows *rows)
+{
+	const struct mt_experts_rows ids = {
+		.layer = layer,
+		.state = MT_LAYER_STORED,
+		.n_rows = rows->n_rows,
+		.k = rows->k,
+		.id_bytes = rows->id_bytes,
+		.ids = rows->ids,
+		.n_valid = rows->n_valid,
+		.row_map = rows->row_map,
+	};
+
+	if (!pass->recent || mt_recent_rows(pass->recent, &ids) == MOETRACE_OK)
+		return;
+	mt_recent_free(pass->recent);
+	pass->recent = NULL;
+}
+
 /* A counted layer goes to the store, as far as the recording keeps rows. */
 static int keep_layer(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		      const struct mt_record_layer *record, struct mt_topk_rows *rows,
@@ -172,6 +193,8 @@ static int keep_layer(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		status = sample_rows(assembly, pass, rows);
 	row->n_rows = rows->n_rows;
 	pass->so_far.assignments += pass->is_sampled ? count_entries(rows) : 0;
+	if (!status)
+		keep_in_memory(pass, record->layer, rows);
 	return status ? status :
 			mt_store_topk(assembly->store, rows, &row->topk_id, &row->topk_row);
 }

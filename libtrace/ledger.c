@@ -335,6 +335,7 @@ static int write_end(struct mt_ledger *ledger, struct mt_request *request)
 	}
 	if (status)
 		return status;
+	request->n_positions = n_positions;
 	return mt_store_request_end(ledger->store, request->request_id, (int64_t)n_positions,
 				    (int64_t)request->end_ns, end_states[request->end_state],
 				    reasons ? "partial" : "complete",

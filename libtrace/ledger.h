@@ -60,7 +60,7 @@ struct mt_ledger_model {
 struct mt_link {
 	uint64_t begin;
 	uint64_t end;
-	uint64_t source;           /* handle; while it is waiting */
+	uint64_t source;           /* handle, of the request that is waited for, or computed them */
 	int64_t source_request_id; /* MT_NULL: unknown */
 	uint32_t source_attempt;
 	uint32_t flaws;            /* reasons why the source's rows are not whole */
@@ -73,6 +73,7 @@ struct mt_attempt {
 	uint64_t n_lost_passes;  /* of the session, when it began or the recording started */
 	uint32_t reasons;        /* of the passes that served it */
 	uint64_t seen_end;       /* one past its highest position */
+	int64_t first_pass_id;   /* that has rows of it; 0: none */
 	struct mt_ledger_model *models;
 	struct mt_link *links;   /* by position, apart from each other */
 	size_t n_links;
@@ -114,6 +115,7 @@ struct mt_request {
 	uint64_t end_ns;
 	uint64_t end_positions;   /* MOETRACE_POSITIONS_UNKNOWN: left to us */
 	uint64_t end_lost_passes;
+	uint64_t n_positions;     /* as its row says, once it is written */
 	uint32_t n_running;       /* slices of open passes */
 	struct mt_request *newer; /* in the list of those that are remembered, if they are */
 	struct mt_request *older;
@@ -197,7 +199,7 @@ int mt_ledger_slice(struct mt_ledger *ledger, struct mt_request *request,
 int mt_ledger_wait(struct mt_ledger *ledger, struct mt_request *request,
 		   const struct mt_ledger_slice *slice);
 int mt_ledger_accept(struct mt_ledger *ledger, uint64_t number, uint32_t slice,
-		     const uint8_t *accepted, uint32_t n_rows);
+		     const uint8_t *accepted, uint32_t n_rows, int64_t *ret_pass_id);
 void mt_ledger_forget_waiting(struct mt_ledger *ledger, struct mt_request *request);
 
 /* attempt.c */

@@ -10,6 +10,7 @@ moetracedir = $(includedir)/moetrace
 nodist_moetrace_HEADERS = %D%/include/moetrace/version.h
 moetrace_HEADERS = \
 	%D%/include/moetrace/counters.h \
+	%D%/include/moetrace/experts.h \
 	%D%/include/moetrace/model.h \
 	%D%/include/moetrace/moetrace.h \
 	%D%/include/moetrace/pass.h \
@@ -19,6 +20,7 @@ moetrace_HEADERS = \
 
 %C%_libmt_trace_la_SOURCES = \
 	%D%/abi.h \
+	%D%/answer.c \
 	%D%/assembly.c %D%/assembly.h \
 	%D%/attempt.c \
 	%D%/clock.h \
@@ -31,6 +33,7 @@ moetrace_HEADERS = \
 	%D%/coverage.c %D%/coverage.h \
 	%D%/definitions.c %D%/definitions.h \
 	%D%/expert_map.c %D%/expert_map.h \
+	%D%/experts.c %D%/experts.h \
 	%D%/fork.c \
 	%D%/hot.h \
 	%D%/layer.c %D%/layer.h \
@@ -43,6 +46,7 @@ moetrace_HEADERS = \
 	%D%/options.c %D%/options.h \
 	%D%/pass.c \
 	%D%/queue.c %D%/queue.h \
+	%D%/recent.c %D%/recent.h \
 	%D%/record.h \
 	%D%/recording.c \
 	%D%/request.c \
@@ -60,6 +64,7 @@ moetrace_HEADERS = \
 	%D%/verify.c \
 	%D%/widen.c \
 	%D%/writer.c %D%/writer.h %D%/writer_internal.h \
+	%D%/store/reader.c %D%/store/reader.h \
 	%D%/store/rows.c \
 	%D%/store/rows_layer.c \
 	%D%/store/schema_sql.h \

@@ -12,6 +12,8 @@
 
 #include "libtrace/ring.h"
 
+struct mt_experts_ask;
+
 enum mt_message_type {
 	MT_MESSAGE_MODEL,         /* model */
 	MT_MESSAGE_DIAGNOSTIC,    /* text (what happened and what to do), text2 (who says so) */
@@ -33,6 +35,7 @@ enum mt_message_type {
 	                             NULL), state (mode), number (every nth request) */
 	MT_MESSAGE_STOP,          /* text (reason) */
 	MT_MESSAGE_FLUSH,
+	MT_MESSAGE_EXPERTS,       /* request, ask */
 	MT_MESSAGE_CLOSE,
 };
 
@@ -55,6 +58,7 @@ struct mt_message {
 	uint64_t source;
 	void *data;
 	struct mt_expert_map *map;
+	struct mt_experts_ask *ask; /* of the caller, who waits */
 	uint64_t ticket;                 /* posting order; mt_queue_wait() takes it */
 	uint64_t heads[MT_MAX_STREAMS];  /* ring positions when it was posted */
 };

@@ -143,7 +143,7 @@ static int follow_part(struct mt_ledger *ledger, struct mt_request *source,
 	uint32_t flaws;
 
 	if (mt_attempt_run(attempt, part->begin, part->end, &part->end, &flaws)) {
-		part->source = 0;
+		part->source = source->handle;
 		part->source_request_id = source->request_id;
 		part->source_attempt = attempt->attempt;
 		part->flaws = flaws;

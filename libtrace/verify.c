@@ -100,7 +100,7 @@ int mt_ledger_wait(struct mt_ledger *ledger, struct mt_request *request,
 }
 
 int mt_ledger_accept(struct mt_ledger *ledger, uint64_t number, uint32_t slice,
-		     const uint8_t *accepted, uint32_t n_rows)
+		     const uint8_t *accepted, uint32_t n_rows, int64_t *ret_pass_id)
 {
 	struct mt_waiting *waiting = *bucket(ledger, number);
 	struct mt_ledger_slice rows;
@@ -121,6 +121,7 @@ int mt_ledger_accept(struct mt_ledger *ledger, uint64_t number, uint32_t slice,
 		.accepted = accepted,
 		.pass_reasons = waiting->pass_reasons,
 	};
+	*ret_pass_id = waiting->pass_id;
 	status = mt_store_slice_accepted(ledger->store, waiting->pass_id, slice, accepted, n_rows);
 	if (!status)
 		status = mt_ledger_slice(ledger, waiting->request, &rows);

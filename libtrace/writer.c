@@ -273,6 +273,9 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 	case MT_MESSAGE_FLUSH:
 		status = mt_writer_commit(writer);
 		break;
+	case MT_MESSAGE_EXPERTS:
+		status = mt_writer_experts(writer, message);
+		break;
 	case MT_MESSAGE_CLOSE:
 		break;
 	}

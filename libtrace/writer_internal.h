@@ -87,6 +87,9 @@ int mt_writer_add_model(struct mt_writer *writer, uint32_t model_index);
 /* Takes the map out of the message. */
 int mt_writer_add_map(struct mt_writer *writer, struct mt_message *message);
 
+/* answer.c: a request's experts, or where they are in the file. */
+int mt_writer_experts(struct mt_writer *writer, const struct mt_message *message);
+
 /* recording.c: start, end, commit. Each returns a status for the writer to check. */
 int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message *message);
 int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64_t end_ns);

@@ -79,6 +79,11 @@ void mt_store_bind_text(sqlite3_stmt *stmt, int index, const char *text)
 		sqlite3_bind_text(stmt, index, text, -1, SQLITE_STATIC);
 }
 
+const char *mt_store_path(const struct mt_store *store)
+{
+	return sqlite3_db_filename(store->db, "main");
+}
+
 const char *mt_store_error(const struct mt_store *store)
 {
 	return store->error;

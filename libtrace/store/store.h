@@ -44,6 +44,8 @@ int mt_store_close(struct mt_store *store, int64_t close_ns, uint64_t wait_ns, i
 /* Remove the files of a store that could not be set up. */
 void mt_store_remove(const char *path);
 
+/* The file's name, from the root on. */
+const char *mt_store_path(const struct mt_store *store);
 const char *mt_store_error(const struct mt_store *store);
 int mt_store_is_network(const struct mt_store *store);
 void mt_store_stats_get(const struct mt_store *store, struct mt_store_stats *ret_stats);

@@ -27,7 +27,9 @@ check_LTLIBRARIES += %D%/libmt_test.la
 
 %C%_programs = \
 	%D%/check_abi \
+	%D%/check_attempt \
 	%D%/check_catalogue \
+	%D%/check_experts \
 	%D%/check_honest \
 	%D%/check_narrow \
 	%D%/check_misuse \
@@ -48,6 +50,10 @@ thread_tests += \
 	%D%/check_select \
 	%D%/check_world
 
+%C%_check_attempt_SOURCES = %D%/check_attempt.c
+%C%_check_attempt_CFLAGS = $(%C%_cflags)
+%C%_check_attempt_LDADD = $(%C%_libs)
+
 %C%_check_abi_SOURCES = %D%/check_abi.c
 %C%_check_abi_CFLAGS = $(%C%_cflags)
 %C%_check_abi_LDADD = $(%C%_libs)
@@ -55,6 +61,10 @@ thread_tests += \
 %C%_check_catalogue_SOURCES = %D%/check_catalogue.c
 %C%_check_catalogue_CFLAGS = $(%C%_cflags)
 %C%_check_catalogue_LDADD = $(%C%_libs)
+
+%C%_check_experts_SOURCES = %D%/check_experts.c
+%C%_check_experts_CFLAGS = $(%C%_cflags)
+%C%_check_experts_LDADD = $(%C%_libs)
 
 %C%_check_honest_SOURCES = %D%/check_honest.c
 %C%_check_honest_CFLAGS = $(%C%_cflags)

@@ -65,6 +65,7 @@
 #include <moetrace/request.h>
 #include <moetrace/pass.h>
 #include <moetrace/counters.h>
+#include <moetrace/experts.h>
 
 #undef MOETRACE_IN_UMBRELLA
 #endif

@@ -58,6 +58,8 @@ struct moetrace_session_opts {
 	struct moetrace_rank world;  /* this process among all of the run; in the socket's name, and %r */
 	const char *socket_dir;      /* existing folder for the control socket; "none": no socket;
 	                                NULL: $XDG_RUNTIME_DIR/moetrace, else /tmp/moetrace-UID */
+	uint64_t experts_window_bytes; /* memory that keeps the ids of the last passes for
+	                                moetrace_request_routed_experts(); 0: none, it reads the file */
 };
 
 /**
