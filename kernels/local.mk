@@ -67,3 +67,4 @@ include kernels/engine/local.mk
 include kernels/route/local.mk
 include kernels/oea/local.mk
 include kernels/presets/local.mk
+include kernels/cuda/local.mk

@@ -4,7 +4,8 @@
 # --with-cuda=no|guess|yes|DIR; guess may fail quietly, yes and DIR may not.
 # The headers (HAVE_CUDA) and the compiler (HAVE_NVCC) are two findings: a
 # machine may have either without the other, and libcuda itself is opened at
-# run time and never linked. Sets mt_cuda_state and mt_cuda_reason.
+# run time and never linked. Sets mt_cuda_state and mt_cuda_reason, and for the
+# code in .cu files MT_NVCC_FLAGS and CUDA_LIBS.
 AC_DEFUN([MT_ARG_WITH_CUDA], [
 	AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda@<:@=DIR|no|guess@:>@],
 		[look for the CUDA toolkit, in DIR if given @<:@guess@:>@])],
@@ -64,4 +65,55 @@ AC_DEFUN([MT_ARG_WITH_CUDA], [
 	AM_CONDITIONAL([HAVE_CUDA], [test "$mt_have_cuda" = yes])
 	AM_CONDITIONAL([HAVE_NVCC], [test "$mt_have_nvcc" = yes])
 	AC_SUBST([CUDA_CPPFLAGS])
+	MT_CUDA_ARCHS
+])
+
+# MT_CUDA_ARCHS
+# --with-cuda-archs=quick|all|LIST: for which GPUs nvcc makes machine code. An
+# architecture that this nvcc does not know is left out, and said so. PTX, which
+# the driver compiles for any later GPU, is made for compute_80, and with `all`
+# for compute_90 too (without suffix: compute_90a PTX runs on nothing later).
+AC_DEFUN([MT_CUDA_ARCHS], [
+	AC_ARG_WITH([cuda-archs], [AS_HELP_STRING([--with-cuda-archs@<:@=quick|all|LIST@:>@],
+		[GPUs to compile for: quick is 90 and PTX for the others, all is 80,90a,100,120;
+		LIST is numbers with commas @<:@quick@:>@])],
+		[], [with_cuda_archs=quick])
+	MT_NVCC_FLAGS=
+	CUDA_LIBS=
+	mt_cuda_archs=
+	AS_IF([test "$mt_have_nvcc" = yes], [
+		mt_ptx=80
+		AS_CASE([$with_cuda_archs],
+			[quick|yes], [mt_want="90"],
+			[all], [mt_want="80 90a 100 120"; mt_ptx="80 90"],
+			[*@<:@!0-9a,@:>@*|no|''], [AC_MSG_ERROR([--with-cuda-archs=$with_cuda_archs: expected
+	quick, all or numbers with commas, such as 80,90a])],
+			[mt_want=`AS_ECHO(["$with_cuda_archs"]) | tr , ' '`])
+		mt_known=`"$NVCC" --list-gpu-code 2>/dev/null | tr '\n' ' '`
+		for mt_arch in $mt_want; do
+			AS_CASE([" $mt_known "],
+				[*" sm_${mt_arch%a} "*|"  "], [
+					AS_VAR_APPEND([MT_NVCC_FLAGS],
+						[" -gencode arch=compute_$mt_arch,code=sm_$mt_arch"])
+					AS_VAR_APPEND([mt_cuda_archs], [" sm_$mt_arch"])],
+				[AC_MSG_WARN([nvcc does not know sm_$mt_arch: left out])])
+		done
+		for mt_arch in $mt_ptx; do
+			AS_VAR_APPEND([MT_NVCC_FLAGS],
+				[" -gencode arch=compute_$mt_arch,code=compute_$mt_arch"])
+			AS_VAR_APPEND([mt_cuda_archs], [" compute_$mt_arch"])
+		done
+		AS_VAR_APPEND([MT_NVCC_FLAGS], [" -std=c++17 -O3 -Xcompiler -fPIC,-Wall,-Wextra,-Wno-missing-field-initializers"])
+		AS_IF([test "x$enable_werror" = xyes],
+			[AS_VAR_APPEND([MT_NVCC_FLAGS], [" -Werror all-warnings -Xcompiler -Werror"])])
+		mt_cuda_top=`AS_DIRNAME(["$NVCC"])`
+		mt_cuda_top=`AS_DIRNAME(["$mt_cuda_top"])`
+		for mt_dir in "$mt_cuda_top/lib64" "$mt_cuda_top/targets/$host_cpu-linux/lib" ""; do
+			AS_IF([test -n "$mt_dir" && test -f "$mt_dir/libcudart_static.a"], [break])
+		done
+		CUDA_LIBS="${mt_dir:+-L$mt_dir }-lcudart_static -ldl -lrt -lpthread -lstdc++"
+	])
+	AC_SUBST([MT_NVCC_FLAGS])
+	AC_SUBST([NVCCFLAGS])
+	AC_SUBST([CUDA_LIBS])
 ])

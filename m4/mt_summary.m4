@@ -5,8 +5,8 @@
 AC_DEFUN([MT_SUMMARY], [
 	AS_IF([test "$mt_yajl_state" = yes], [mt_sum_yajl="yes, `$PKG_CONFIG --modversion yajl 2>/dev/null`"],
 		[mt_sum_yajl="no: $mt_yajl_reason"])
-	AS_IF([test "$mt_cuda_state" = yes],
-		[mt_sum_cuda="found ($mt_cuda_reason), no GPU code in this version"],
+	AS_IF([test "$mt_have_nvcc" = yes],
+		[mt_sum_cuda="$mt_cuda_reason, for$mt_cuda_archs"],
 		[mt_sum_cuda="no: $mt_cuda_reason"])
 	AS_IF([test "$mt_check_state" = yes], [mt_sum_check=yes],
 		[mt_sum_check="no, make check skips them: Check 0.15.2 or newer not found (check)"])
@@ -27,7 +27,8 @@ moetrace $PACKAGE_VERSION
   JSON input (yajl)        $mt_sum_yajl
                            (--with-yajl=DIR|no|guess, now $with_yajl)
   CUDA                     $mt_sum_cuda
-                           (--with-cuda=DIR|no|guess, now $with_cuda)
+                           (--with-cuda=DIR|no|guess, now $with_cuda;
+                           --with-cuda-archs=quick|all|LIST, now $with_cuda_archs)
   unit tests (Check)       $mt_sum_check
   man pages (help2man)     $mt_sum_man
 

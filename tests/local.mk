@@ -34,6 +34,7 @@ include tests/unit/local.mk
 include tests/control/local.mk
 include tests/contract/local.mk
 include tests/kernels/local.mk
+include tests/kernels/cuda/local.mk
 include tests/moe_ops/local.mk
 include tests/routing/local.mk
 include tests/engine/local.mk

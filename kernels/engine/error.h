@@ -9,6 +9,10 @@
 
 #include <stdarg.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define MTK_ERROR_BYTES 512
 
 struct mtk_error {
@@ -24,5 +28,9 @@ struct mtk_error {
  */
 int mtk_error_set(struct mtk_error *error, int status, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -4,9 +4,9 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-#include <check.h>
 
 #include <moetrace/status.h>
 
@@ -88,8 +88,10 @@ struct mtk_route_config random_setting(struct random *random)
 		if (random_below(random, 2) == 0)
 			set_groups(random, &config);
 	}
-	if (mtk_route_config_check(&config, message) != MOETRACE_OK)
-		ck_abort_msg("%s", message);
+	if (mtk_route_config_check(&config, message) != MOETRACE_OK) {
+		fprintf(stderr, "random_setting: %s\n", message);
+		abort();
+	}
 	return config;
 }
 

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: MIT
+#
+# Benchmarks of the code for GPUs; `make bench` builds and runs them where nvcc
+# was found, and without a GPU they say so and end with 77.
+
+if HAVE_NVCC
+%C%_programs = \
+	%D%/bench_route_cuda
+
+EXTRA_PROGRAMS += $(%C%_programs)
+bench_programs += $(%C%_programs)
+EXTRA_LIBRARIES = %D%/libgpu_time.a
+endif
+
+%C%_libgpu_time_a_SOURCES = %D%/gpu_time.cu %D%/gpu_time.h
+%C%_libs = %D%/libgpu_time.a $(mtk_cuda_libs)
+
+%C%_bench_route_cuda_SOURCES = %D%/bench_route_cuda.c
+%C%_bench_route_cuda_LDADD = $(%C%_libs)

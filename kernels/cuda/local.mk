@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+#
+# The engine's code for NVIDIA GPUs: an archive of its own, made where nvcc
+# runs, with the CUDA runtime in it. libmoetrace never links it.
+
+if HAVE_NVCC
+noinst_LIBRARIES += kernels/libmtk_cuda.a
+endif
+
+kernels_libmtk_cuda_a_SOURCES = \
+	kernels/route/route_cuda.cu kernels/route/route_cuda.h \
+	kernels/route/route_args.cuh \
+	kernels/route/route_define.cuh \
+	kernels/route/route_fast.cuh \
+	kernels/route/route_kernel.cuh \
+	kernels/route/route_keys.cuh \
+	%D%/device.cu %D%/device.h \
+	%D%/status.cuh
+
+# What a program that uses it links after it.
+mtk_cuda_libs = kernels/libmtk_cuda.a kernels/libmtk.la $(CUDA_LIBS) -lm
+
+NVCC_COMPILE = $(CCACHE_NVCC) $(NVCC) $(NVCCFLAGS) $(MT_NVCC_FLAGS) $(AM_CPPFLAGS) -I.
+AM_V_NVCC = $(am__v_NVCC_@AM_V@)
+am__v_NVCC_ = $(am__v_NVCC_@AM_DEFAULT_V@)
+am__v_NVCC_0 = @echo "  NVCC    " $@;
+am__v_NVCC_1 =
+
+SUFFIXES = .cu
+# The list of headers that nvcc read lies beside the object, with a target for
+# each header, so that a header which went away is no error.
+.cu.o:
+	$(AM_V_at)$(MKDIR_P) $(@D)
+	$(AM_V_NVCC)$(NVCC_COMPILE) -MD -MP -MF $(@:.o=.cu.d) -c -o $@ $<
+
+-include $(wildcard $(kernels_libmtk_cuda_a_OBJECTS:.o=.cu.d))
+
+clean-local: clean-cuda
+clean-cuda:
+	-rm -f kernels/*/*.cu.d tests/kernels/cuda/*.cu.d bench/cuda/*.cu.d
+.PHONY: clean-cuda

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a routing kernel is given, what the steps of a row hand on, and the end of a row: weighed
+ * entries become outputs. Lane j of the warp holds entry j, top_k being at most 32.
+ */
+#ifndef MTK_ROUTE_ROUTE_ARGS_CUH
+#define MTK_ROUTE_ROUTE_ARGS_CUH
+
+#include <stdint.h>
+
+#include "kernels/route/route.h"
+
+#define ROUTE_ALL_LANES 0xffffffffu
+
+enum route_mode {
+	ROUTE_EXACT,	/* by logits as they are */
+	ROUTE_MONOTONE, /* by a score that grows with the logit: logits have the same order */
+	ROUTE_BOUNDED,	/* by values that were computed, whose error is bounded */
+};
+
+struct route_args {
+	struct mtk_route_config config;
+	uint32_t n; /* columns */
+	uint32_t n_rows;
+	const uint32_t *n_valid_rows;
+	const float *logits;
+	const float *bias;
+	const int32_t *token_ids;
+	const int32_t *hash_table;
+	struct mtk_route_result result;
+	/* Of the fast path. */
+	enum route_mode mode;
+	bool by_logit;	      /* the choosing value is a logit */
+	bool has_vectors;     /* rows are aligned to 16 bytes */
+	bool adds_bias;	      /* to the choosing value */
+	bool has_groups;      /* some are left out */
+	bool groups_top2;
+	uint32_t group_shift; /* 1 << this lanes hold a group */
+	uint32_t id_mask;     /* the bits of a key that hold the id */
+	float error;	      /* of a score in fp32, relative to the largest one */
+	double precise_error; /* of a score as route_precise() gives it */
+	float factor;	      /* of the weights */
+	float least_sum;      /* that they are divided by */
+};
+
+/* One row: NULL where the setting has no bias. */
+struct route_row {
+	const struct route_args *args;
+	const float *logits;
+	const float *bias;
+};
+
+/* What a lane holds of the row's choice. */
+struct route_entry {
+	int32_t id;
+	float weight;
+};
+
+static __device__ __forceinline__ float route_sum(float value)
+{
+	for (int step = 16; step > 0; step /= 2)
+		value += __shfl_xor_sync(ROUTE_ALL_LANES, value, step);
+	return value;
+}
+
+static __device__ __forceinline__ float route_max(float value)
+{
+	for (int step = 16; step > 0; step /= 2)
+		value = fmaxf(value, __shfl_xor_sync(ROUTE_ALL_LANES, value, step));
+	return value;
+}
+
+static __device__ __forceinline__ int32_t route_written_id(const struct mtk_route_config *config,
+							   int32_t id)
+{
+	if (config->n_shared_slots == 0 || config->shared != MTK_ROUTE_SHARED_BLOCK)
+		return id;
+	return id + (int32_t)((uint32_t)id / config->n_local_experts * config->n_shared_slots);
+}
+
+static __device__ __forceinline__ int32_t route_shared_id(const struct route_args *args,
+							  uint32_t slot)
+{
+	const struct mtk_route_config *config = &args->config;
+
+	if (config->shared == MTK_ROUTE_SHARED_GLOBAL)
+		return (int32_t)(args->n + slot);
+	return (int32_t)(config->rank * (config->n_local_experts + config->n_shared_slots) +
+			 config->n_local_experts + slot);
+}
+
+static __device__ __forceinline__ uint32_t route_packed(int32_t id, float weight)
+{
+	uint32_t bits = __float_as_uint(weight);
+
+	/* To the nearest bf16, halves to even; weights are never NaN. */
+	bits += 0x7fff + (bits >> 16 & 1);
+	return (uint32_t)id << 16 | bits >> 16;
+}
+
+template <class Hook>
+static __device__ __forceinline__ void route_write(const struct route_args *args, uint32_t row,
+						   uint32_t slot, struct route_entry entry,
+						   const Hook &hook)
+{
+	const uint32_t width = args->config.top_k + args->config.n_shared_slots;
+	const size_t place = (size_t)row * width + slot;
+
+	if (args->result.ids)
+		args->result.ids[place] = entry.id;
+	if (args->result.weights)
+		args->result.weights[place] = entry.weight;
+	if (args->result.packed)
+		args->result.packed[place] = route_packed(entry.id, entry.weight);
+	hook.store(row, slot, entry.id, entry.weight);
+}
+
+/* The end of a row that selected something. */
+template <class Hook>
+static __device__ __forceinline__ void route_write_row(const struct route_args *args, uint32_t row,
+						       uint32_t lane, struct route_entry entry,
+						       uint8_t flags, const Hook &hook)
+{
+	const struct mtk_route_config *config = &args->config;
+
+	if (lane < config->top_k) {
+		entry.id = route_written_id(config, entry.id);
+		route_write(args, row, lane, entry, hook);
+	}
+	if (lane < config->n_shared_slots) {
+		struct route_entry shared = {route_shared_id(args, lane),
+					     (float)config->shared_weight};
+
+		route_write(args, row, config->top_k + lane, shared, hook);
+	}
+	if (lane == 0) {
+		if (args->result.flags)
+			args->result.flags[row] = flags;
+		hook.finish(row, flags);
+	}
+}
+
+/* The end of a row that selects nothing. */
+template <class Hook>
+static __device__ __forceinline__ void
+route_write_empty_row(const struct route_args *args, uint32_t row, uint32_t lane, uint8_t flags,
+		      const Hook &hook)
+{
+	const uint32_t width = args->config.top_k + args->config.n_shared_slots;
+	const struct route_entry empty = {-1, 0.0f};
+
+	for (uint32_t slot = lane; slot < width; slot += 32)
+		route_write(args, row, slot, empty, hook);
+	if (lane == 0) {
+		if (args->result.flags)
+			args->result.flags[row] = flags;
+		hook.finish(row, flags);
+	}
+}
+
+/*
+ * What happens to a row beside its outputs. A kernel is made for a hook: begin() is the first
+ * thing that it does, store() is called by one lane for each entry of each row, padding
+ * included (id -1), and finish() by lane 0 after the row's entries were handed over.
+ */
+struct route_no_hook {
+	__device__ __forceinline__ void begin()
+	{
+	}
+	__device__ __forceinline__ void store(uint32_t, uint32_t, int32_t, float) const
+	{
+	}
+	__device__ __forceinline__ void finish(uint32_t, uint8_t) const
+	{
+	}
+};
+
+#endif

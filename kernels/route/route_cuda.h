@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Routing on a GPU: every setting of kernels/route/route.h, a warp a row. Ids and flags are those
+ * of the definition; weights are within 1e-6 of it, relative to those above 1. Rows whose choice
+ * fp32 cannot decide are decided in double precision, as are all rows of the settings that the
+ * fast path does not know, with device functions that repeat the definition; the only difference
+ * left is the last bit of the GPU's exponential in double precision, which can part or join two
+ * scores that are equal to 15 digits.
+ */
+#ifndef MTK_ROUTE_ROUTE_CUDA_H
+#define MTK_ROUTE_ROUTE_CUDA_H
+
+#include "kernels/engine/error.h"
+#include "kernels/route/route.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* All pointers are to device memory. */
+struct mtk_route_cuda_batch {
+	uint32_t n_rows;
+	const uint32_t *n_valid_rows; /* rows from there on are padding; NULL: there is none */
+	const float *logits;	      /* as struct mtk_route_batch has them */
+	const float *bias;
+	const int32_t *token_ids;
+	const int32_t *hash_table; /* of a setting that has one: its copy */
+};
+
+/*
+ * Route a batch by a setting that was checked. Launches one kernel into the stream, does not wait,
+ * and may be captured in a graph. The pointers of @result are to device memory.
+ *
+ * Returns MOETRACE_OK, or what the launch failed with.
+ */
+int mtk_route_cuda(const struct mtk_route_config *config, const struct mtk_route_cuda_batch *batch,
+		   const struct mtk_route_result *result, void *stream, struct mtk_error *error);
+
+/*
+ * Columns that a lane of the fast path holds for a setting; 0: the definition routes every row.
+ * ret_reason is a static text.
+ */
+uint32_t mtk_route_cuda_lane_columns(const struct mtk_route_config *config,
+				     const char **ret_reason);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

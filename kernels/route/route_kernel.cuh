@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The routing kernels: a warp a row, several warps a block. A block has one buffer for the
+ * definition, which its warps take in turns; few rows need it. Made for a hook (route_args.cuh), so
+ * that what records a row does so in the kernel that chose it.
+ */
+#ifndef MTK_ROUTE_ROUTE_KERNEL_CUH
+#define MTK_ROUTE_ROUTE_KERNEL_CUH
+
+#include "kernels/route/route_args.cuh"
+#include "kernels/route/route_define.cuh"
+#include "kernels/route/route_fast.cuh"
+
+#define ROUTE_MAX_THREADS 128
+
+static __device__ __forceinline__ struct route_row route_row_of(const struct route_args *args,
+								uint32_t row)
+{
+	const bool has_bias = args->config.bias != MTK_ROUTE_BIAS_NONE;
+	const size_t offset = (size_t)row * args->n;
+
+	return {args, args->logits + offset,
+		has_bias ? args->bias + (args->config.bias_per_token ? offset : 0) : NULL};
+}
+
+/* The definition, by one warp of the block at a time. */
+static __device__ __noinline__ struct route_entry
+route_define_locked(const struct route_row *row, int *lock, double *buffer, uint8_t *ret_flags)
+{
+	struct route_entry entry;
+
+	if (blockDim.x > 32 && threadIdx.x % 32 == 0)
+		while (atomicCAS(lock, 0, 1) != 0)
+			__nanosleep(100);
+	__syncwarp();
+	__threadfence_block();
+	entry = define_row(row, buffer, buffer + row->args->n, ret_flags);
+	__threadfence_block();
+	__syncwarp();
+	if (blockDim.x > 32 && threadIdx.x % 32 == 0)
+		atomicExch(lock, 0);
+	return entry;
+}
+
+/* N columns a lane. */
+template <int N, class Hook>
+__global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? 12 : N <= 16 ? 8 : 5)
+	route_fast_kernel(const __grid_constant__ struct route_args args, Hook hook)
+{
+	extern __shared__ double buffer[];
+	__shared__ int lock;
+	const uint32_t lane = threadIdx.x % 32;
+	const uint32_t row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+	float x[N], bias[N];
+	struct route_entry entry;
+	uint32_t n_valid = args.n_rows;
+	uint8_t flags;
+
+	hook.begin();
+	/* The first row stands for those that are not there, so that loads come before the barrier. */
+	const struct route_row one = route_row_of(&args, row < args.n_rows ? row : 0);
+
+	if (args.n_valid_rows)
+		n_valid = __ldg(args.n_valid_rows);
+	route_load<N>(&args, one.logits, lane, x);
+	if (one.bias)
+		route_load<N>(&args, one.bias, lane, bias);
+	else
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			bias[i] = 0.0f;
+	if (blockDim.x > 32) {
+		if (threadIdx.x == 0)
+			lock = 0;
+		__syncthreads();
+		if (row >= args.n_rows)
+			return;
+	}
+	if (row >= n_valid) {
+		route_write_empty_row(&args, row, lane, 0, hook);
+		return;
+	}
+	if (!route_row_fast<N>(&one, lane, x, bias, &entry, &flags))
+		entry = route_define_locked(&one, &lock, buffer, &flags);
+	route_write_row(&args, row, lane, entry, flags, hook);
+}
+
+/* Any setting, by the definition; a warp a block. */
+template <class Hook>
+__global__ void __launch_bounds__(32)
+	route_define_kernel(const __grid_constant__ struct route_args args, Hook hook)
+{
+	extern __shared__ double buffer[];
+	const uint32_t lane = threadIdx.x;
+	const uint32_t row = blockIdx.x;
+	const struct route_row one = route_row_of(&args, row);
+	struct route_entry entry;
+	uint8_t flags;
+
+	hook.begin();
+	if (args.n_valid_rows && row >= *args.n_valid_rows) {
+		route_write_empty_row(&args, row, lane, 0, hook);
+		return;
+	}
+	if (!args.config.hash_table) {
+		entry = define_row(&one, buffer, buffer + args.n, &flags);
+	} else {
+		const int32_t token = args.token_ids[row];
+
+		if (token < 0 || (uint32_t)token >= args.config.n_hash_tokens) {
+			route_write_empty_row(&args, row, lane, MTK_ROUTE_FLAG_TOKEN, hook);
+			return;
+		}
+		entry = define_hash_row(&one, token, &flags);
+	}
+	route_write_row(&args, row, lane, entry, flags, hook);
+}
+
+#endif

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Routing on a GPU against the definition: random settings with rows that are hard to route, the
+ * widths and models that the kernels are made for, every way to write a row, sizes about a warp, a
+ * block and more, padding by a count on the device, and replay of a graph against eager launches.
+ * Ids, flags and packed ids are equal; weights within 1e-6, relative to those above 1.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <moetrace/status.h>
+
+#include "kernels/cuda/device.h"
+#include "kernels/presets/presets.h"
+#include "kernels/route/route_cuda.h"
+#include "tests/kernels/cuda/support/gpu.h"
+#include "tests/routing/support/settings.h"
+
+#define N_SETTINGS 600
+#define HARD_ROWS  97u
+
+static uint64_t n_rows_checked, n_rows_fast;
+
+/* A batch on the host and what the definition makes of it. */
+struct batch {
+	struct mtk_route_config config;
+	uint32_t n_rows;
+	uint32_t n_valid;
+	float *logits;
+	float *bias;
+	int32_t *token_ids;
+	struct mtk_route_result want;
+};
+
+static size_t n_entries(const struct batch *batch)
+{
+	return (size_t)batch->n_rows * mtk_route_width(&batch->config);
+}
+
+static size_t n_biases(const struct batch *batch)
+{
+	const uint32_t n = mtk_route_columns(&batch->config);
+
+	if (batch->config.bias == MTK_ROUTE_BIAS_NONE)
+		return 0;
+	return batch->config.bias_per_token ? (size_t)batch->n_rows * n : n;
+}
+
+static void define(struct batch *batch)
+{
+	void *scratch = gpu_host(sizeof(float) *
+				 mtk_route_scratch_floats(mtk_route_columns(&batch->config)));
+	const struct mtk_route_batch plain = {batch->n_rows, batch->n_valid, batch->logits,
+					      batch->bias, batch->token_ids};
+
+	batch->want = (struct mtk_route_result){
+		.ids = gpu_host(n_entries(batch) * sizeof(int32_t)),
+		.weights = gpu_host(n_entries(batch) * sizeof(float)),
+		.packed = gpu_host(n_entries(batch) * sizeof(uint32_t)),
+		.flags = gpu_host(batch->n_rows),
+	};
+	mtk_route_plain(&batch->config, &plain, 0, batch->n_rows, scratch, &batch->want);
+	free(scratch);
+}
+
+static void release(struct batch *batch)
+{
+	free(batch->logits);
+	free(batch->bias);
+	free(batch->token_ids);
+	free(batch->want.ids);
+	free(batch->want.weights);
+	free(batch->want.packed);
+	free(batch->want.flags);
+	gpu_free_all();
+}
+
+static void explain(const struct batch *batch, uint32_t row, const int32_t *ids)
+{
+	const struct mtk_route_config *c = &batch->config;
+	const uint32_t n = mtk_route_columns(c), width = mtk_route_width(c);
+
+	fprintf(stderr,
+		"row %u of %u, %u columns top-%u, %s, bias %s%s, groups %s %u/%u, by %d, "
+		"renormalise %s, flags %u\n",
+		row, batch->n_rows, n, c->top_k, mtk_route_scoring_name(c->scoring),
+		mtk_route_bias_name(c->bias), c->bias_per_token ? " per token" : "",
+		mtk_route_groups_name(c->groups), c->n_keep_groups, c->n_groups, c->choose_by,
+		mtk_route_renormalise_name(c->renormalise), batch->want.flags[row]);
+	for (uint32_t j = 0; j < width; j++) {
+		int32_t want = batch->want.ids[(size_t)row * width + j];
+
+		fprintf(stderr, "  %2u: wanted %5d (logit %.9g) got %5d (logit %.9g)\n", j, want,
+			want >= 0 && (uint32_t)want < n
+				? (double)batch->logits[(size_t)row * n + (uint32_t)want]
+				: 0.0,
+			ids[j],
+			ids[j] >= 0 && (uint32_t)ids[j] < n
+				? (double)batch->logits[(size_t)row * n + (uint32_t)ids[j]]
+				: 0.0);
+	}
+}
+
+static void compare_row(const struct batch *batch, const struct mtk_route_result *got, uint32_t row)
+{
+	const uint32_t width = mtk_route_width(&batch->config);
+	const size_t first = (size_t)row * width;
+	const bool same = memcmp(got->ids + first, batch->want.ids + first,
+				 width * sizeof(int32_t)) == 0;
+
+	if (!same || got->flags[row] != batch->want.flags[row])
+		explain(batch, row, got->ids + first);
+	gpu_check(same, "ids differ");
+	gpu_check(got->flags[row] == batch->want.flags[row], "flags are %u", got->flags[row]);
+	for (uint32_t j = 0; j < width; j++) {
+		const float want = batch->want.weights[first + j];
+		const float weight = got->weights[first + j];
+
+		if (!(fabsf(weight - want) <= 1e-6f * fmaxf(1.0f, fabsf(want))))
+			explain(batch, row, got->ids + first);
+		gpu_check(fabsf(weight - want) <= 1e-6f * fmaxf(1.0f, fabsf(want)),
+			  "weight %u is %.9g, not %.9g", j, (double)weight, (double)want);
+		gpu_check(got->packed[first + j] == mtk_route_pack(got->ids[first + j], weight),
+			  "packed %u is %08x", j, got->packed[first + j]);
+	}
+}
+
+/* Route on the GPU, by graph if asked to, and compare. */
+static void check_batch(struct batch *batch, bool by_graph)
+{
+	const uint32_t n = mtk_route_columns(&batch->config);
+	const struct mtk_route_cuda_batch device_batch = {
+		.n_rows = batch->n_rows,
+		.n_valid_rows = batch->n_valid < batch->n_rows
+					? gpu_copy_of(&batch->n_valid, sizeof(batch->n_valid))
+					: NULL,
+		.logits = gpu_copy_of(batch->logits, (size_t)batch->n_rows * n * sizeof(float)),
+		.bias = n_biases(batch) ? gpu_copy_of(batch->bias, n_biases(batch) * sizeof(float))
+					: NULL,
+		.token_ids = gpu_copy_of(batch->token_ids, batch->n_rows * sizeof(int32_t)),
+		.hash_table = gpu_copy_of(batch->config.hash_table,
+					  (size_t)batch->config.n_hash_tokens *
+						  batch->config.top_k * sizeof(int32_t)),
+	};
+	const struct mtk_route_result device = {
+		.ids = gpu_memory(n_entries(batch) * sizeof(int32_t)),
+		.weights = gpu_memory(n_entries(batch) * sizeof(float)),
+		.packed = gpu_memory(n_entries(batch) * sizeof(uint32_t)),
+		.flags = gpu_memory(batch->n_rows),
+	};
+	struct mtk_route_result got = {
+		.ids = gpu_host(n_entries(batch) * sizeof(int32_t)),
+		.weights = gpu_host(n_entries(batch) * sizeof(float)),
+		.packed = gpu_host(n_entries(batch) * sizeof(uint32_t)),
+		.flags = gpu_host(batch->n_rows),
+	};
+	struct mtk_error error;
+	void *graph = NULL;
+	const char *reason;
+
+	define(batch);
+	gpu_must(mtk_cuda_stream_wait(gpu_stream(), &error), &error, "uploads");
+	if (by_graph)
+		gpu_must(mtk_cuda_graph_begin(gpu_stream(), &error), &error, "capture");
+	gpu_must(mtk_route_cuda(&batch->config, &device_batch, &device, gpu_stream(), &error),
+		 &error, "routing");
+	if (by_graph) {
+		gpu_must(mtk_cuda_graph_end(gpu_stream(), &error, &graph), &error, "graph");
+		gpu_must(mtk_cuda_graph_launch(graph, gpu_stream(), &error), &error, "replay");
+	}
+	gpu_read(got.ids, device.ids, n_entries(batch) * sizeof(int32_t));
+	gpu_read(got.weights, device.weights, n_entries(batch) * sizeof(float));
+	gpu_read(got.packed, device.packed, n_entries(batch) * sizeof(uint32_t));
+	gpu_read(got.flags, device.flags, batch->n_rows);
+	for (uint32_t row = 0; row < batch->n_rows; row++)
+		compare_row(batch, &got, row);
+	n_rows_checked += batch->n_rows;
+	if (mtk_route_cuda_lane_columns(&batch->config, &reason) > 0)
+		n_rows_fast += batch->n_rows;
+	mtk_cuda_graph_destroy(graph);
+	free(got.ids);
+	free(got.weights);
+	free(got.packed);
+	free(got.flags);
+}
+
+static struct batch make_batch(struct random *random, const struct mtk_route_config *config,
+			       uint32_t n_rows, bool is_hard)
+{
+	const uint32_t n = mtk_route_columns(config);
+	struct batch batch = {.config = *config, .n_rows = n_rows, .n_valid = n_rows};
+
+	batch.logits = gpu_host((size_t)n_rows * n * sizeof(float));
+	for (uint32_t row = 0; row < n_rows; row++)
+		for (uint32_t e = 0; is_hard ? e == 0 : e < n; e++) {
+			float *at = batch.logits + (size_t)row * n + e;
+
+			if (is_hard)
+				random_logits(random, config, at);
+			else
+				*at = 2.0f * (random_unit(random) + random_unit(random));
+		}
+	batch.bias = gpu_host((n_biases(&batch) + 1) * sizeof(float));
+	if (is_hard)
+		random_biases(random, (uint32_t)n_biases(&batch), batch.bias);
+	for (size_t i = 0; !is_hard && i < n_biases(&batch); i++)
+		batch.bias[i] = 0.1f * random_unit(random);
+	return batch;
+}
+
+static void check_random(struct random *random)
+{
+	for (uint32_t i = 0; i < N_SETTINGS; i++) {
+		struct mtk_route_config config = random_setting(random);
+		struct batch batch = make_batch(random, &config, HARD_ROWS, true);
+
+		if (i % 3 == 0)
+			batch.n_valid = random_below(random, HARD_ROWS + 1);
+		check_batch(&batch, i % 4 == 0);
+		release(&batch);
+	}
+}
+
+/* Wide rows, wide choices; with ordinary rows and with hard ones. */
+static void check_wide(struct random *random)
+{
+	static const uint32_t sizes[][2] = {{384, 8},  {512, 22},  {512, 10},  {513, 9},
+					    {576, 31}, {896, 16},  {1000, 32}, {1024, 32},
+					    {1025, 8}, {2048, 32}, {8192, 32}};
+
+	for (size_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct mtk_route_config config =
+			mtk_route_config_make(sizes[i / 2][0], sizes[i / 2][1]);
+
+		config.scoring = i % 4 < 2 ? MTK_ROUTE_SIGMOID : MTK_ROUTE_SOFTMAX;
+		config.bias = i % 3 ? MTK_ROUTE_BIAS_SCORE : MTK_ROUTE_BIAS_NONE;
+		config.renormalise = MTK_ROUTE_RENORMALISE_EPSILON;
+		struct batch batch = make_batch(random, &config, 67, i % 2);
+
+		check_batch(&batch, false);
+		release(&batch);
+	}
+}
+
+static void check_models(struct random *random)
+{
+	size_t n_presets;
+	const struct mtk_preset *presets = mtk_presets(&n_presets);
+
+	for (size_t i = 0; i < n_presets; i++) {
+		if (!presets[i].has_routing)
+			continue;
+		struct batch batch = make_batch(random, &presets[i].route, 1031, false);
+
+		check_batch(&batch, i % 2);
+		release(&batch);
+	}
+}
+
+static void check_sizes(struct random *random)
+{
+	static const uint32_t sizes[] = {0, 1, 31, 32, 33, 127, 1024, 1025, 8191, 32768};
+	struct mtk_route_config config = mtk_preset_find("deepseek-v3")->route;
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct batch batch = make_batch(random, &config, sizes[i], false);
+
+		check_batch(&batch, false);
+		release(&batch);
+	}
+}
+
+/* Shared slots of both kinds, zero experts, a block of a rank, packed, and a scale elsewhere. */
+static void check_outputs(struct random *random)
+{
+	for (uint32_t i = 0; i < 12; i++) {
+		struct mtk_route_config config = mtk_route_config_make(64, i == 11 ? 32 : 6);
+
+		config.scoring = MTK_ROUTE_SIGMOID;
+		config.bias = i % 2 ? MTK_ROUTE_BIAS_SCORE : MTK_ROUTE_BIAS_NONE;
+		config.n_shared_slots = 1 + i % MTK_ROUTE_MAX_SHARED;
+		config.shared_weight = 1.0 / 2.5;
+		config.shared = i % 3 ? MTK_ROUTE_SHARED_GLOBAL : MTK_ROUTE_SHARED_BLOCK;
+		config.n_zero_experts = i % 3 ? i : 0;
+		config.n_local_experts = 16;
+		config.rank = 3;
+		config.scale = 2.5;
+		config.scale_owner = i % 2 ? MTK_ROUTE_SCALE_IN_ROUTER : MTK_ROUTE_SCALE_ON_OUTPUT;
+		struct batch batch = make_batch(random, &config, 65, false);
+
+		batch.n_valid = 60;
+		check_batch(&batch, i % 2);
+		release(&batch);
+	}
+}
+
+static void check_hash(struct random *random)
+{
+	enum { N_TOKENS = 97, TOP_K = 6, N_COLUMNS = 256, N_ROWS = 70 };
+	static int32_t table[N_TOKENS * TOP_K];
+
+	for (uint32_t t = 0; t < N_TOKENS; t++)
+		for (uint32_t j = 0; j < TOP_K; j++)
+			table[t * TOP_K + j] = (int32_t)((t * 31 + j * 37) % N_COLUMNS);
+	for (uint32_t scoring = 0; scoring < MTK_ROUTE_SPARSEMIXER; scoring++) {
+		struct mtk_route_config config = mtk_route_config_make(N_COLUMNS, TOP_K);
+
+		config.scoring = (enum mtk_route_scoring)scoring;
+		config.renormalise = MTK_ROUTE_RENORMALISE_EPSILON;
+		config.hash_table = table;
+		config.n_hash_tokens = N_TOKENS;
+		struct batch batch = make_batch(random, &config, N_ROWS, scoring % 2);
+
+		batch.token_ids = gpu_host(N_ROWS * sizeof(int32_t));
+		for (uint32_t r = 0; r < N_ROWS; r++)
+			batch.token_ids[r] = (int32_t)random_below(random, N_TOKENS + 10) - 5;
+		check_batch(&batch, false);
+		release(&batch);
+	}
+}
+
+int main(void)
+{
+	struct random random = {20};
+
+	gpu_open_or_skip();
+	check_sizes(&random);
+	check_models(&random);
+	check_outputs(&random);
+	check_hash(&random);
+	check_wide(&random);
+	check_random(&random);
+	printf("%llu rows equal, %llu of settings with a fast path\n",
+	       (unsigned long long)n_rows_checked, (unsigned long long)n_rows_fast);
+	return 0;
+}

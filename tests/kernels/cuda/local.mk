@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: MIT
+#
+# The operations on a GPU against their definitions. `make check` compiles all
+# and runs the one that has something to say without a GPU; `make check-gpu`
+# runs all.
+
+if HAVE_NVCC
+%C%_programs = \
+	%D%/check_device_cuda \
+	%D%/check_route_cuda
+
+check_PROGRAMS += $(%C%_programs)
+TESTS += %D%/check_device_cuda
+gpu_tests += $(%C%_programs)
+endif
+
+%C%_support = %D%/support/gpu.c %D%/support/gpu.h
+
+%C%_check_device_cuda_SOURCES = %D%/check_device_cuda.c $(%C%_support)
+%C%_check_device_cuda_LDADD = $(mtk_cuda_libs)
+
+%C%_check_route_cuda_SOURCES = %D%/check_route_cuda.c $(%C%_support) \
+	tests/routing/support/settings.c tests/routing/support/settings.h
+%C%_check_route_cuda_LDADD = $(mtk_cuda_libs)
