@@ -48,6 +48,7 @@ noinst_LTLIBRARIES += %D%/libmtk.la
 	%D%/gemm/gemm_vec.h \
 	%D%/map/map.h \
 	%D%/map/map_cpu.c \
+	%D%/map/map_tables.h \
 	%D%/matrix.c %D%/matrix.h \
 	%D%/permute/permute.h \
 	%D%/permute/permute_cpu.c \

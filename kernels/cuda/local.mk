@@ -8,6 +8,10 @@ noinst_LIBRARIES += kernels/libmtk_cuda.a
 endif
 
 kernels_libmtk_cuda_a_SOURCES = \
+	kernels/align/align_cuda.cu kernels/align/align_cuda.h \
+	kernels/combine/combine_cuda.cu kernels/combine/combine_cuda.h \
+	kernels/map/map_cuda.cu kernels/map/map_cuda.h \
+	kernels/permute/permute_cuda.cu kernels/permute/permute_cuda.h \
 	kernels/route/route_cuda.cu kernels/route/route_cuda.h \
 	kernels/route/route_args.cuh \
 	kernels/route/route_define.cuh \

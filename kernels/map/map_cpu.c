@@ -4,23 +4,13 @@
  * the hash, ascending within an expert, so that a choice is integer comparisons alone; a copy with
  * share 0 has the limit of the copy before it and is never chosen.
  */
-#include "kernels/map/map.h"
+#include "kernels/map/map_tables.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 
 #include <moetrace/status.h>
-
-struct mtk_map {
-	enum mtk_map_kind kind;
-	uint32_t n_logical;
-	uint64_t seed_hash;
-	uint32_t *first;   /* [n_logical + 1]: where each expert's replicas begin */
-	int32_t *replicas; /* physical experts by logical expert, ascending */
-	uint64_t *limits;  /* of hash >> 1, in the same order */
-	int32_t *chosen;   /* [n_logical]: the copy of the static rule */
-};
 
 static uint64_t mix(uint64_t x)
 {
@@ -179,6 +169,7 @@ int mtk_map_create(const struct mtk_map_settings *settings, struct mtk_error *er
 	}
 	map->kind = settings->kind;
 	map->n_logical = settings->n_logical;
+	map->n_physical = settings->n_physical;
 	map->seed_hash = mix(settings->seed);
 	status = fill_replicas(map, settings, error);
 	if (!status)

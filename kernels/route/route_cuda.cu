@@ -211,7 +211,7 @@ int mtk_route_cuda(const struct mtk_route_config *config, const struct mtk_route
 	args.n_rows = batch->n_rows;
 	args.n_valid_rows = batch->n_valid_rows;
 	args.logits = batch->logits;
-	args.bias = batch->bias;
+	args.bias = config->bias != MTK_ROUTE_BIAS_NONE ? batch->bias : NULL;
 	args.token_ids = batch->token_ids;
 	args.hash_table = batch->hash_table;
 	args.result = *result;

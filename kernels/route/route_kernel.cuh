@@ -12,6 +12,9 @@
 #include "kernels/route/route_fast.cuh"
 
 #define ROUTE_MAX_THREADS 128
+#ifndef ROUTE_BLOCKS
+#define ROUTE_BLOCKS 10
+#endif
 
 static __device__ __forceinline__ struct route_row route_row_of(const struct route_args *args,
 								uint32_t row)
@@ -23,28 +26,34 @@ static __device__ __forceinline__ struct route_row route_row_of(const struct rou
 		has_bias ? args->bias + (args->config.bias_per_token ? offset : 0) : NULL};
 }
 
-/* The definition, by one warp of the block at a time. */
-static __device__ __noinline__ struct route_entry
-route_define_locked(const struct route_row *row, int *lock, double *buffer, uint8_t *ret_flags)
-{
+struct route_defined {
 	struct route_entry entry;
+	uint8_t flags;
+};
+
+/* The definition, by one warp of the block at a time. */
+static __device__ __noinline__ struct route_defined
+route_define_locked(const struct route_args *args, uint32_t row, int *lock, double *buffer)
+{
+	const struct route_row one = route_row_of(args, row);
+	struct route_defined defined;
 
 	if (blockDim.x > 32 && threadIdx.x % 32 == 0)
 		while (atomicCAS(lock, 0, 1) != 0)
 			__nanosleep(100);
 	__syncwarp();
 	__threadfence_block();
-	entry = define_row(row, buffer, buffer + row->args->n, ret_flags);
+	defined.entry = define_row(&one, buffer, buffer + args->n, &defined.flags);
 	__threadfence_block();
 	__syncwarp();
 	if (blockDim.x > 32 && threadIdx.x % 32 == 0)
 		atomicExch(lock, 0);
-	return entry;
+	return defined;
 }
 
 /* N columns a lane. */
 template <int N, class Hook>
-__global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? 12 : N <= 16 ? 8 : 5)
+__global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? ROUTE_BLOCKS : N <= 16 ? 8 : 5)
 	route_fast_kernel(const __grid_constant__ struct route_args args, Hook hook)
 {
 	extern __shared__ double buffer[];
@@ -58,13 +67,15 @@ __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? 12 : N <= 16 ? 8 :
 
 	hook.begin();
 	/* The first row stands for those that are not there, so that loads come before the barrier. */
-	const struct route_row one = route_row_of(&args, row < args.n_rows ? row : 0);
+	const size_t offset = (size_t)(row < args.n_rows ? row : 0) * args.n;
+	const float *logits = args.logits + offset;
+	const float *all_bias = args.bias + (args.config.bias_per_token ? offset : 0);
 
 	if (args.n_valid_rows)
 		n_valid = __ldg(args.n_valid_rows);
-	route_load<N>(&args, one.logits, lane, x);
-	if (one.bias)
-		route_load<N>(&args, one.bias, lane, bias);
+	route_load<N>(&args, logits, lane, x);
+	if (args.bias)
+		route_load<N>(&args, all_bias, lane, bias);
 	else
 #pragma unroll
 		for (int i = 0; i < N; i++)
@@ -80,8 +91,14 @@ __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? 12 : N <= 16 ? 8 :
 		route_write_empty_row(&args, row, lane, 0, hook);
 		return;
 	}
-	if (!route_row_fast<N>(&one, lane, x, bias, &entry, &flags))
-		entry = route_define_locked(&one, &lock, buffer, &flags);
+	if (!route_row_fast<N>(&args, logits, args.bias ? all_bias : NULL, lane, x, bias, &entry,
+			       &flags)) {
+		const struct route_defined defined =
+			route_define_locked(&args, row, &lock, buffer);
+
+		entry = defined.entry;
+		flags = defined.flags;
+	}
 	route_write_row(&args, row, lane, entry, flags, hook);
 }
 

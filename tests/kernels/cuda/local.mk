@@ -7,6 +7,7 @@
 if HAVE_NVCC
 %C%_programs = \
 	%D%/check_device_cuda \
+	%D%/check_moe_cuda \
 	%D%/check_route_cuda
 
 check_PROGRAMS += $(%C%_programs)
@@ -18,6 +19,10 @@ endif
 
 %C%_check_device_cuda_SOURCES = %D%/check_device_cuda.c $(%C%_support)
 %C%_check_device_cuda_LDADD = $(mtk_cuda_libs)
+
+%C%_check_moe_cuda_SOURCES = %D%/check_moe_cuda.c $(%C%_support) \
+	tests/routing/support/settings.c tests/routing/support/settings.h
+%C%_check_moe_cuda_LDADD = $(mtk_cuda_libs)
 
 %C%_check_route_cuda_SOURCES = %D%/check_route_cuda.c $(%C%_support) \
 	tests/routing/support/settings.c tests/routing/support/settings.h
