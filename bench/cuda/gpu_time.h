@@ -29,9 +29,13 @@ double gpu_time_empty_us(void);
 /* Bytes a nanosecond of the faster of two copies, read and written bytes both counted. */
 double gpu_copy_bandwidth(void);
 
+/* Bytes a nanosecond of reading alone, which is faster: the memory need not turn around. */
+double gpu_read_bandwidth(void);
+
 /* Device memory, zeros, or what `from` holds. Lives until the program ends. */
 void *gpu_time_memory(size_t n_bytes, const void *from);
 
+void gpu_time_write(void *to, const void *from, size_t n_bytes);
 void gpu_time_read(void *to, const void *from, size_t n_bytes);
 
 /* Device memory of 16-bit floats, bf16 or fp16, pseudo-random in -scale .. scale. */

@@ -5,6 +5,7 @@
 
 if HAVE_NVCC
 %C%_programs = \
+	%D%/bench_experts_cuda \
 	%D%/bench_route_cuda
 
 EXTRA_PROGRAMS += $(%C%_programs)
@@ -14,6 +15,9 @@ endif
 
 %C%_libgpu_time_a_SOURCES = %D%/gpu_time.cu %D%/gpu_time.h
 %C%_libs = %D%/libgpu_time.a $(mtk_cuda_libs)
+
+%C%_bench_experts_cuda_SOURCES = %D%/bench_experts_cuda.c
+%C%_bench_experts_cuda_LDADD = $(%C%_libs)
 
 %C%_bench_route_cuda_SOURCES = %D%/bench_route_cuda.c
 %C%_bench_route_cuda_LDADD = $(%C%_libs)

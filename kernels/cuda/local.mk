@@ -10,6 +10,9 @@ endif
 kernels_libmtk_cuda_a_SOURCES = \
 	kernels/align/align_cuda.cu kernels/align/align_cuda.h \
 	kernels/combine/combine_cuda.cu kernels/combine/combine_cuda.h \
+	kernels/experts/experts_cuda.cu kernels/experts/experts_cuda.h \
+	kernels/gemm/router_cuda.cu kernels/gemm/router_cuda.h \
+	kernels/gemm/tiles.cuh \
 	kernels/map/map_cuda.cu kernels/map/map_cuda.h \
 	kernels/permute/permute_cuda.cu kernels/permute/permute_cuda.h \
 	kernels/route/route_cuda.cu kernels/route/route_cuda.h \
@@ -19,6 +22,7 @@ kernels_libmtk_cuda_a_SOURCES = \
 	kernels/route/route_kernel.cuh \
 	kernels/route/route_keys.cuh \
 	%D%/device.cu %D%/device.h \
+	%D%/mma.cuh \
 	%D%/status.cuh
 
 # What a program that uses it links after it.

@@ -7,6 +7,7 @@
 if HAVE_NVCC
 %C%_programs = \
 	%D%/check_device_cuda \
+	%D%/check_experts_cuda \
 	%D%/check_moe_cuda \
 	%D%/check_route_cuda
 
@@ -19,6 +20,10 @@ endif
 
 %C%_check_device_cuda_SOURCES = %D%/check_device_cuda.c $(%C%_support)
 %C%_check_device_cuda_LDADD = $(mtk_cuda_libs)
+
+%C%_check_experts_cuda_SOURCES = %D%/check_experts_cuda.c $(%C%_support) \
+	tests/routing/support/settings.c tests/routing/support/settings.h
+%C%_check_experts_cuda_LDADD = $(mtk_cuda_libs)
 
 %C%_check_moe_cuda_SOURCES = %D%/check_moe_cuda.c $(%C%_support) \
 	tests/routing/support/settings.c tests/routing/support/settings.h
