@@ -12,6 +12,13 @@
 
 #define ROUTE_ALL_LANES 0xffffffffu
 
+/*
+ * A branch to code that lies elsewhere costs a fetch, which is most of what a single row costs; so
+ * code of the common settings is laid in one piece.
+ */
+#define ROUTE_LIKELY(condition)	  __builtin_expect(!!(condition), 1)
+#define ROUTE_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
 enum route_mode {
 	ROUTE_EXACT,	/* by logits as they are */
 	ROUTE_MONOTONE, /* by a score that grows with the logit: logits have the same order */
@@ -32,6 +39,9 @@ struct route_args {
 	enum route_mode mode;
 	bool by_logit;	      /* the choosing value is a logit */
 	bool has_vectors;     /* rows are aligned to 16 bytes */
+	bool is_full;	      /* and no lane lacks a column */
+	bool is_simple;	      /* no column's score depends on others or on a bias */
+	bool scores_sigmoid;  /* and the choosing value is a sigmoid */
 	bool adds_bias;	      /* to the choosing value */
 	bool has_groups;      /* some are left out */
 	bool groups_top2;
@@ -73,7 +83,7 @@ static __device__ __forceinline__ float route_max(float value)
 static __device__ __forceinline__ int32_t route_written_id(const struct mtk_route_config *config,
 							   int32_t id)
 {
-	if (config->n_shared_slots == 0 || config->shared != MTK_ROUTE_SHARED_BLOCK)
+	if (ROUTE_LIKELY(config->n_shared_slots == 0 || config->shared != MTK_ROUTE_SHARED_BLOCK))
 		return id;
 	return id + (int32_t)((uint32_t)id / config->n_local_experts * config->n_shared_slots);
 }
@@ -110,7 +120,7 @@ static __device__ __forceinline__ void route_write(const struct route_args *args
 		args->result.ids[place] = entry.id;
 	if (args->result.weights)
 		args->result.weights[place] = entry.weight;
-	if (args->result.packed)
+	if (ROUTE_UNLIKELY(args->result.packed != NULL))
 		args->result.packed[place] = route_packed(entry.id, entry.weight);
 	hook.store(row, slot, entry.id, entry.weight);
 }
@@ -127,7 +137,7 @@ static __device__ __forceinline__ void route_write_row(const struct route_args *
 		entry.id = route_written_id(config, entry.id);
 		route_write(args, row, lane, entry, hook);
 	}
-	if (lane < config->n_shared_slots) {
+	if (ROUTE_UNLIKELY(lane < config->n_shared_slots)) {
 		struct route_entry shared = {route_shared_id(args, lane),
 					     (float)config->shared_weight};
 

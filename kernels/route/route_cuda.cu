@@ -104,6 +104,11 @@ static void prepare_fast(struct route_args *args, uint32_t width)
 		     : by_logit						      ? ROUTE_EXACT
 									      : ROUTE_MONOTONE;
 	args->has_vectors = args->n % 4 == 0 && is_aligned(args->logits) && is_aligned(args->bias);
+	args->is_full = args->has_vectors && args->n == 32 * width;
+	args->is_simple = config->bias != MTK_ROUTE_BIAS_LOGIT &&
+			  config->scoring != MTK_ROUTE_SOFTMAX &&
+			  config->scoring != MTK_ROUTE_SQRTSOFTPLUS;
+	args->scores_sigmoid = config->scoring == MTK_ROUTE_SIGMOID && !by_logit;
 	args->id_mask = id_mask(width);
 	args->has_groups = has_groups(config);
 	if (args->has_groups)

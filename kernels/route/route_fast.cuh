@@ -52,6 +52,20 @@ template <int N>
 static __device__ __forceinline__ void route_load(const struct route_args *args, const float *from,
 						  uint32_t lane, float *ret_values)
 {
+	if (N % 4 == 0 && ROUTE_LIKELY(args->is_full)) {
+		const float4 *fours = (const float4 *)(from + lane * N);
+
+#pragma unroll
+		for (int i = 0; i + 3 < N; i += 4) {
+			const float4 four = __ldg(fours + i / 4);
+
+			ret_values[i] = four.x;
+			ret_values[i + 1] = four.y;
+			ret_values[i + 2] = four.z;
+			ret_values[i + 3] = four.w;
+		}
+		return;
+	}
 	if (N % 4 == 0 && args->has_vectors) {
 #pragma unroll
 		for (int i = 0; i + 3 < N; i += 4) {
@@ -85,15 +99,15 @@ static __device__ __forceinline__ void route_values(const struct route_args *arg
 {
 	const float sign = args->adds_bias ? 1.0f : 0.0f;
 
-	if (args->by_logit) {
-#pragma unroll
-		for (int i = 0; i < N; i++)
-			ret_values[i] = fmaf(sign, bias[i], x[i]);
-	} else if (args->config.scoring == MTK_ROUTE_SIGMOID) {
+	if (ROUTE_LIKELY(args->scores_sigmoid)) {
 #pragma unroll
 		for (int i = 0; i < N; i++)
 			ret_values[i] = fmaf(sign, bias[i],
 					     route_inverse(1.0f + route_exp(-x[i])));
+	} else if (args->by_logit) {
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			ret_values[i] = fmaf(sign, bias[i], x[i]);
 	} else if (args->config.scoring == MTK_ROUTE_SOFTMAX) {
 		const float factor = __fdividef(1.0f, scale->sum);
 
@@ -168,7 +182,7 @@ static __device__ __forceinline__ bool route_is_apart(const struct route_args *a
 						      const struct route_scale *scale, float above,
 						      float below)
 {
-	if (args->mode == ROUTE_BOUNDED)
+	if (ROUTE_LIKELY(args->mode == ROUTE_BOUNDED))
 		return above - below >
 		       2.0f * scale->error + ROUTE_ROUNDING * (fabsf(above) + fabsf(below));
 	if (args->mode == ROUTE_MONOTONE && below > -ROUTE_LARGEST)
@@ -271,7 +285,7 @@ route_keep_groups(const struct route_args *args, const float *logits, const floa
 	error = 4.0f * scale->error + 4.0f * ROUTE_ROUNDING * (fabsf(first) + fabsf(second));
 	is_kept = route_rank_groups(args, lane, args->groups_top2 ? first + second : first, error,
 				    &is_certain);
-	if (!is_certain) {
+	if (ROUTE_UNLIKELY(!is_certain)) {
 		uint32_t answer = route_keep_precise<N>(args, logits, all_bias, *scale);
 
 		is_kept = answer & 1;
@@ -300,7 +314,7 @@ static __device__ __forceinline__ float route_score(const struct route_args *arg
 {
 	float power;
 
-	if (args->config.scoring == MTK_ROUTE_SIGMOID) {
+	if (ROUTE_LIKELY(args->config.scoring == MTK_ROUTE_SIGMOID)) {
 		power = expf(-fabsf(x));
 		return (x < 0.0f ? power : 1.0f) * route_inverse(1.0f + power);
 	}
@@ -319,7 +333,7 @@ route_candidate_of(const struct route_args *args, const float *logits, const flo
 	struct route_candidate c = {-1, 0.0f, 0.0f, -INFINITY, 0.0f, -INFINITY};
 
 	c.id = (int32_t)(args->id_mask - (key & args->id_mask));
-	if (!is_one || (uint32_t)c.id >= args->n)
+	if (ROUTE_UNLIKELY(!is_one || (uint32_t)c.id >= args->n))
 		return c;
 	c.logit = __ldg(logits + c.id);
 	if (all_bias)
@@ -332,25 +346,34 @@ route_candidate_of(const struct route_args *args, const float *logits, const flo
 	return c;
 }
 
-/* Move candidates to the lanes of their ranks: values descending, then lower ids. */
-static __device__ __forceinline__ void route_sort_candidates(uint32_t lane, uint32_t n_found,
-							     struct route_candidate *c,
-							     double *value)
+/*
+ * Let neighbours that stand in the wrong order change places, first those of even and odd lanes,
+ * then those of odd and even ones. Few do: keys had them almost in order. T is the type of the
+ * values that say the order.
+ */
+template <class T>
+static __device__ __forceinline__ void route_swap(uint32_t lane, uint32_t n_found,
+						  struct route_candidate *c, T *value)
 {
-	uint32_t rank = 0, source = 0;
+#pragma unroll
+	for (uint32_t odd = 0; odd < 2; odd++) {
+		const uint32_t other = ((lane + odd) ^ 1) - odd;
+		const bool is_first = lane < other;
+		const bool is_pair = lane < n_found && other < n_found;
+		const T other_value = __shfl_sync(ROUTE_ALL_LANES, *value, other);
+		const int32_t other_id = __shfl_sync(ROUTE_ALL_LANES, c->id, other);
+		const float other_x = __shfl_sync(ROUTE_ALL_LANES, c->x, other);
+		const float other_score = __shfl_sync(ROUTE_ALL_LANES, c->score, other);
+		const bool is_below = other_value > *value ||
+				      (other_value == *value && other_id < c->id);
 
-	for (uint32_t i = 0; i < n_found; i++) {
-		const double other = __shfl_sync(ROUTE_ALL_LANES, *value, i);
-		const int32_t other_id = __shfl_sync(ROUTE_ALL_LANES, c->id, i);
-
-		rank += other > *value || (other == *value && other_id < c->id);
+		if (is_pair && is_first == is_below) {
+			*value = other_value;
+			c->id = other_id;
+			c->x = other_x;
+			c->score = other_score;
+		}
 	}
-	for (uint32_t i = 0; i < n_found; i++)
-		source = __shfl_sync(ROUTE_ALL_LANES, rank, i) == lane ? i : source;
-	c->id = __shfl_sync(ROUTE_ALL_LANES, c->id, source);
-	c->x = __shfl_sync(ROUTE_ALL_LANES, c->x, source);
-	c->score = __shfl_sync(ROUTE_ALL_LANES, c->score, source);
-	*value = __shfl_sync(ROUTE_ALL_LANES, *value, source);
 }
 
 /* Whether the order of two values in double precision is that of the definition. */
@@ -386,6 +409,7 @@ static __device__ __noinline__ struct route_settled route_settle(const struct ro
 	struct route_candidate *c = &candidate;
 	double value = -INFINITY, below;
 	struct route_settled settled;
+	bool is_wrong;
 
 	if (c->value > -INFINITY) {
 		double x = c->x;
@@ -397,8 +421,14 @@ static __device__ __noinline__ struct route_settled route_settle(const struct ro
 				: route_precise(args, &scale, x);
 		value += args->adds_bias ? c->bias : 0.0f;
 	}
-	route_sort_candidates(lane, n_found, c, &value);
-	below = __shfl_down_sync(ROUTE_ALL_LANES, value, 1);
+	do {
+		int32_t below_id;
+
+		route_swap(lane, n_found, c, &value);
+		below = __shfl_down_sync(ROUTE_ALL_LANES, value, 1);
+		below_id = __shfl_down_sync(ROUTE_ALL_LANES, c->id, 1);
+		is_wrong = value < below || (value == below && c->id > below_id);
+	} while (__any_sync(ROUTE_ALL_LANES, lane + 1 < n_found && is_wrong));
 	settled.candidate = candidate;
 	settled.is_tied = __any_sync(ROUTE_ALL_LANES, lane + 1 == top_k && lane + 1 < n_found &&
 							      value == below);
@@ -416,10 +446,10 @@ static __device__ __forceinline__ bool route_is_sorted(const struct route_args *
 {
 	const float below = __shfl_down_sync(ROUTE_ALL_LANES, c->value, 1);
 	/* Equal logits stand by id already, as their keys did. */
-	const bool is_equal = args->mode != ROUTE_BOUNDED && c->value == below &&
-			      lane + 1 < args->config.top_k;
+	const bool is_equal = (args->mode != ROUTE_BOUNDED) & (c->value == below) &
+			      (lane + 1 < args->config.top_k);
 
-	return __all_sync(ROUTE_ALL_LANES, lane + 1 >= n_found || is_equal ||
+	return __all_sync(ROUTE_ALL_LANES, (lane + 1 >= n_found) | is_equal |
 						   route_is_apart(args, scale, c->value, below));
 }
 
@@ -432,7 +462,7 @@ static __device__ __forceinline__ bool route_weigh(const struct route_args *args
 	float weight = has_entry ? c->score : 0.0f;
 	float factor = args->factor, sum;
 
-	if (args->config.scoring == MTK_ROUTE_SOFTMAX_SELECTED) {
+	if (ROUTE_UNLIKELY(args->config.scoring == MTK_ROUTE_SOFTMAX_SELECTED)) {
 		float largest = route_max(has_entry ? c->x : -INFINITY);
 
 		weight = has_entry ? expf(c->x - largest) : 0.0f;
@@ -453,11 +483,14 @@ static __device__ __forceinline__ void route_prepare(const struct route_args *ar
 	const bool is_softmax = args->config.scoring == MTK_ROUTE_SOFTMAX;
 	float sum = 0.0f;
 
+	scale->error = args->error;
+	/* Sigmoids need nothing of each other. */
+	if (ROUTE_LIKELY(args->is_simple))
+		return;
 	if (args->config.bias == MTK_ROUTE_BIAS_LOGIT)
 #pragma unroll
 		for (int i = 0; i < N; i++)
 			x[i] += bias[i];
-	scale->error = args->error;
 	if (is_softmax || args->config.scoring == MTK_ROUTE_SQRTSOFTPLUS) {
 		float best = x[0];
 
@@ -481,11 +514,11 @@ static __device__ __forceinline__ bool route_is_held(const struct route_args *ar
 						     const struct route_scale *scale,
 						     const struct route_candidate *c)
 {
-	if (!(c->x >= -ROUTE_LARGEST && c->value >= -ROUTE_LARGEST))
-		return false;
 	/* Rounding of larger sums could be seen in a weight. */
-	return args->config.bias != MTK_ROUTE_BIAS_LOGIT ||
-	       (fabsf(c->x) <= 32.0f && fabsf(scale->max) <= 32.0f);
+	const bool is_near = (fabsf(c->x) <= 32.0f) & (fabsf(scale->max) <= 32.0f);
+
+	return (c->x >= -ROUTE_LARGEST) & (c->value >= -ROUTE_LARGEST) &
+	       ((args->config.bias != MTK_ROUTE_BIAS_LOGIT) | is_near);
 }
 
 /* Keys that may be chosen from: those of groups that were not kept are 0. */
@@ -498,7 +531,7 @@ route_make_keys(const struct route_args *args, const float *logits, const float 
 	const uint32_t mask = args->id_mask;
 	float values[N];
 
-	if (args->mode != ROUTE_BOUNDED) {
+	if (ROUTE_UNLIKELY(args->mode != ROUTE_BOUNDED)) {
 #pragma unroll
 		for (int i = 0; i < N; i++)
 			ret_keys[i] = route_key(x[i], mask, lane * N + i);
@@ -528,7 +561,7 @@ route_row_fast(const struct route_args *args, const float *logits, const float *
 	struct route_candidate candidate;
 	uint32_t keys[N], mine = 0, last = 0, next;
 	uint32_t n_found = top_k;
-	bool is_full, is_tied = false;
+	bool is_full, is_sorted, is_tied = false;
 
 	route_prepare<N>(args, x, bias, &scale);
 	if (!route_make_keys<N>(args, logits, all_bias, &scale, lane, x, bias, keys))
@@ -542,8 +575,8 @@ route_row_fast(const struct route_args *args, const float *logits, const float *
 	}
 	next = route_take<N>(keys);
 	/* Beyond top_k until one is certainly below; as many as lanes at most. */
-	while (next != 0 && !route_is_apart(args, &scale, route_key_low(last, mask),
-					    route_key_high(next, mask))) {
+	while (ROUTE_UNLIKELY(next != 0 && !route_is_apart(args, &scale, route_key_low(last, mask),
+							   route_key_high(next, mask)))) {
 		if (n_found == 32)
 			return false;
 		mine = lane == n_found ? next : mine;
@@ -553,10 +586,22 @@ route_row_fast(const struct route_args *args, const float *logits, const float *
 	candidate = route_candidate_of(args, logits, all_bias, &scale, lane < n_found, mine);
 	/* A lane that gave all it had kept may hold something larger than what others gave. */
 	if (__any_sync(ROUTE_ALL_LANES,
-		       mine >= ROUTE_KEY_TOO_LARGE || (is_full && keys[0] == 0) ||
-			       (lane < n_found && !route_is_held(args, &scale, &candidate))))
+		       (mine >= ROUTE_KEY_TOO_LARGE) | (is_full & (keys[0] == 0)) |
+			       ((lane < n_found) & !route_is_held(args, &scale, &candidate))))
 		return false;
-	if (!route_is_sorted(args, &scale, lane, n_found, &candidate)) {
+	is_sorted = route_is_sorted(args, &scale, lane, n_found, &candidate);
+	if (ROUTE_UNLIKELY(!is_sorted)) {
+		/* What truncated keys had wrong, fp32 has right, most of the time. */
+		if (args->mode == ROUTE_BOUNDED && args->config.bias == MTK_ROUTE_BIAS_SCORE &&
+		    n_found == top_k) {
+			struct route_candidate swapped = candidate;
+
+			route_swap(lane, n_found, &swapped, &swapped.value);
+			is_sorted = route_is_sorted(args, &scale, lane, n_found, &swapped);
+			candidate = is_sorted ? swapped : candidate;
+		}
+	}
+	if (ROUTE_UNLIKELY(!is_sorted)) {
 		const struct route_settled settled = route_settle(args, scale, n_found, candidate);
 
 		if (!settled.is_certain)

@@ -13,7 +13,7 @@
 
 #define ROUTE_MAX_THREADS 128
 #ifndef ROUTE_BLOCKS
-#define ROUTE_BLOCKS 10
+#define ROUTE_BLOCKS 8
 #endif
 
 static __device__ __forceinline__ struct route_row route_row_of(const struct route_args *args,
@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? ROUTE_BLOCKS : N <
 	if (args.n_valid_rows)
 		n_valid = __ldg(args.n_valid_rows);
 	route_load<N>(&args, logits, lane, x);
-	if (args.bias)
+	if (ROUTE_LIKELY(args.bias != NULL))
 		route_load<N>(&args, all_bias, lane, bias);
 	else
 #pragma unroll
@@ -87,12 +87,12 @@ __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? ROUTE_BLOCKS : N <
 		if (row >= args.n_rows)
 			return;
 	}
-	if (row >= n_valid) {
+	if (ROUTE_UNLIKELY(row >= n_valid)) {
 		route_write_empty_row(&args, row, lane, 0, hook);
 		return;
 	}
-	if (!route_row_fast<N>(&args, logits, args.bias ? all_bias : NULL, lane, x, bias, &entry,
-			       &flags)) {
+	if (ROUTE_UNLIKELY(!route_row_fast<N>(&args, logits, args.bias ? all_bias : NULL, lane, x, bias, &entry,
+			       &flags))) {
 		const struct route_defined defined =
 			route_define_locked(&args, row, &lock, buffer);
 
