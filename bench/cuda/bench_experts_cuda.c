@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The router's product and the expert MLP on a GPU, bf16. At decode: what share of a copy's bandwidth the weights of the active
- * experts pass at with 16 rows of independent choices, and how time follows the number of active
- * experts, whose slope is held against the bandwidth of reading. At prefill: the rate of 8192 rows.
+ * The router's product and the expert MLP on a GPU, bf16. At decode: what share of a copy's
+ * bandwidth the weights of the active experts pass at with 16 rows of independent choices, and how
+ * time follows the number of active experts, whose slope is held against the bandwidth of reading.
+ * At prefill: the rate of 8192 rows.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,12 +17,12 @@
 #include "kernels/experts/experts_cuda.h"
 #include "kernels/gemm/router_cuda.h"
 
-#define TOP_K	    8u
-#define DECODE_ROWS 16u
+#define TOP_K	     8u
+#define DECODE_ROWS  16u
 #define PREFILL_ROWS 8192u
-#define BAR_SHARE   0.85
-#define BAR_R2	    0.99
-#define BAR_SLOPE   0.10
+#define BAR_SHARE    0.85
+#define BAR_R2	     0.99
+#define BAR_SLOPE    0.10
 
 struct shape {
 	const char *name;
@@ -109,8 +110,8 @@ static void make_work(struct work *work, const struct shape *shape, uint32_t n_r
 	size_t n_scratch;
 
 	*work = (struct work){.shape = shape};
-	work->settings = (struct mtk_align_settings){.n_experts = shape->n_experts, .top_k = TOP_K,
-						     .block_rows = block_rows};
+	work->settings = (struct mtk_align_settings){
+		.n_experts = shape->n_experts, .top_k = TOP_K, .block_rows = block_rows};
 	must(mtk_align_sizes(&work->settings, n_rows, &error, &work->sizes), &error);
 	n_scratch = mtk_align_cuda_scratch_elements(&work->settings, &work->sizes);
 	work->scratch = gpu_time_memory(4 * (n_scratch + (size_t)work->sizes.n_pairs), NULL);
@@ -218,8 +219,8 @@ static void bench_prefill(const struct shape *shape, const void *gate_up, const 
 	make_work(&work, shape, PREFILL_ROWS, 128, gate_up, down);
 	measure(&work, shape->n_experts, &us);
 	flops = 6.0 * PREFILL_ROWS * TOP_K * shape->n_hidden * shape->n_intermediate;
-	printf("%s, %u rows: %.0f us, %.0f TFLOP/s; alignment %.1f us\n", shape->name,
-	       PREFILL_ROWS, us, flops / us * 1e-6, gpu_time_us(launch_align, &work, 8, 15));
+	printf("%s, %u rows: %.0f us, %.0f TFLOP/s; alignment %.1f us\n", shape->name, PREFILL_ROWS,
+	       us, flops / us * 1e-6, gpu_time_us(launch_align, &work, 8, 15));
 }
 
 static int launch_router(void *arg, void *stream, struct mtk_error *error)

@@ -123,9 +123,8 @@ static int launch_copy_kernel(void *arg, void *on, struct mtk_error *error)
 {
 	const struct copy *copy = (const struct copy *)arg;
 
-	copy_kernel<<<4096, 512, 0, (cudaStream_t)on>>>((uint4 *)copy->to,
-							(const uint4 *)copy->from,
-							copy->n_bytes / sizeof(uint4));
+	copy_kernel<<<4096, 512, 0, (cudaStream_t)on>>>(
+		(uint4 *)copy->to, (const uint4 *)copy->from, copy->n_bytes / sizeof(uint4));
 	return mtk_cuda_launched(error, "a copy");
 }
 
@@ -176,9 +175,8 @@ static int launch_read(void *arg, void *on, struct mtk_error *error)
 {
 	const struct copy *copy = (const struct copy *)arg;
 
-	read_kernel<<<4096, 512, 0, (cudaStream_t)on>>>((uint4 *)copy->to,
-							(const uint4 *)copy->from,
-							copy->n_bytes / sizeof(uint4));
+	read_kernel<<<4096, 512, 0, (cudaStream_t)on>>>(
+		(uint4 *)copy->to, (const uint4 *)copy->from, copy->n_bytes / sizeof(uint4));
 	return mtk_cuda_launched(error, "reading");
 }
 

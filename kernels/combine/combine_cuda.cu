@@ -13,10 +13,9 @@ static __device__ __forceinline__ float add(float sum, float weight, bool has_we
 static __device__ __forceinline__ float4 add(float4 sum, float weight, bool has_weight,
 					     float4 value)
 {
-	return make_float4(add(sum.x, weight, has_weight, value.x),
-			   add(sum.y, weight, has_weight, value.y),
-			   add(sum.z, weight, has_weight, value.z),
-			   add(sum.w, weight, has_weight, value.w));
+	return make_float4(
+		add(sum.x, weight, has_weight, value.x), add(sum.y, weight, has_weight, value.y),
+		add(sum.z, weight, has_weight, value.z), add(sum.w, weight, has_weight, value.w));
 }
 
 static __device__ __forceinline__ float scaled(float sum, float scale)

@@ -72,8 +72,8 @@ int mtk_cuda_open(uint32_t number, struct mtk_error *error, struct mtk_cuda_devi
 int mtk_cuda_alloc(size_t n_bytes, struct mtk_error *error, void **ret_memory)
 {
 	void *memory = NULL;
-	int status = mtk_cuda_fail(error, cudaMalloc(&memory, n_bytes > 0 ? n_bytes : 1),
-				   "cudaMalloc");
+	int status =
+		mtk_cuda_fail(error, cudaMalloc(&memory, n_bytes > 0 ? n_bytes : 1), "cudaMalloc");
 
 	if (!status)
 		*ret_memory = memory;
@@ -122,8 +122,7 @@ int mtk_cuda_zero(void *memory, size_t n_bytes, void *stream, struct mtk_error *
 int mtk_cuda_stream_create(struct mtk_error *error, void **ret_stream)
 {
 	cudaStream_t stream;
-	int status = mtk_cuda_fail(error,
-				   cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+	int status = mtk_cuda_fail(error, cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
 				   "cudaStreamCreate");
 
 	if (!status)
@@ -146,8 +145,7 @@ int mtk_cuda_stream_wait(void *stream, struct mtk_error *error)
 int mtk_cuda_graph_begin(void *stream, struct mtk_error *error)
 {
 	return mtk_cuda_fail(
-		error,
-		cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal),
+		error, cudaStreamBeginCapture(stream_of(stream), cudaStreamCaptureModeThreadLocal),
 		"cudaStreamBeginCapture");
 }
 
@@ -160,8 +158,8 @@ int mtk_cuda_graph_end(void *stream, struct mtk_error *error, void **ret_graph)
 
 	if (status)
 		return status;
-	status = mtk_cuda_fail(error, cudaGraphInstantiate(&exec, graph, 0),
-			       "cudaGraphInstantiate");
+	status =
+		mtk_cuda_fail(error, cudaGraphInstantiate(&exec, graph, 0), "cudaGraphInstantiate");
 	cudaGraphDestroy(graph);
 	if (!status)
 		*ret_graph = exec;
@@ -209,10 +207,9 @@ int mtk_cuda_event_elapsed_us(void *begin, void *end, struct mtk_error *error, d
 				   "cudaEventSynchronize");
 
 	if (!status)
-		status = mtk_cuda_fail(error,
-				       cudaEventElapsedTime(&ms, (cudaEvent_t)begin,
-							    (cudaEvent_t)end),
-				       "cudaEventElapsedTime");
+		status = mtk_cuda_fail(
+			error, cudaEventElapsedTime(&ms, (cudaEvent_t)begin, (cudaEvent_t)end),
+			"cudaEventElapsedTime");
 	if (!status)
 		*ret_us = 1e3 * (double)ms;
 	return status;

@@ -21,6 +21,7 @@ kernels_libmtk_cuda_a_SOURCES = \
 	kernels/route/route_fast.cuh \
 	kernels/route/route_kernel.cuh \
 	kernels/route/route_keys.cuh \
+	kernels/route/route_score.cuh \
 	%D%/device.cu %D%/device.h \
 	%D%/mma.cuh \
 	%D%/status.cuh

@@ -5,8 +5,9 @@
  * (g + 8, 2t + {0, 1}), (g, 2t + 8 + {0, 1}), (g + 8, 2t + 8 + {0, 1}); of B (k, column) =
  * (2t + {0, 1}, g), (2t + 8 + {0, 1}, g); of the sums (g, 2t + {0, 1}), (g + 8, 2t + {0, 1}).
  *
- * Which k is which does not matter as long as A and B agree. Streaming kernels use that: a lane loads
- * eight adjacent elements, 16 bytes, of a row at k = 8 t, and takes them as two products' parts.
+ * Which k is which does not matter as long as A and B agree. Streaming kernels use that: a lane
+ * loads eight adjacent elements, 16 bytes, of a row at k = 8 t, and takes them as two products'
+ * parts.
  */
 #ifndef MTK_CUDA_MMA_CUH
 #define MTK_CUDA_MMA_CUH

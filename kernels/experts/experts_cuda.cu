@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Streaming: a block has 16 rows of weights (eight gates and the eight ups that belong to them, or 16
- * outputs of down) of one expert and all its rows of the batch, up to 64; four warps share the
+ * Streaming: a block has 16 rows of weights (eight gates and the eight ups that belong to them, or
+ * 16 outputs of down) of one expert and all its rows of the batch, up to 64; four warps share the
  * inputs. So a weight is read once, 16 bytes a lane, and many small blocks keep the memory busy to
  * the end. Weights are the product's first operand, rows of the batch its second, so that eight
  * rows cost no more than one. Sums are added in the order of the warps.
@@ -136,9 +136,8 @@ __global__ void __launch_bounds__(N_THREADS)
 	for (int j = 0; j < N; j++) {
 		const int64_t pair = pairs[j * 8 + g];
 
-		rows[j] = pair < e.n_pairs
-				  ? (const T *)e.x + pair / e.top_k * (size_t)e.n_hidden
-				  : NULL;
+		rows[j] = pair < e.n_pairs ? (const T *)e.x + pair / e.top_k * (size_t)e.n_hidden
+					   : NULL;
 	}
 	const T *gate = (const T *)e.gate_up +
 			((size_t)expert * 2 * e.n_intermediate + output + g) * e.n_hidden;
@@ -154,10 +153,10 @@ __global__ void __launch_bounds__(N_THREADS)
 
 		if (pair < e.n_pairs)
 			((T *)e.middle)[(first + row) * (size_t)e.n_intermediate + at] =
-				mma_type<T>::narrow(middle_of(
-					&e, expert, pair, at,
-					add_parts<N>(&parts, j * 4 + side, lane),
-					add_parts<N>(&parts, j * 4 + 2 + side, lane)));
+				mma_type<T>::narrow(
+					middle_of(&e, expert, pair, at,
+						  add_parts<N>(&parts, j * 4 + side, lane),
+						  add_parts<N>(&parts, j * 4 + 2 + side, lane)));
 	}
 }
 
@@ -184,8 +183,8 @@ __global__ void __launch_bounds__(N_THREADS)
 				  ? (const T *)e.middle +
 					    (first + j * 8 + g) * (size_t)e.n_intermediate
 				  : NULL;
-	const T *low = (const T *)e.down +
-		       ((size_t)expert * e.n_hidden + output + g) * e.n_intermediate;
+	const T *low =
+		(const T *)e.down + ((size_t)expert * e.n_hidden + output + g) * e.n_intermediate;
 
 	stream<T, N>(e.n_intermediate, low, low + (size_t)8 * e.n_intermediate, true,
 		     output + 8 < e.n_hidden, rows, n_used, sums);
@@ -197,8 +196,8 @@ __global__ void __launch_bounds__(N_THREADS)
 		const int64_t pair = pairs[row];
 
 		if (pair < e.n_pairs && at < e.n_hidden)
-			e.out[(first + row) * (size_t)e.n_hidden + at] = out_of(
-				&e, expert, pair, at, add_parts<N>(&parts, part, lane));
+			e.out[(first + row) * (size_t)e.n_hidden + at] =
+				out_of(&e, expert, pair, at, add_parts<N>(&parts, part, lane));
 	}
 }
 
@@ -259,8 +258,8 @@ __global__ void __launch_bounds__(TILE_THREADS)
 
 static int check(const struct mtk_experts_cuda *e, struct mtk_error *error)
 {
-	const uintptr_t pointers = (uintptr_t)e->gate_up | (uintptr_t)e->down | (uintptr_t)e->x |
-				   (uintptr_t)e->middle;
+	const uintptr_t pointers =
+		(uintptr_t)e->gate_up | (uintptr_t)e->down | (uintptr_t)e->x | (uintptr_t)e->middle;
 	const uint32_t rows = e->block_rows;
 
 	if (e->dtype != MTK_DTYPE_BF16 && e->dtype != MTK_DTYPE_F16)
@@ -294,8 +293,7 @@ static void launch_stream(const struct mtk_experts_cuda *e, cudaStream_t on)
 
 	stream_gate_up_kernel<T, N>
 		<<<dim3(e->n_intermediate / 8, n_blocks), N_THREADS, 0, on>>>(*e);
-	stream_down_kernel<T, N>
-		<<<dim3((e->n_hidden + 15) / 16, n_blocks), N_THREADS, 0, on>>>(*e);
+	stream_down_kernel<T, N><<<dim3((e->n_hidden + 15) / 16, n_blocks), N_THREADS, 0, on>>>(*e);
 }
 
 template <class T>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The expert MLP on a GPU, on an aligned batch (kernels/align): out[slot] = down(act(gate(x), up(x)))
- * as kernels/experts/experts.h defines it, with weights and x of bf16 or fp16, sums in fp32, and
- * the middle rounded to 16 bits. Blocks of at most 64 rows are served by kernels that stream the
- * weights of each active expert once; blocks of 128 rows by tiles. Nothing waits for the host: a
- * launch is sized by the capacity, and blocks beyond the last one in use return at once.
+ * The expert MLP on a GPU, on an aligned batch (kernels/align): out[slot] = down(act(gate(x),
+ * up(x))) as kernels/experts/experts.h defines it, with weights and x of bf16 or fp16, sums in
+ * fp32, and the middle rounded to 16 bits. Blocks of at most 64 rows are served by kernels that
+ * stream the weights of each active expert once; blocks of 128 rows by tiles. Nothing waits for the
+ * host: a launch is sized by the capacity, and blocks beyond the last one in use return at once.
  */
 #ifndef MTK_EXPERTS_EXPERTS_CUDA_H
 #define MTK_EXPERTS_EXPERTS_CUDA_H
@@ -21,10 +21,10 @@ struct mtk_experts_cuda {
 	uint32_t n_hidden;	 /* a multiple of 8 */
 	uint32_t n_intermediate; /* a multiple of 8 */
 	uint32_t top_k;
-	const void *gate_up;	   /* [n_experts][2 * n_intermediate][n_hidden], gates first */
-	const void *down;	   /* [n_experts][n_hidden][n_intermediate] */
-	const float *gate_up_bias; /* [n_experts][2 * n_intermediate]; NULL: none */
-	const float *down_bias;	   /* [n_experts][n_hidden]; NULL: none */
+	const void *gate_up;	       /* [n_experts][2 * n_intermediate][n_hidden], gates first */
+	const void *down;	       /* [n_experts][n_hidden][n_intermediate] */
+	const float *gate_up_bias;     /* [n_experts][2 * n_intermediate]; NULL: none */
+	const float *down_bias;	       /* [n_experts][n_hidden]; NULL: none */
 	struct mtk_swiglu_clamp clamp; /* {INFINITY, 1, 0} is SwiGLU itself */
 	enum mtk_expert_weighting weighting;
 	/* The batch. */
@@ -40,8 +40,7 @@ struct mtk_experts_cuda {
 };
 
 /* Two launches. MOETRACE_OK, MOETRACE_E_INVALID with the field's name, or what failed. */
-int mtk_experts_cuda(const struct mtk_experts_cuda *experts, void *stream,
-		     struct mtk_error *error);
+int mtk_experts_cuda(const struct mtk_experts_cuda *experts, void *stream, struct mtk_error *error);
 
 #ifdef __cplusplus
 }

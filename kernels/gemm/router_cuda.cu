@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Few rows: a block has eight outputs and all rows of a group of 16, 32 or 64; its warps share the
+ * Few rows: a block has eight outputs and up to 64 rows; its warps share the
  * inputs, so that enough of the weights is on its way to keep the memory busy, and their sums are
  * added in the order of the warps. Many rows: tiles.
  */
@@ -11,6 +11,8 @@
 #define FEW_THREADS 512
 #define FEW_WARPS   (FEW_THREADS / 32)
 #define FEW_ROWS    64
+/* Up to here tiles would leave most multiprocessors without work. */
+#define MAX_FEW_ROWS 2048
 
 template <class T, int M>
 __global__ void __launch_bounds__(FEW_THREADS)
@@ -20,7 +22,9 @@ __global__ void __launch_bounds__(FEW_THREADS)
 	const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
 	const uint32_t g = lane / 4, t = lane % 4;
 	const uint32_t output = blockIdx.x * 8 + g;
-	const T *x = (const T *)router.x;
+	const uint32_t first = blockIdx.y * FEW_ROWS;
+	const uint32_t n_rows = min(router.n_rows - first, (uint32_t)FEW_ROWS);
+	const T *x = (const T *)router.x + (size_t)first * router.n_in;
 	const T *w = (const T *)router.w + (size_t)output * router.n_in;
 	float sums[M][4] = {};
 
@@ -33,9 +37,9 @@ __global__ void __launch_bounds__(FEW_THREADS)
 		for (int i = 0; i < M; i++) {
 			const uint32_t row = i * 16 + g;
 			const uint4 low = mma_load(x + (size_t)row * router.n_in + k,
-						   is_there && row < router.n_rows);
+						   is_there && row < n_rows);
 			const uint4 high = mma_load(x + (size_t)(row + 8) * router.n_in + k,
-						    is_there && row + 8 < router.n_rows);
+						    is_there && row + 8 < n_rows);
 
 			mma_stream<T>(sums[i], low, high, b);
 		}
@@ -52,8 +56,8 @@ __global__ void __launch_bounds__(FEW_THREADS)
 
 		for (int j = 0; j < FEW_WARPS; j++)
 			sum += parts[j][i];
-		if (row < router.n_rows && column < router.n_out)
-			router.y[(size_t)row * router.n_out + column] = sum;
+		if (row < n_rows && column < router.n_out)
+			router.y[(size_t)(first + row) * router.n_out + column] = sum;
 	}
 }
 
@@ -121,9 +125,9 @@ static int launch_many(const struct mtk_router_cuda *r, cudaStream_t stream,
 template <class T>
 static int launch(const struct mtk_router_cuda *r, cudaStream_t stream, struct mtk_error *error)
 {
-	const uint32_t n_blocks = (r->n_out + 7) / 8;
+	const dim3 n_blocks((r->n_out + 7) / 8, (r->n_rows + FEW_ROWS - 1) / FEW_ROWS);
 
-	if (r->n_rows > FEW_ROWS)
+	if (r->n_rows > MAX_FEW_ROWS)
 		return launch_many<T>(r, stream, error);
 	if (r->n_rows <= 16)
 		router_few_kernel<T, 1><<<n_blocks, FEW_THREADS, 0, stream>>>(*r);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The router's matrix product on a GPU: y[r][o] = sum over i of x[r][i] * w[o][i], x and w of bf16 or
- * fp16, y and the sums of fp32. Each output is one reduction in an order that depends on the number
- * of rows alone: up to 64 rows a kernel that streams the weights, above a tiled one.
+ * The router's matrix product on a GPU: y[r][o] = sum over i of x[r][i] * w[o][i], x and w of bf16
+ * or fp16, y and the sums of fp32. Each output is one reduction in an order that depends on the
+ * number of rows alone: up to 2048 rows a kernel that streams the weights, above a tiled one.
  */
 #ifndef MTK_GEMM_ROUTER_CUDA_H
 #define MTK_GEMM_ROUTER_CUDA_H

@@ -19,16 +19,16 @@
 #define TILE_STAGES  4
 #define TILE_THREADS 256
 /* Bytes of one operand of a stage. */
-#define TILE_BYTES (TILE_ROWS * TILE_DEPTH * 2)
+#define TILE_BYTES	  (TILE_ROWS * TILE_DEPTH * 2)
 #define TILE_SHARED_BYTES (2 * TILE_STAGES * TILE_BYTES)
 
 struct tile_args {
-	uint32_t n_in;	       /* a multiple of 8 */
-	uint32_t n_out;	       /* outputs; of activated tiles, those after activation */
-	uint32_t n_rows;       /* where rows are not aligned to experts */
-	uint32_t top_k;	       /* row of a pair: pair / top_k; 0: rows are slots */
-	int64_t n_pairs;       /* of an aligned batch; slots from it on are padding */
-	const int64_t *pairs;  /* [slots]; NULL: rows are not aligned */
+	uint32_t n_in;	      /* a multiple of 8 */
+	uint32_t n_out;	      /* outputs; of activated tiles, those after activation */
+	uint32_t n_rows;      /* where rows are not aligned to experts */
+	uint32_t top_k;	      /* row of a pair: pair / top_k; 0: rows are slots */
+	int64_t n_pairs;      /* of an aligned batch; slots from it on are padding */
+	const int64_t *pairs; /* [slots]; NULL: rows are not aligned */
 	const void *x;
 	const void *w; /* [experts][outputs][n_in] */
 	size_t expert_elements;
@@ -110,7 +110,8 @@ static __device__ __forceinline__ struct tile_source tile_source_of(const struct
 		source.from[i + 2] =
 			(const char *)args->w +
 			2 * ((size_t)expert * args->expert_elements +
-			     (size_t)(source.is_there[i + 2] ? output : 0) * args->n_in + piece * 8);
+			     (size_t)(source.is_there[i + 2] ? output : 0) * args->n_in +
+			     piece * 8);
 		source.to[i] = shared + tile_offset(row, piece);
 		source.to[i + 2] = source.to[i] + TILE_STAGES * TILE_BYTES;
 	}

@@ -98,9 +98,9 @@ static int place_all(struct mtk_map_cuda *to, const struct mtk_map *map, struct 
 int mtk_map_cuda_create(const struct mtk_map *map, struct mtk_error *error,
 			struct mtk_map_cuda **ret_map)
 {
-	const size_t n_bytes = map->n_physical * (sizeof(*map->limits) + sizeof(*map->replicas)) +
-			       (map->n_logical + (size_t)1) *
-				       (sizeof(*map->first) + sizeof(*map->chosen));
+	const size_t n_bytes =
+		map->n_physical * (sizeof(*map->limits) + sizeof(*map->replicas)) +
+		(map->n_logical + (size_t)1) * (sizeof(*map->first) + sizeof(*map->chosen));
 	struct mtk_map_cuda *to = (struct mtk_map_cuda *)calloc(1, sizeof(*to));
 	int status;
 

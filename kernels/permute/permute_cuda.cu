@@ -3,11 +3,10 @@
 #include "kernels/cuda/status.cuh"
 #include "kernels/permute/permute_cuda.h"
 
-#define N_THREADS 128
+#define N_THREADS  128
 #define MAX_BLOCKS (1 << 20)
 
-template <class T>
-static __device__ void copy_row(T *to, const T *from, size_t n)
+template <class T> static __device__ void copy_row(T *to, const T *from, size_t n)
 {
 	for (size_t i = threadIdx.x; i < n; i += N_THREADS)
 		to[i] = from ? from[i] : T{};
@@ -79,6 +78,7 @@ int mtk_unpermute_cuda(const struct mtk_unpermute *unpermute, int64_t n_pairs, v
 	if (is_vector(unpermute->permuted, unpermute->pairs, unpermute->row_bytes))
 		unpermute_kernel<uint4><<<n_blocks, N_THREADS, 0, on>>>(*unpermute, n_pairs);
 	else
-		unpermute_kernel<unsigned char><<<n_blocks, N_THREADS, 0, on>>>(*unpermute, n_pairs);
+		unpermute_kernel<unsigned char>
+			<<<n_blocks, N_THREADS, 0, on>>>(*unpermute, n_pairs);
 	return mtk_cuda_launched(error, "permutation");
 }

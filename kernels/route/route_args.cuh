@@ -37,13 +37,13 @@ struct route_args {
 	struct mtk_route_result result;
 	/* Of the fast path. */
 	enum route_mode mode;
-	bool by_logit;	      /* the choosing value is a logit */
-	bool has_vectors;     /* rows are aligned to 16 bytes */
-	bool is_full;	      /* and no lane lacks a column */
-	bool is_simple;	      /* no column's score depends on others or on a bias */
-	bool scores_sigmoid;  /* and the choosing value is a sigmoid */
-	bool adds_bias;	      /* to the choosing value */
-	bool has_groups;      /* some are left out */
+	bool by_logit;	     /* the choosing value is a logit */
+	bool has_vectors;    /* rows are aligned to 16 bytes */
+	bool is_full;	     /* and no lane lacks a column */
+	bool is_simple;	     /* no column's score depends on others or on a bias */
+	bool scores_sigmoid; /* and the choosing value is a sigmoid */
+	bool adds_bias;	     /* to the choosing value */
+	bool has_groups;     /* some are left out */
 	bool groups_top2;
 	uint32_t group_shift; /* 1 << this lanes hold a group */
 	uint32_t id_mask;     /* the bits of a key that hold the id */
@@ -152,9 +152,9 @@ static __device__ __forceinline__ void route_write_row(const struct route_args *
 
 /* The end of a row that selects nothing. */
 template <class Hook>
-static __device__ __forceinline__ void
-route_write_empty_row(const struct route_args *args, uint32_t row, uint32_t lane, uint8_t flags,
-		      const Hook &hook)
+static __device__ __forceinline__ void route_write_empty_row(const struct route_args *args,
+							     uint32_t row, uint32_t lane,
+							     uint8_t flags, const Hook &hook)
 {
 	const uint32_t width = args->config.top_k + args->config.n_shared_slots;
 	const struct route_entry empty = {-1, 0.0f};

@@ -55,7 +55,8 @@ static const char *why_not_fast(const struct mtk_route_config *config)
 		return "sparsemixer takes a softmax for each entry";
 	if (config->soft_cap > 0.0)
 		return "a soft cap is applied in double precision";
-	if (config->scoring == MTK_ROUTE_SQRTSOFTPLUS && config->softplus != MTK_ROUTE_SOFTPLUS_LOG1P)
+	if (config->scoring == MTK_ROUTE_SQRTSOFTPLUS &&
+	    config->softplus != MTK_ROUTE_SOFTPLUS_LOG1P)
 		return "the logarithm of a rounded number is taken in double precision";
 	if (has_groups(config) && config->groups == MTK_ROUTE_GROUPS_TOPN &&
 	    config->group_top_n > 2)
@@ -101,8 +102,8 @@ static void prepare_fast(struct route_args *args, uint32_t width)
 
 	args->by_logit = by_logit;
 	args->mode = config->bias != MTK_ROUTE_BIAS_NONE || has_groups(config) ? ROUTE_BOUNDED
-		     : by_logit						      ? ROUTE_EXACT
-									      : ROUTE_MONOTONE;
+		     : by_logit						       ? ROUTE_EXACT
+									       : ROUTE_MONOTONE;
 	args->has_vectors = args->n % 4 == 0 && is_aligned(args->logits) && is_aligned(args->bias);
 	args->is_full = args->has_vectors && args->n == 32 * width;
 	args->is_simple = config->bias != MTK_ROUTE_BIAS_LOGIT &&
@@ -116,13 +117,13 @@ static void prepare_fast(struct route_args *args, uint32_t width)
 			args->group_shift++;
 	args->groups_top2 = config->groups == MTK_ROUTE_GROUPS_TOP2 ||
 			    (config->groups == MTK_ROUTE_GROUPS_TOPN && config->group_top_n == 2);
-	args->adds_bias = config->bias == MTK_ROUTE_BIAS_SCORE ||
-			  config->bias == MTK_ROUTE_BIAS_LOGIT_CHOICE;
-	args->precise_error = by_logit					   ? 0.0
-			      : config->scoring == MTK_ROUTE_SOFTMAX	   ? ERROR_SOFTMAX
-									   : 1e-11;
-	args->factor = config->scale_owner == MTK_ROUTE_SCALE_IN_ROUTER ? (float)config->scale
-									: 1.0f;
+	args->adds_bias =
+		config->bias == MTK_ROUTE_BIAS_SCORE || config->bias == MTK_ROUTE_BIAS_LOGIT_CHOICE;
+	args->precise_error = by_logit				     ? 0.0
+			      : config->scoring == MTK_ROUTE_SOFTMAX ? ERROR_SOFTMAX
+								     : 1e-11;
+	args->factor =
+		config->scale_owner == MTK_ROUTE_SCALE_IN_ROUTER ? (float)config->scale : 1.0f;
 	args->least_sum = config->renormalise == MTK_ROUTE_RENORMALISE_CLAMP
 				  ? (float)config->renormalise_min
 				  : 0.0f;
@@ -131,8 +132,8 @@ static void prepare_fast(struct route_args *args, uint32_t width)
 	else if (config->scoring == MTK_ROUTE_SOFTMAX)
 		args->error = ERROR_SOFTMAX;
 	else
-		args->error = config->scoring == MTK_ROUTE_SIGMOID ? ERROR_SIGMOID
-								   : ERROR_SQRTSOFTPLUS;
+		args->error =
+			config->scoring == MTK_ROUTE_SIGMOID ? ERROR_SIGMOID : ERROR_SQRTSOFTPLUS;
 	/* A score moves no further than its logit does; see route_prepare() for the bound of it. */
 	if (config->bias == MTK_ROUTE_BIAS_LOGIT)
 		args->error += 4e-6f;

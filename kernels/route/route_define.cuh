@@ -130,8 +130,8 @@ static __device__ __noinline__ double define_value(const struct route_row *row,
 						   struct route_norm norm, uint32_t e)
 {
 	const struct mtk_route_config *config = &row->args->config;
-	double value = define_is_by_logit(config) ? define_logit(row, e)
-						  : define_score(row, norm, e);
+	double value =
+		define_is_by_logit(config) ? define_logit(row, e) : define_score(row, norm, e);
 
 	if (config->bias == MTK_ROUTE_BIAS_SCORE || config->bias == MTK_ROUTE_BIAS_LOGIT_CHOICE)
 		value += row->bias[e];
@@ -183,8 +183,8 @@ static __device__ uint8_t define_keep_groups(const struct route_args *args, doub
 	double last_kept = INFINITY, best_left = -INFINITY;
 
 	for (uint32_t g = lane; g < n_groups; g += 32)
-		group_scores[g] = define_sum_largest(size, values + (size_t)g * size,
-						     define_top_n(config));
+		group_scores[g] =
+			define_sum_largest(size, values + (size_t)g * size, define_top_n(config));
 	__syncwarp();
 	for (uint32_t g = lane; g < n_groups; g += 32) {
 		const double score = group_scores[g];
@@ -224,8 +224,7 @@ static __device__ struct route_best define_best(uint32_t n, const double *values
 
 		other.value = __shfl_xor_sync(ROUTE_ALL_LANES, best.value, step);
 		other.id = __shfl_xor_sync(ROUTE_ALL_LANES, best.id, step);
-		if (other.value > best.value ||
-		    (other.value == best.value && other.id < best.id))
+		if (other.value > best.value || (other.value == best.value && other.id < best.id))
 			best = other;
 	}
 	return best;

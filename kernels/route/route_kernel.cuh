@@ -12,9 +12,6 @@
 #include "kernels/route/route_fast.cuh"
 
 #define ROUTE_MAX_THREADS 128
-#ifndef ROUTE_BLOCKS
-#define ROUTE_BLOCKS 8
-#endif
 
 static __device__ __forceinline__ struct route_row route_row_of(const struct route_args *args,
 								uint32_t row)
@@ -53,7 +50,7 @@ route_define_locked(const struct route_args *args, uint32_t row, int *lock, doub
 
 /* N columns a lane. */
 template <int N, class Hook>
-__global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? ROUTE_BLOCKS : N <= 16 ? 8 : 5)
+__global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 16 ? 8 : 5)
 	route_fast_kernel(const __grid_constant__ struct route_args args, Hook hook)
 {
 	extern __shared__ double buffer[];
@@ -66,7 +63,8 @@ __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? ROUTE_BLOCKS : N <
 	uint8_t flags;
 
 	hook.begin();
-	/* The first row stands for those that are not there, so that loads come before the barrier. */
+	/* The first row stands for those that are not there, so that loads come before the barrier.
+	 */
 	const size_t offset = (size_t)(row < args.n_rows ? row : 0) * args.n;
 	const float *logits = args.logits + offset;
 	const float *all_bias = args.bias + (args.config.bias_per_token ? offset : 0);
@@ -91,10 +89,9 @@ __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? ROUTE_BLOCKS : N <
 		route_write_empty_row(&args, row, lane, 0, hook);
 		return;
 	}
-	if (ROUTE_UNLIKELY(!route_row_fast<N>(&args, logits, args.bias ? all_bias : NULL, lane, x, bias, &entry,
-			       &flags))) {
-		const struct route_defined defined =
-			route_define_locked(&args, row, &lock, buffer);
+	if (ROUTE_UNLIKELY(!route_row_fast<N>(&args, logits, args.bias ? all_bias : NULL, lane, x,
+					      bias, &entry, &flags))) {
+		const struct route_defined defined = route_define_locked(&args, row, &lock, buffer);
 
 		entry = defined.entry;
 		flags = defined.flags;

@@ -107,7 +107,8 @@ template <int N> static __device__ __forceinline__ void route_sort(uint32_t *k)
 }
 
 /* queue becomes the eight largest of itself and of N sorted keys, sorted. */
-template <int N> static __device__ __forceinline__ void route_merge(uint32_t *queue, const uint32_t *k)
+template <int N>
+static __device__ __forceinline__ void route_merge(uint32_t *queue, const uint32_t *k)
 {
 #pragma unroll
 	for (int i = ROUTE_QUEUE - N; i < ROUTE_QUEUE; i++)

@@ -99,7 +99,8 @@ static void check_router(struct random *random)
 {
 	static const uint32_t sizes[][3] = {{1, 2048, 128},  {7, 7168, 256}, {16, 64, 60},
 					    {17, 1000, 384}, {33, 8, 7},     {64, 4096, 896},
-					    {65, 2048, 128}, {129, 72, 130}, {1031, 520, 257}};
+					    {65, 2048, 128}, {129, 72, 130}, {1031, 520, 257},
+					    {2049, 520, 257}};
 
 	for (size_t i = 0; i < 2 * sizeof(sizes) / sizeof(sizes[0]); i++)
 		check_router_of(random, i % 2 ? MTK_DTYPE_F16 : MTK_DTYPE_BF16, sizes[i / 2][0],
@@ -278,8 +279,8 @@ static void compare(const struct shape *s, const float *want, const float *got,
 static void check_shape(struct random *random, const struct shape *s)
 {
 	const size_t n_weights = (size_t)s->n_experts * s->n_hidden * s->n_intermediate;
-	const struct mtk_align_settings settings = {.n_experts = s->n_experts, .top_k = s->top_k,
-						    .block_rows = s->block_rows};
+	const struct mtk_align_settings settings = {
+		.n_experts = s->n_experts, .top_k = s->top_k, .block_rows = s->block_rows};
 	struct layer layer = make_layer(random, s);
 	float *want = define(s, &layer), *got;
 	struct mtk_align_sizes sizes;
@@ -365,9 +366,13 @@ static void check_experts(struct random *random)
 
 static void check_refusals(void)
 {
-	struct mtk_router_cuda router = {.dtype = MTK_DTYPE_F32, .n_rows = 1, .n_in = 8, .n_out = 1};
-	struct mtk_experts_cuda experts = {.dtype = MTK_DTYPE_BF16, .n_hidden = 12,
-					   .n_intermediate = 8, .top_k = 1, .block_rows = 16};
+	struct mtk_router_cuda router = {
+		.dtype = MTK_DTYPE_F32, .n_rows = 1, .n_in = 8, .n_out = 1};
+	struct mtk_experts_cuda experts = {.dtype = MTK_DTYPE_BF16,
+					   .n_hidden = 12,
+					   .n_intermediate = 8,
+					   .top_k = 1,
+					   .block_rows = 16};
 	struct mtk_error error;
 
 	gpu_check(mtk_router_cuda(&router, gpu_stream(), &error) == MOETRACE_E_INVALID &&

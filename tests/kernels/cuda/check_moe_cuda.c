@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Map, alignment, both permutations and combination on a GPU against their definitions, to the bit:
- * every rule and layout, ids that name no expert, no row at all, sizes about a warp, a block and the
- * limit between the one launch and the three, and more experts than a block has threads.
+ * every rule and layout, ids that name no expert, no row at all, sizes about a warp, a block and
+ * the limit between the one launch and the three, and more experts than a block has threads.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,7 +59,9 @@ static void check_map_rows(struct random *random, const struct mtk_map *map,
 	int32_t *want = gpu_host(n * sizeof(*want));
 	uint64_t *numbers = gpu_host(n_rows * sizeof(*numbers));
 	uint64_t n_invalid = 11, want_invalid;
-	struct mtk_map_rows rows = {.top_k = MAP_TOP_K, .first_number = UINT64_MAX - 5, .ids = ids,
+	struct mtk_map_rows rows = {.top_k = MAP_TOP_K,
+				    .first_number = UINT64_MAX - 5,
+				    .ids = ids,
 				    .physical_ids = want};
 	struct mtk_error error;
 	uint64_t *counter = gpu_copy_of(&n_invalid, sizeof(n_invalid));
@@ -88,8 +90,8 @@ static void check_map(struct random *random)
 	struct mtk_error error;
 
 	for (uint32_t p = 0; p < N_PHYSICAL; p++) {
-		physical_to_logical[p] = p < N_LOGICAL ? (int32_t)p
-						       : (int32_t)random_below(random, N_LOGICAL);
+		physical_to_logical[p] =
+			p < N_LOGICAL ? (int32_t)p : (int32_t)random_below(random, N_LOGICAL);
 		probabilities[p] = 1.5f + random_unit(random);
 	}
 	for (uint32_t i = 0; i < 6; i++) {
@@ -229,8 +231,12 @@ static void check_permute(struct random *random, const struct aligned *a, size_t
 	const size_t n_pairs = (size_t)a->sizes.n_pairs * row_bytes;
 	unsigned char *rows = gpu_host(n_in), *permuted = gpu_host(n_permuted);
 	unsigned char *pairs = gpu_host(n_pairs);
-	struct mtk_permute permute = {a->want.sorted_pairs, a->sizes.n_pairs, a->settings.top_k,
-				      row_bytes, rows, permuted};
+	struct mtk_permute permute = {a->want.sorted_pairs,
+				      a->sizes.n_pairs,
+				      a->settings.top_k,
+				      row_bytes,
+				      rows,
+				      permuted};
 	struct mtk_unpermute unpermute = {a->want.pair_slots, row_bytes, permuted, pairs};
 	struct mtk_error error;
 
@@ -287,8 +293,8 @@ static void check_combine_of(struct random *random, const struct aligned *a, uin
 					input + (size_t)r * n, want + (size_t)r * n);
 	rows.outputs = gpu_copy_of(outputs, n_outputs * sizeof(*outputs));
 	rows.slots = gpu_copy_of(a->want.pair_slots, (size_t)a->sizes.n_pairs * sizeof(int64_t));
-	rows.weights = has_weights ? gpu_copy_of(weights, (size_t)a->sizes.n_pairs * sizeof(float))
-				   : NULL;
+	rows.weights =
+		has_weights ? gpu_copy_of(weights, (size_t)a->sizes.n_pairs * sizeof(float)) : NULL;
 	rows.input = gpu_copy_of(input, (size_t)a->n_rows * n * sizeof(*input));
 	rows.sums = gpu_memory((size_t)a->n_rows * n * sizeof(*want));
 	gpu_must(mtk_combine_cuda(&combine, &rows, gpu_stream(), &error), &error, "combine");
@@ -304,8 +310,8 @@ static void check_rows(struct random *random)
 	static const size_t row_bytes[] = {1, 16, 18, 512, 4098};
 
 	for (size_t s = 0; s < N_ROW_COUNTS - 1; s++) {
-		const struct mtk_align_settings settings = {.n_experts = 33, .top_k = 6,
-							    .block_rows = 8};
+		const struct mtk_align_settings settings = {
+			.n_experts = 33, .top_k = 6, .block_rows = 8};
 		struct aligned a = align(random, settings, row_counts[s]);
 
 		check_permute(random, &a, row_bytes[s % 5]);

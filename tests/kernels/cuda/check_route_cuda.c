@@ -107,8 +107,8 @@ static void compare_row(const struct batch *batch, const struct mtk_route_result
 {
 	const uint32_t width = mtk_route_width(&batch->config);
 	const size_t first = (size_t)row * width;
-	const bool same = memcmp(got->ids + first, batch->want.ids + first,
-				 width * sizeof(int32_t)) == 0;
+	const bool same =
+		memcmp(got->ids + first, batch->want.ids + first, width * sizeof(int32_t)) == 0;
 
 	if (!same || got->flags[row] != batch->want.flags[row])
 		explain(batch, row, got->ids + first);
