@@ -234,7 +234,7 @@ static const struct sql_proof sql_proofs[] = {
 	 "AS l WHERE l.process_id = r.process_id AND l.recording_id > r.recording_id)"},
 	{CHECK_RECORDINGS, NULL,
 	 "SELECT 'recording', r.recording_id, 'is closed, but expert_load_window ends before its "
-	 "last pass' FROM recording AS r WHERE r.end_reason <> 'io_error' AND (SELECT max(pass_id) "
+	 "last pass' FROM recording AS r WHERE r.end_reason NOT IN ('io_error', 'killed') AND (SELECT max(pass_id) "
 	 "FROM pass AS p WHERE p.recording_id = r.recording_id) > coalesce((SELECT value FROM "
 	 "stats "
 	 "AS s WHERE s.recording_id = r.recording_id AND s.name = 'last_pass_id'), 0)"},

@@ -48,8 +48,10 @@ mt_verb_fn mt_cmd_info;
 mt_verb_fn mt_cmd_list;
 mt_verb_fn mt_cmd_models;
 mt_verb_fn mt_cmd_query;
+mt_verb_fn mt_cmd_recover;
 mt_verb_fn mt_cmd_report;
 mt_verb_fn mt_cmd_requests;
+mt_verb_fn mt_cmd_rotate;
 mt_verb_fn mt_cmd_route;
 mt_verb_fn mt_cmd_run;
 mt_verb_fn mt_cmd_start;
@@ -153,6 +155,9 @@ struct mt_trace {
  */
 int mt_trace_open(const char *path, struct mt_trace *ret_trace);
 void mt_trace_close(struct mt_trace *trace);
+
+/* "file:PATH?PARAMETERS" for SQLite, whatever PATH holds; to be freed. NULL: out of memory. */
+char *mt_trace_uri(const char *path, const char *parameters);
 
 /* Print SQLite's last error on @trace as an error line; returns MT_EXIT_FAILED. */
 int mt_trace_error(const struct mt_trace *trace);

@@ -92,7 +92,7 @@ static int header_check(const char *path, struct mt_trace *trace)
  * relative path begins with "./", so that ":memory:" and the like are names of files, and in front
  * of an absolute one stands an empty host, so that "//x" names none.
  */
-static char *uri_make(const char *path, const char *parameters)
+char *mt_trace_uri(const char *path, const char *parameters)
 {
 	size_t max = strlen(path) * 3 + strlen(parameters) + 16;
 	char *uri = malloc(max);
@@ -115,7 +115,7 @@ static char *uri_make(const char *path, const char *parameters)
 static int connection_open(const char *path, const char *parameters, sqlite3 **ret_db)
 {
 	sqlite3 *db = NULL;
-	char *uri = uri_make(path, parameters);
+	char *uri = mt_trace_uri(path, parameters);
 	int rc;
 
 	if (!uri)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * list, status, start, stop: live sessions, asked through their control sockets. Each prints
+ * list, status, start, stop, rotate: live sessions, asked through their control sockets. Each prints
  * one row a session; a session that refuses is an error line, and the others are still asked.
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <moetrace/status.h>
 
 #include "cli/live.h"
 
-enum { OPT_ALL = MT_OPT_OWN, OPT_SOCKET_DIR, OPT_MODE, OPT_SOURCE, OPT_REASON };
+enum { OPT_ALL = MT_OPT_OWN, OPT_SOCKET_DIR, OPT_MODE, OPT_SOURCE, OPT_REASON, OPT_PATH };
 
 /* The rows of a list. */
 static const char *const list_columns[] = {"name",  "pid",	    "rank", "host",
@@ -22,7 +23,7 @@ struct control_args {
 	const char *names[64];
 	size_t n_names;
 	bool all;
-	const char *arguments[3][2]; /* of the line, by option; NULL: not given */
+	const char *arguments[4][2]; /* of the line, by option; NULL: not given */
 };
 
 static error_t name_take(struct control_args *args, char *name)
@@ -33,11 +34,29 @@ static error_t name_take(struct control_args *args, char *name)
 	return 0;
 }
 
+/* The session may have another current folder. */
+static error_t output_take(struct control_args *args, const char *path)
+{
+	static char absolute[8192];
+	char folder[4096];
+
+	if (path[0] == '/')
+		snprintf(absolute, sizeof(absolute), "%s", path);
+	else if (getcwd(folder, sizeof(folder)))
+		snprintf(absolute, sizeof(absolute), "%s/%s", folder, path);
+	else
+		return mt_args_error(&args->common, "-o '%s': give a path that begins with /", path);
+	args->arguments[OPT_PATH - OPT_MODE][1] = absolute;
+	return 0;
+}
+
 static error_t targets_check(struct control_args *args)
 {
 	if (args->all && args->n_names > 0)
 		return mt_args_error(&args->common, "--all and the session %s exclude each other",
 				     args->names[0]);
+	if (args->arguments[OPT_PATH - OPT_MODE][1] && (args->all || args->n_names > 1))
+		return mt_args_error(&args->common, "-o names one file: give one SESSION");
 	if (!args->all && args->n_names == 0)
 		return mt_args_error(&args->common, "which SESSION? Give a name, a process id or "
 						    "a socket, or --all");
@@ -61,8 +80,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_MODE:
 	case OPT_SOURCE:
 	case OPT_REASON:
+	case OPT_PATH:
 		args->arguments[key - OPT_MODE][1] = arg;
 		return 0;
+	case 'o':
+		return output_take(args, arg);
 	case ARGP_KEY_ARG:
 		return name_take(args, arg);
 	case ARGP_KEY_END:
@@ -109,6 +131,14 @@ static const struct argp_option stop_options[] = {
 	{0},
 };
 
+static const struct argp_option rotate_options[] = {
+	OPTION_ALL,
+	OPTION_SOCKET_DIR,
+	{"output", 'o', "FILE", 0,
+	 "The new file [the first one's with the next free number before its suffix]", 0},
+	{0},
+};
+
 static const struct argp_child children[] = {{&mt_args_argp, 0, NULL, 0}, {0}};
 
 #define DOC_SESSION                                                                            \
@@ -147,6 +177,18 @@ static const struct argp stop_argp = {
 	.args_doc = "SESSION...",
 	.doc = "Stop the recording of live sessions.\v" DOC_SESSION
 	       " Everything recorded stays in the file; start begins another recording there.",
+	.children = children,
+};
+
+static const struct argp rotate_argp = {
+	.options = rotate_options,
+	.parser = parse,
+	.args_doc = "SESSION...",
+	.doc = "Let live sessions go on in another file, and print it.\v" DOC_SESSION
+	       " The boundary lies between two passes, and no pass is lost at it. The new file has "
+	       "all definitions, and the requests that are open. The old one is closed and whole. A "
+	       "session whose recording ended by itself at its file limit can record again in the "
+	       "new file.",
 	.children = children,
 };
 
@@ -310,7 +352,7 @@ static int verb_run(const char *verb, const struct control_args *args)
 static int control(const char *verb, const struct argp *argp, int argc, char **argv)
 {
 	struct control_args args = {.common.no_file = true,
-				    .arguments = {{"mode"}, {"source"}, {"reason"}}};
+				    .arguments = {{"mode"}, {"source"}, {"reason"}, {"path"}}};
 	int status = mt_args_parse(argp, argc, argv, &args.common, &args);
 
 	return status == MT_EXIT_OK ? verb_run(verb, &args) : status;
@@ -329,6 +371,11 @@ int mt_cmd_start(int argc, char **argv)
 int mt_cmd_stop(int argc, char **argv)
 {
 	return control("stop", &stop_argp, argc, argv);
+}
+
+int mt_cmd_rotate(int argc, char **argv)
+{
+	return control("rotate", &rotate_argp, argc, argv);
 }
 
 int mt_cmd_list(int argc, char **argv)

@@ -4,19 +4,23 @@
  * views that decode blobs have a row for each routed token; their count is added up from the
  * tables below them, which is the same number without decoding the file.
  */
+#include "cli/cmd_dump.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <moetrace/status.h>
 
-#include "cli/cli.h"
-
-enum { OPT_TABLE = MT_OPT_OWN };
+enum { OPT_TABLE = MT_OPT_OWN, OPT_SOCKET_DIR };
 
 struct dump_args {
 	struct mt_args common;
 	const char *table;
+	const char *output; /* NULL: of a file */
+	const char *dir;
+	bool overwrites;
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -30,24 +34,45 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_TABLE:
 		args->table = arg;
 		return 0;
+	case OPT_SOCKET_DIR:
+		args->dir = arg;
+		return 0;
+	case 'o':
+		args->output = arg;
+		return 0;
+	case 'f':
+		args->overwrites = true;
+		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
 }
 
 static const struct argp_option options[] = {
+	{"output", 'o', "FILE", 0, "Write a snapshot of SESSION into this new file, and print it",
+	 1},
+	{"force", 'f', NULL, 0, "Replace the file if it exists", 1},
+	{"socket-dir", OPT_SOCKET_DIR, "FOLDER", 0,
+	 "Where the sockets are [MOETRACE_SOCKET_DIR, else $XDG_RUNTIME_DIR/moetrace or "
+	 "/tmp/moetrace-UID]",
+	 1},
 	{"table", OPT_TABLE, "NAME", 0, "Print the rows of this table or view", 0},
 	{0},
 };
 
-static const struct argp_child children[] = {{&mt_args_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&mt_args_recording_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
 	.options = options,
 	.parser = parse,
-	.args_doc = "FILE",
-	.doc = "List the tables and views of a trace with their row counts, or print one of them."
+	.args_doc = "FILE\nSESSION -o FILE",
+	.doc = "List the tables and views of a trace with their row counts, or print one of them; "
+	       "or write one recording of a live session into a file of its own."
 	       "\v"
+	       "An existing regular file is a FILE, anything else a SESSION: a name, a process id "
+	       "or the path of a socket, as 'moetrace list' shows them. The snapshot holds the "
+	       "current recording, else the last one, or --recording N, up to the last commit; the "
+	       "session goes on. "
 	       "Blobs are printed as hex digits, two a byte. NULL is '-' in a table, empty in CSV "
 	       "and null in JSON. What the columns mean is said in the file itself: "
 	       "moetrace query FILE \"select sql from sqlite_schema where name = 'pass'\"",
@@ -209,6 +234,24 @@ static int table_print(const struct mt_trace *trace, struct mt_output *output, c
 	return status;
 }
 
+static int live_dump(const struct dump_args *args)
+{
+	const struct mt_dump_live dump = {
+		.session = args->common.file,
+		.dir = args->dir,
+		.output = args->output,
+		.overwrites = args->overwrites,
+		.recording_id = args->common.recording_id,
+	};
+	struct stat info;
+
+	if (stat(dump.session, &info) != 0 || !S_ISREG(info.st_mode))
+		return mt_dump_live(&dump);
+	mt_error("%s is a file, and -o is for live sessions; copy it, or name a SESSION",
+		 dump.session);
+	return MT_EXIT_USAGE;
+}
+
 int mt_cmd_dump(int argc, char **argv)
 {
 	struct dump_args args = {0};
@@ -217,6 +260,12 @@ int mt_cmd_dump(int argc, char **argv)
 	int status;
 
 	status = mt_args_parse(&argp, argc, argv, &args.common, &args);
+	if (status == MT_EXIT_OK && args.output)
+		return live_dump(&args);
+	if (status == MT_EXIT_OK && args.common.recording_id) {
+		mt_error("--recording goes with -o; 'moetrace query' finds rows of a recording");
+		return MT_EXIT_USAGE;
+	}
 	if (status == MT_EXIT_OK)
 		status = mt_trace_open(args.common.file, &trace);
 	if (status != MT_EXIT_OK)

@@ -23,7 +23,8 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_balance.c \
 	%D%/cmd_check.c \
 	%D%/cmd_control.c \
-	%D%/cmd_dump.c \
+	%D%/cmd_dump.c %D%/cmd_dump.h \
+	%D%/cmd_dump_live.c \
 	%D%/cmd_eplb.c %D%/cmd_eplb.h \
 	%D%/cmd_eplb_loads.c \
 	%D%/cmd_eval.c \
@@ -31,6 +32,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_info.c \
 	%D%/cmd_models.c \
 	%D%/cmd_query.c \
+	%D%/cmd_recover.c \
 	%D%/cmd_report.c \
 	%D%/cmd_requests.c %D%/cmd_requests.h \
 	%D%/cmd_requests_one.c \
@@ -52,6 +54,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/moetrace.c \
 	%D%/output.c \
 	%D%/rule_args.c %D%/rule_args.h \
+	%D%/snapshot.c %D%/snapshot.h \
 	%D%/table.c %D%/table.h
 %C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
 %C%_moetrace_LDADD = \

@@ -30,7 +30,7 @@ static const struct verb verbs[] = {
 	{"balance", mt_cmd_balance, "how even the load of each layer is", false},
 	{"eplb", mt_cmd_eplb, "where to put experts so that ranks are evenly loaded", false},
 	{"info", mt_cmd_info, "what a trace holds, and what recorded it", false},
-	{"dump", mt_cmd_dump, "the tables, or the rows of one of them", false},
+	{"dump", mt_cmd_dump, "the tables, or the rows of one of them; a snapshot of a live session", false},
 	{"query", mt_cmd_query, "run one SQL statement on a trace", false},
 	{"route", mt_cmd_route, "route a file of router logits by a model's rule", false},
 	{"eval", mt_cmd_eval, "cross-entropy and active experts of a model on texts, under a rule",
@@ -40,6 +40,8 @@ static const struct verb verbs[] = {
 	{"status", mt_cmd_status, "what live sessions are doing, and what it costs", false},
 	{"start", mt_cmd_start, "start a recording in live sessions", false},
 	{"stop", mt_cmd_stop, "stop the recording of live sessions", false},
+	{"rotate", mt_cmd_rotate, "let live sessions go on in another file", false},
+	{"recover", mt_cmd_recover, "make a clean trace of what a killed process left", true},
 	{"check", mt_cmd_check, "prove that a trace is sound", false},
 };
 

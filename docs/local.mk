@@ -21,6 +21,8 @@ moetrace_verbs = \
 	status \
 	start \
 	stop \
+	rotate \
+	recover \
 	check
 
 moetrace_pages = %D%/moetrace.1 $(moetrace_verbs:%=%D%/moetrace-%.1)

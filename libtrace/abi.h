@@ -32,7 +32,7 @@ enum {
 };
 
 /* Larger than any version will be: a size member that nobody set. */
-#define MT_ABI_MAX_BYTES 4096
+#define MT_ABI_MAX_BYTES 8192
 
 /* Whether a struct of this size can be one of the callers' versions. */
 static inline int mt_abi_knows(size_t size, size_t first_bytes)

@@ -651,6 +651,18 @@ int mt_assembly_record(struct mt_assembly *assembly, uint32_t ring, struct mt_re
 	}
 }
 
+void mt_assembly_drop(struct mt_assembly *assembly)
+{
+	for (uint32_t i = 0; i < MT_MAX_RINGS; i++) {
+		struct mt_open_pass *pass = &assembly->passes[i];
+
+		pass->is_open = 0;
+		/* Also of a pass that failed half-way to be closed. */
+		if (pass->counts)
+			memset(pass->counts, 0, pass->counts_capacity * sizeof(*pass->counts));
+	}
+}
+
 int mt_assembly_cut(struct mt_assembly *assembly)
 {
 	int status = MOETRACE_OK;

@@ -114,6 +114,8 @@ int mt_assembly_record(struct mt_assembly *assembly, uint32_t ring, struct mt_re
 
 /* Which rows of a verify slice were accepted; MOETRACE_E_NOT_FOUND: it does not wait for that. */
 int mt_assembly_accept(struct mt_assembly *assembly, struct mt_message *message);
+/* Forget all open passes. */
+void mt_assembly_drop(struct mt_assembly *assembly);
 
 /* Close all open passes as far as they came: their recording ends at @now_ns. */
 int mt_assembly_cut(struct mt_assembly *assembly);

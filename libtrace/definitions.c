@@ -77,17 +77,18 @@ static int meta_number(struct mt_store *store, const char *key, uint64_t value)
 	return mt_store_meta(store, key, text);
 }
 
-static int write_meta(struct mt_store *store, const struct moetrace_session_opts *opts,
-		      const struct mt_settings *settings)
+static int write_meta(struct mt_writer *writer)
 {
 	static const char *const weight_formats[] = { "fp16", "bf16", "none" };
-	char uuid[40];
+	const struct moetrace_session_opts *opts = &writer->session->opts;
+	const struct mt_settings *settings = &writer->session->settings;
+	struct mt_store *store = writer->store;
 
-	make_uuid(uuid, sizeof(uuid));
 	mt_store_meta(store, "format", "moetrace");
 	mt_store_meta(store, "moetrace_version", moetrace_version());
 	mt_store_meta(store, "session_name", opts->session_name);
-	mt_store_meta(store, "session_uuid", uuid);
+	mt_store_meta(store, "session_uuid", writer->session->uuid);
+	meta_number(store, "part", writer->n_parts);
 	mt_store_meta(store, "engine_name", opts->engine_name);
 	mt_store_meta(store, "engine_version", opts->engine_version);
 	mt_store_meta(store, "opt.weight_format", weight_formats[opts->weight_format]);
@@ -95,7 +96,9 @@ static int write_meta(struct mt_store *store, const struct moetrace_session_opts
 	meta_number(store, "opt.ring_bytes", opts->ring_bytes);
 	meta_number(store, "opt.commit_interval_ms", opts->commit_interval_ms);
 	meta_number(store, "opt.stop_timeout_ms", opts->stop_timeout_ms);
-	meta_number(store, "opt.file_limit_bytes", opts->file_limit_bytes);
+	meta_number(store, "opt.file_limit_bytes", writer->limit_bytes);
+	meta_number(store, "opt.rotate_bytes", opts->rotate_bytes);
+	meta_number(store, "opt.rotate_ns", opts->rotate_ns);
 	mt_store_meta(store, "opt.socket_dir", opts->socket_dir);
 	mt_store_meta(store, "opt.start", settings->start < 0 ? NULL : settings->start ? "1" : "0");
 	mt_store_meta(store, "opt.mode", mt_mode_name(settings->mode));
@@ -138,25 +141,105 @@ static int write_host_device(struct mt_store *store)
 	return mt_store_device(store, "host", at + strspn(at, " \t:"), n_processors);
 }
 
-int mt_writer_define(struct mt_writer *writer)
+static int write_model(struct mt_writer *writer, uint32_t model_index)
+{
+	const struct mt_model *model = writer->session->models[model_index];
+	int status = mt_store_model(writer->store, model->model_id, &model->info);
+
+	for (uint32_t i = 0; !status && i < model->n_layers; i++)
+		status = mt_store_layer(writer->store, model->layers[i].layer_id, model->model_id,
+					(int64_t)model->info.first_moe_ordinal + i,
+					&model->layer_infos[i]);
+	return status;
+}
+
+static int write_map(struct mt_writer *writer, struct mt_expert_map *map)
+{
+	const struct mt_model *model = writer->session->models[map->model];
+	struct mt_map_row row = {
+		.epoch = map->epoch,
+		.set_ns = (int64_t)map->set_ns,
+		.n_slots = map->n_slots,
+		.n_ranks = map->n_ranks ? (int64_t)map->n_ranks : MT_NULL,
+	};
+	int status = MOETRACE_OK;
+
+	for (uint32_t i = 0; !status && i < map->n_layers; i++) {
+		row.layer_id = model->layers[i].layer_id;
+		row.slot_experts = map->slot_experts + (uint64_t)i * map->n_slots;
+		status = mt_store_expert_map(writer->store, &row);
+	}
+	map->is_written = 1;
+	return status;
+}
+
+/* Maps of all epochs that passes may still name. */
+static int write_maps(struct mt_writer *writer)
+{
+	int status = MOETRACE_OK;
+
+	for (uint32_t model = 0; model < writer->n_models_written; model++)
+		for (uint32_t i = 0; !status && i < MT_KEPT_MAPS; i++) {
+			struct mt_expert_map *map = writer->assembly.maps.maps[model][i];
+
+			if (map && !map->is_written)
+				status = write_map(writer, map);
+		}
+	return status;
+}
+
+int mt_writer_define_missing(struct mt_writer *writer)
+{
+	int status = MOETRACE_OK;
+
+	while (!status && writer->n_models_written < writer->load.n_models)
+		status = write_model(writer, writer->n_models_written++);
+	while (!status && writer->n_rules_written < writer->n_rules) {
+		uint32_t i = writer->n_rules_written++;
+
+		status = mt_store_rule(writer->store, i + 1, writer->rules[i]);
+	}
+	return status ? status : write_maps(writer);
+}
+
+int mt_writer_define_all(struct mt_writer *writer)
 {
 	struct mt_store *store = writer->store;
-	const struct moetrace_session_opts *opts = &writer->session->opts;
-	int status = mt_ledger_open(&writer->ledger, store);
 
-	mt_load_open(&writer->load, store);
-	mt_assembly_open(&writer->assembly, writer->session, store, &writer->ledger, &writer->load);
-	/* Numbers below are those of the kinds of misuse. */
-	writer->last_diagnostic_id = MT_N_MISUSE;
+	writer->n_models_written = 0;
+	writer->n_rules_written = 0;
+	for (uint32_t i = 0; i < MOETRACE_MAX_MODELS * MT_KEPT_MAPS; i++) {
+		struct mt_expert_map *map =
+			writer->assembly.maps.maps[i / MT_KEPT_MAPS][i % MT_KEPT_MAPS];
+
+		if (map)
+			map->is_written = 0;
+	}
 	mt_store_begin(store);
-	write_meta(store, opts, &writer->session->settings);
-	write_process(store, opts);
+	write_meta(writer);
+	write_process(store, &writer->session->opts);
 	write_host_device(store);
 	if (mt_store_is_network(store))
 		mt_store_diagnostic(store, ++writer->last_diagnostic_id, 0, "warning", "store",
 				    "the file is on a network file system: it is locked for this "
 				    "process, and cannot be read while it is recorded",
 				    1);
+	return mt_writer_define_missing(writer);
+}
+
+int mt_writer_define(struct mt_writer *writer)
+{
+	struct mt_store *store = writer->store;
+	int status = mt_ledger_open(&writer->ledger, store);
+
+	mt_load_open(&writer->load, store);
+	mt_assembly_open(&writer->assembly, writer->session, store, &writer->ledger, &writer->load);
+	/* Numbers below are those of the kinds of misuse. */
+	writer->last_diagnostic_id = MT_N_MISUSE;
+	writer->limit_bytes = writer->session->opts.file_limit_bytes;
+	make_uuid(writer->session->uuid, sizeof(writer->session->uuid));
+	if (!status)
+		status = mt_writer_define_all(writer);
 	if (!status)
 		status = mt_writer_commit(writer);
 	if (status) {
@@ -170,38 +253,32 @@ int mt_writer_define(struct mt_writer *writer)
 	return status;
 }
 
+int mt_writer_add_rule(struct mt_writer *writer, struct mt_message *message)
+{
+	char **rules = realloc(writer->rules, (writer->n_rules + 1ul) * sizeof(*rules));
+
+	if (!rules)
+		return MOETRACE_E_NOMEM;
+	writer->rules = rules;
+	rules[writer->n_rules++] = message->text;
+	message->text = NULL;
+	return mt_writer_define_missing(writer);
+}
+
 int mt_writer_add_model(struct mt_writer *writer, uint32_t model_index)
 {
-	const struct mt_model *model = writer->session->models[model_index];
-	int status = mt_load_model_add(&writer->load, model);
+	int status = mt_load_model_add(&writer->load, writer->session->models[model_index]);
 
-	if (!status)
-		status = mt_store_model(writer->store, model->model_id, &model->info);
-	for (uint32_t i = 0; !status && i < model->n_layers; i++)
-		status = mt_store_layer(writer->store, model->layers[i].layer_id, model->model_id,
-					(int64_t)model->info.first_moe_ordinal + i,
-					&model->layer_infos[i]);
-	return status;
+	return status ? status : mt_writer_define_missing(writer);
 }
 
 int mt_writer_add_map(struct mt_writer *writer, struct mt_message *message)
 {
 	struct mt_expert_map *map = message->map;
-	const struct mt_model *model = writer->session->models[map->model];
-	struct mt_map_row row = {
-		.epoch = map->epoch,
-		.set_ns = (int64_t)message->time_ns,
-		.n_slots = map->n_slots,
-		.n_ranks = map->n_ranks ? (int64_t)map->n_ranks : MT_NULL,
-	};
-	int status = MOETRACE_OK;
 
 	message->map = NULL;
+	map->set_ns = message->time_ns;
+	map->is_written = 0;
 	mt_expert_maps_put(&writer->assembly.maps, map);
-	for (uint32_t i = 0; !status && i < map->n_layers; i++) {
-		row.layer_id = model->layers[i].layer_id;
-		row.slot_experts = map->slot_experts + (uint64_t)i * map->n_slots;
-		status = mt_store_expert_map(writer->store, &row);
-	}
-	return status;
+	return mt_writer_define_missing(writer);
 }

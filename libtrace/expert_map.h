@@ -14,6 +14,8 @@
 #define MT_KEPT_MAPS 16u
 
 struct mt_expert_map {
+	uint64_t set_ns; /* session clock */
+	int is_written;  /* into the file in force; the writer's */
 	uint32_t model; /* index in the session */
 	uint32_t epoch;
 	uint32_t n_slots;

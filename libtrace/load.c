@@ -78,6 +78,17 @@ void mt_load_start(struct mt_load *load, int64_t recording_id, uint64_t start_ns
 	forget_seen(load);
 }
 
+void mt_load_drop(struct mt_load *load)
+{
+	for (uint32_t i = 0; i < load->n_models; i++) {
+		struct mt_load_model *model = &load->models[i];
+
+		memset(model->counts, 0, model->n_cells * MT_N_LOAD * sizeof(*model->counts));
+		memset(model->layer_dirty, 0, model->model->n_layers);
+	}
+	load->is_dirty = 0;
+}
+
 /* Longer windows until another one fits; a single window cannot get smaller. */
 static int make_room(struct mt_load *load)
 {

@@ -52,6 +52,8 @@ int mt_load_pass(struct mt_load *load, int64_t pass_id, uint64_t begin_ns);
 /* @model_index: as in the session; @counts: [n_ids of the layer]. */
 void mt_load_add(struct mt_load *load, uint32_t model_index, uint32_t layer,
 		 enum mt_load_class load_class, const uint32_t *counts);
+/* Forget counts that are not yet written. */
+void mt_load_drop(struct mt_load *load);
 /* Write what was added: the counts of all passes up to @last_pass_id. */
 int mt_load_flush(struct mt_load *load, int64_t last_pass_id);
 

@@ -53,10 +53,12 @@ moetrace_HEADERS = \
 	%D%/restore.c %D%/restore.h \
 	%D%/reuse.c \
 	%D%/ring.c %D%/ring.h \
+	%D%/rotation.c \
 	%D%/sampling.c %D%/sampling.h \
 	%D%/select.c \
 	%D%/select_wide.c \
 	%D%/session.c %D%/session.h \
+	%D%/session_rotate.c \
 	%D%/session_status.c \
 	%D%/settle.c %D%/settle.h \
 	%D%/slots.c %D%/slots.h \

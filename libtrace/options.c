@@ -67,6 +67,10 @@ static int check_options(const struct moetrace_session_opts *opts)
 		return mt_open_error(MOETRACE_E_INVALID,
 				  "options: commit_interval_ms %u is not from 10 to 10000",
 				  opts->commit_interval_ms);
+	if ((opts->rotate_bytes && opts->rotate_bytes < MIN_FILE_BYTES) ||
+	    (opts->rotate_ns && opts->rotate_ns < MT_NS_PER_MS))
+		return mt_open_error(MOETRACE_E_INVALID,
+				     "options: rotate_bytes is below 1 MiB, or rotate_ns below 1 ms");
 	if (opts->window_ns && (opts->window_ns < MT_NS_PER_MS || opts->window_ns > INT64_MAX / 4))
 		return mt_open_error(MOETRACE_E_INVALID, "options: window_ns %llu is below 1 ms or "
 				  "absurdly long", (unsigned long long)opts->window_ns);
@@ -96,6 +100,7 @@ void mt_options_free(struct moetrace_session *session)
 	free((char *)session->opts.engine_version);
 	free((char *)session->opts.socket_dir);
 	free(session->path);
+	free(session->base_path);
 }
 
 uint32_t mt_options_rank(const struct moetrace_session_opts *opts)
@@ -192,7 +197,8 @@ static int resolve_path(struct moetrace_session *session, const char *path)
 		session->path = NULL;
 	else if (!session->path)
 		session->path = strdup(path);
-	return session->path ? MOETRACE_OK :
+	session->base_path = session->path ? strdup(session->path) : NULL;
+	return session->base_path ? MOETRACE_OK :
 			       mt_open_error(MOETRACE_E_NOMEM, "%s: out of memory", path);
 }
 

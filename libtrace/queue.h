@@ -34,6 +34,8 @@ enum mt_message_type {
 	MT_MESSAGE_START,         /* recording_id, text (routing source or NULL), text2 (sampling or
 	                             NULL), state (mode), number (every nth request) */
 	MT_MESSAGE_STOP,          /* text (reason) */
+	MT_MESSAGE_ROTATE,        /* text (path or NULL), recording_id (the next; 0: idle),
+	                             number (since when its passes begin) */
 	MT_MESSAGE_FLUSH,
 	MT_MESSAGE_EXPERTS,       /* request, ask */
 	MT_MESSAGE_CLOSE,
@@ -60,6 +62,7 @@ struct mt_message {
 	struct mt_expert_map *map;
 	struct mt_experts_ask *ask; /* of the caller, who waits */
 	uint64_t ticket;                 /* posting order; mt_queue_wait() takes it */
+	int *ret_status;                 /* of a message that is waited for, or NULL */
 	uint64_t heads[MT_MAX_STREAMS];  /* ring positions when it was posted */
 };
 

@@ -141,6 +141,7 @@ static int collect_misuse(struct mt_writer *writer)
 static int write_load(struct mt_writer *writer)
 {
 	writer->last_load_ns = now_ns(writer);
+	writer->is_load_due = 0;
 	return mt_load_flush(&writer->load, writer->assembly.last_pass_id);
 }
 
@@ -224,10 +225,14 @@ static void publish(struct mt_writer *writer)
 		.at_start = writer->losses_at_start,
 		.misuse = writer->losses.misuse,
 		.file_bytes = stats.database_bytes + stats.journal_bytes,
+		.file_limit_bytes = writer->limit_bytes,
 		.ring_peak_bytes = writer->ring_peak_bytes,
 		.writer_cpu_ns = cpu_ns(writer),
 		.store_memory_bytes = mt_store_memory_bytes(writer->store),
 		.start_ns = writer->start_ns,
+		.recording_id = writer->file_recording_id,
+		.last_pass_id = (uint64_t)writer->assembly.last_pass_id,
+		.commit_ns = writer->committed_ns,
 	};
 	measure_rates(writer, &published);
 	pthread_mutex_lock(&session->text);
@@ -244,7 +249,8 @@ static int write_facts(struct mt_writer *writer)
 
 	if (!status)
 		status = collect_misuse(writer);
-	if (!status && writer->recording_id && now - writer->last_load_ns >= LOAD_INTERVAL_NS)
+	if (!status && writer->recording_id &&
+	    (writer->is_load_due || now - writer->last_load_ns >= LOAD_INTERVAL_NS))
 		status = write_load(writer);
 	if (!status && writer->recording_id && now - writer->last_clock_ns >= CLOCK_INTERVAL_NS)
 		status = write_clock(writer);
@@ -278,6 +284,23 @@ int mt_writer_commit(struct mt_writer *writer)
 	return status;
 }
 
+/* What a rotation starts again; without memory it is a start of which nothing was said. */
+static void remember_start(struct mt_writer *writer, const struct mt_message *message)
+{
+	struct mt_message *start;
+
+	if (message == writer->start)
+		return;
+	start = mt_message_new(message->type, message->text, message->text2);
+	if (writer->start)
+		mt_message_free(writer->start);
+	writer->start = start;
+	if (!start)
+		return;
+	start->number = message->number;
+	start->state = message->state;
+}
+
 int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message *message)
 {
 	struct mt_store_stats stats;
@@ -285,6 +308,9 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 
 	mt_store_stats_get(writer->store, &stats);
 	collect_losses(writer);
+	remember_start(writer, message);
+	writer->newest_id = message->recording_id;
+	writer->file_recording_id = message->recording_id;
 	writer->recording_id = message->recording_id;
 	writer->assembly.recording_id = message->recording_id;
 	memset(&writer->assembly.counts, 0, sizeof(writer->assembly.counts));
@@ -343,6 +369,9 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 
 	if (!writer->recording_id)
 		return MOETRACE_OK;
+	/* A stop may have been said while a rotation was on its way. */
+	if (end_ns < writer->start_ns)
+		end_ns = writer->start_ns;
 	status = mt_assembly_cut(&writer->assembly);
 	n_unended = writer->assembly.counts.unended - n_unended;
 	if (!status)
@@ -393,10 +422,12 @@ void mt_writer_end_full(struct mt_writer *writer)
 	int status;
 
 	atomic_store(&session->recording_id, 0);
+	mt_writer_rotation_cancel(writer);
 	atomic_store(&session->failed, MOETRACE_E_IO);
 	mt_session_error(session, MOETRACE_E_IO,
-			 "%s: the file limit of %llu bytes is reached; the recording has ended",
-			 session->path, (unsigned long long)session->opts.file_limit_bytes);
+			 "%s: the file limit of %llu bytes is reached; the recording has ended; "
+			 "rotate into another file",
+			 session->path, (unsigned long long)writer->limit_bytes);
 	status = mt_assembly_cut(&writer->assembly);
 	n_lost = discard_rings(writer);
 	writer->losses.passes += n_lost;
@@ -408,6 +439,35 @@ void mt_writer_end_full(struct mt_writer *writer)
 	writer->is_full = 0;
 	if (status)
 		writer->status = status;
+}
+
+int mt_writer_revive(struct mt_writer *writer)
+{
+	struct moetrace_session *session = writer->session;
+	int status = MOETRACE_OK;
+
+	if (!writer->status && !atomic_load(&session->failed))
+		return MOETRACE_OK;
+	if (!writer->status && mt_writer_is_over_limit(writer))
+		return mt_session_error(session, MOETRACE_E_IO,
+					"%s: the file limit of %llu bytes is reached; rotate into "
+					"another file first",
+					session->path, (unsigned long long)writer->limit_bytes);
+	if (writer->status == MOETRACE_E_NOMEM)
+		return MOETRACE_E_NOMEM;
+	if (writer->status && writer->has_last_words)
+		return mt_session_error(session, MOETRACE_E_IO, "%s", mt_store_error(writer->store));
+	if (writer->status)
+		status = mt_store_revive(writer->store);
+	if (status)
+		return mt_session_error(session, status, "%s", mt_store_error(writer->store));
+	mt_assembly_drop(&writer->assembly);
+	mt_load_drop(&writer->load);
+	writer->status = MOETRACE_OK;
+	writer->is_full = 0;
+	atomic_store(&session->failed, 0);
+	status = mt_store_begin(writer->store);
+	return status ? status : mt_writer_define_missing(writer);
 }
 
 /* The store failed: what since the last commit was taken, or waits, is not in the file. */

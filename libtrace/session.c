@@ -215,6 +215,8 @@ int mt_session_post(struct moetrace_session *session, struct mt_message *message
 /* Post a message and wait until the writer has done it; the writer's status. */
 int mt_session_post_and_wait(struct moetrace_session *session, struct mt_message *message)
 {
+	int status = MOETRACE_OK;
+
 	if (!message)
 		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
 	if (session->settings.is_disabled) {
@@ -222,10 +224,9 @@ int mt_session_post_and_wait(struct moetrace_session *session, struct mt_message
 		return MOETRACE_OK;
 	}
 	stamp(session, message);
-	return mt_queue_wait(&session->queue,
-			     mt_queue_post(&session->queue, &session->pool, message)) ?
-		       MOETRACE_E_IO :
-		       MOETRACE_OK;
+	message->ret_status = &status;
+	mt_queue_wait(&session->queue, mt_queue_post(&session->queue, &session->pool, message));
+	return status;
 }
 
 static int start_locked(struct moetrace_session *session,
@@ -233,6 +234,7 @@ static int start_locked(struct moetrace_session *session,
 {
 	char sampling[MT_SAMPLING_BYTES];
 	struct mt_message *message;
+	uint32_t recording_id;
 	int status = mt_sampling_check(session, opts);
 
 	if (status)
@@ -240,22 +242,20 @@ static int start_locked(struct moetrace_session *session,
 	if (atomic_load(&session->recording_id))
 		return mt_session_error(session, MOETRACE_E_STATE,
 					"start: already recording; stop first, nothing was lost");
-	if (atomic_load(&session->failed))
-		return MOETRACE_E_IO;
-	message = mt_message_new(MT_MESSAGE_START, opts ? opts->routing_source : NULL,
+	message = mt_message_new(MT_MESSAGE_START, opts->routing_source,
 				 mt_sampling_text(opts, sampling));
 	if (message) {
-		message->recording_id = session->last_recording_id + 1;
-		message->state = opts ? opts->mode : MOETRACE_MODE_PER_TOKEN;
-		message->number = opts ? opts->sample_every_n_requests : 0;
+		message->recording_id = atomic_load(&session->last_recording_id) + 1;
+		message->state = opts->mode;
+		message->number = opts->sample_every_n_requests;
 	}
 	status = mt_session_post_and_wait(session, message);
 	if (status)
 		return status;
-	session->last_recording_id++;
+	recording_id = atomic_fetch_add(&session->last_recording_id, 1) + 1;
 	mt_sampling_set(session, opts);
 	/* The writer knows the recording before the first pass sees it. */
-	atomic_store(&session->recording_id, session->last_recording_id);
+	atomic_store(&session->recording_id, recording_id);
 	return MOETRACE_OK;
 }
 
@@ -300,13 +300,6 @@ void mt_session_last_opts(struct moetrace_session *session, struct mt_recording_
 	ret_opts->opts.routing_source = ret_opts->has_source ? ret_opts->source : NULL;
 }
 
-void mt_session_path(struct moetrace_session *session, char *ret_path, size_t path_bytes)
-{
-	pthread_mutex_lock(&session->text);
-	snprintf(ret_path, path_bytes, "%s", session->path);
-	pthread_mutex_unlock(&session->text);
-}
-
 /* MOETRACE_START has decided in place of the program's first start. */
 static int note_start(struct moetrace_session *session, const struct moetrace_recording_opts *opts)
 {
@@ -338,7 +331,7 @@ int moetrace_start(struct moetrace_session *session, const struct moetrace_recor
  * Passes of a recording that have not ended, with those that have claimed a ring and are just
  * about to look whether there is a recording. Passes that an earlier stop cut off do not count.
  */
-static uint32_t count_in_flight(struct moetrace_session *session, uint32_t recording_id)
+uint32_t mt_session_in_flight(struct moetrace_session *session, uint32_t recording_id)
 {
 	uint64_t free_rings = atomic_load(&session->pool.free);
 	uint32_t n = 0;
@@ -351,16 +344,30 @@ static uint32_t count_in_flight(struct moetrace_session *session, uint32_t recor
 	return n;
 }
 
-static uint32_t wait_for_passes(struct moetrace_session *session, uint32_t recording_id)
+uint32_t mt_session_wait_for_passes(struct moetrace_session *session, uint32_t recording_id)
 {
 	const struct timespec pause = { 0, 200 * 1000 };
 	uint64_t until_ns = mt_monotonic_ns() + session->opts.stop_timeout_ms * MT_NS_PER_MS;
 	uint32_t n_in_flight;
 
-	while ((n_in_flight = count_in_flight(session, recording_id)) &&
+	while ((n_in_flight = mt_session_in_flight(session, recording_id)) &&
 	       mt_monotonic_ns() < until_ns)
 		nanosleep(&pause, NULL);
 	return n_in_flight;
+}
+
+uint32_t mt_session_next_recording(struct moetrace_session *session, uint32_t recording_id)
+{
+	uint32_t last = atomic_load(&session->last_recording_id);
+	uint32_t next = (last > recording_id ? last : recording_id) + 1;
+
+	if (!atomic_compare_exchange_strong(&session->recording_id, &recording_id, next))
+		return 0;
+	/* The writer and a caller may come here at once, but one of them alone gets through. */
+	while (last < next &&
+	       !atomic_compare_exchange_weak(&session->last_recording_id, &last, next))
+		continue;
+	return next;
 }
 
 static int stop_locked(struct moetrace_session *session, const char *reason)
@@ -374,7 +381,7 @@ static int stop_locked(struct moetrace_session *session, const char *reason)
 			mt_session_error(session, MOETRACE_E_STATE, "stop: not recording");
 		return MOETRACE_E_STATE;
 	}
-	n_in_flight = wait_for_passes(session, recording_id);
+	n_in_flight = mt_session_wait_for_passes(session, recording_id);
 	status = mt_session_post_and_wait(session,
 			       mt_message_new(MT_MESSAGE_STOP, reason ? reason : "stopped", NULL));
 	if (status)

@@ -132,9 +132,13 @@ struct mt_published {
 	struct mt_loss_counts at_start; /* losses when the recording started */
 	uint64_t misuse;
 	uint64_t file_bytes;
+	uint64_t file_limit_bytes;
 	uint64_t ring_peak_bytes;
 	uint64_t writer_cpu_ns;
 	uint64_t store_memory_bytes;
+	uint32_t recording_id; /* last one in the file in force; 0: none */
+	uint64_t last_pass_id;
+	uint64_t commit_ns;
 	uint64_t start_ns;      /* of the recording */
 	uint64_t rate_ns;       /* length of the time that the next three are of; 0: too short yet */
 	uint64_t rate_passes;
@@ -154,7 +158,9 @@ struct mt_recording_opts {
 struct moetrace_session {
 	/* Fixed at open. */
 	struct moetrace_session_opts opts; /* resolved; strings are copies */
-	char *path;
+	char *base_path;  /* of the first file; parts have a number in it */
+	char uuid[40];
+	char *path;       /* of the file in force: changed by the writer, under text */
 	struct mt_settings settings;
 	uint64_t start_monotonic_ns;
 	mt_narrow_plain_fn narrow_plain;
@@ -178,7 +184,7 @@ struct moetrace_session {
 
 	/* Control. */
 	pthread_mutex_t control;      /* start, stop, model_add one at a time */
-	uint32_t last_recording_id;   /* under control */
+	_Atomic uint32_t last_recording_id; /* only grows; by control, or by the writer's rotation */
 	uint32_t n_program_starts;    /* under control: of moetrace_start() */
 	struct mt_recording_opts last_opts; /* under control: of the last moetrace_start() */
 	uint32_t n_layers_added;      /* under control: keys of table layer */
@@ -223,6 +229,17 @@ int mt_session_post(struct moetrace_session *session, struct mt_message *message
 
 /* The same, and wait until the writer has done it: MOETRACE_OK or MOETRACE_E_IO. */
 int mt_session_post_and_wait(struct moetrace_session *session, struct mt_message *message);
+
+/* Passes of a recording that have not ended, or may be about to be of it. */
+uint32_t mt_session_in_flight(struct moetrace_session *session, uint32_t recording_id);
+/* Wait for them as long as stop does; how many are left. */
+uint32_t mt_session_wait_for_passes(struct moetrace_session *session, uint32_t recording_id);
+
+/*
+ * Let passes that begin from now on belong to the next recording, in place of @recording_id.
+ * Returns its number; 0: @recording_id is not the current one any more.
+ */
+uint32_t mt_session_next_recording(struct moetrace_session *session, uint32_t recording_id);
 
 /* What moetrace_start() does, for whoever is not the program; @opts of the library's version. */
 int mt_session_start(struct moetrace_session *session, const struct moetrace_recording_opts *opts);

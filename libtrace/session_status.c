@@ -48,7 +48,7 @@ static void fill_status(struct moetrace_session *session, const struct mt_publis
 		ret_status->dropped_bytes += now.n_bytes[i] - before->n_bytes[i];
 	ret_status->misuse = published->misuse;
 	ret_status->file_bytes = published->file_bytes;
-	ret_status->file_limit_bytes = session->opts.file_limit_bytes;
+	ret_status->file_limit_bytes = published->file_limit_bytes;
 	ret_status->ring_bytes = session->opts.ring_bytes * session->pool.n_rings;
 	ret_status->ring_peak_bytes = published->ring_peak_bytes;
 	ret_status->writer_cpu_ns = published->writer_cpu_ns;
@@ -74,9 +74,7 @@ int moetrace_status(struct moetrace_session *session, struct moetrace_session_st
 	pthread_mutex_lock(&session->text);
 	published = session->published;
 	pthread_mutex_unlock(&session->text);
-	pthread_mutex_lock(&session->control);
-	status.recording_id = session->last_recording_id;
-	pthread_mutex_unlock(&session->control);
+	status.recording_id = atomic_load(&session->last_recording_id);
 	fill_status(session, &published, &status);
 	mt_abi_narrow(ret_status, ret_status->size, &status, sizeof(status));
 	return MOETRACE_OK;

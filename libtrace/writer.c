@@ -50,6 +50,11 @@ static void give_up(struct mt_writer *writer, int status)
 						      mt_store_error(writer->store));
 	if (writer->recording_id)
 		mt_writer_count_failure(writer);
+	/* From here on requests are kept in mind, and not in the file. */
+	mt_ledger_stop(&writer->ledger);
+	writer->recording_id = 0;
+	writer->assembly.recording_id = 0;
+	mt_writer_rotation_cancel(writer);
 }
 
 /* What failed may work again: then the file can say how the recording ended. */
@@ -69,15 +74,15 @@ static int check(struct mt_writer *writer, int status)
 	return writer->status;
 }
 
-static int is_over_limit(const struct mt_writer *writer)
+int mt_writer_is_over_limit(const struct mt_writer *writer)
 {
 	struct mt_store_stats stats;
-	uint64_t limit_bytes = writer->session->opts.file_limit_bytes;
 
 	mt_store_stats_get(writer->store, &stats);
 	/* What is pending goes into the journal and, later, into the file; see reserve_bytes(). */
-	return stats.database_bytes + stats.journal_bytes + 2 * stats.pending_bytes +
-		       mt_writer_reserve_bytes(writer) >= limit_bytes;
+	return writer->parts_bytes + stats.database_bytes + stats.journal_bytes +
+		       2 * stats.pending_bytes + mt_writer_reserve_bytes(writer) >=
+	       writer->limit_bytes;
 }
 
 /* The next record of a ring before @limit, or NULL; waits for its producer if it must. */
@@ -149,8 +154,27 @@ static void count_repeated(struct mt_writer *writer)
 	}
 }
 
-/* Take the records that lie before the given positions, the streams' merged by time. */
-static void drain(struct mt_writer *writer, const uint64_t *heads, int must_wait)
+/*
+ * The next record of a stream that may be taken now. A pass of a recording that has not started
+ * yet for the writer waits in its ring, and so does everything behind it, in both streams.
+ */
+static struct mt_record *next_of(struct mt_writer *writer, uint32_t stream, const uint64_t *heads,
+				 int must_wait)
+{
+	struct mt_ring_pool *pool = &writer->session->pool;
+	struct mt_record *record = next_record(&pool->rings[stream], heads[stream], must_wait);
+	uint32_t main = stream % pool->n_rings;
+	const struct mt_record *first = record;
+
+	if (record && stream != main)
+		first = mt_ring_peek(&pool->rings[main], heads[main]);
+	if (first && first->type == MT_RECORD_BEGIN &&
+	    ((const struct mt_record_begin *)first)->recording_id > writer->newest_id)
+		return NULL;
+	return record;
+}
+
+void mt_writer_drain(struct mt_writer *writer, const uint64_t *heads, int must_wait)
 {
 	struct mt_ring_pool *pool = &writer->session->pool;
 	struct mt_record *records[MT_MAX_STREAMS];
@@ -158,18 +182,18 @@ static void drain(struct mt_writer *writer, const uint64_t *heads, int must_wait
 
 	note_peaks(writer);
 	for (uint32_t i = 0; i < pool->n_streams; i++)
-		records[i] = next_record(&pool->rings[i], heads[i], must_wait);
+		records[i] = next_of(writer, i, heads, must_wait);
 	while (!writer->status && !writer->is_full &&
 	       (stream = oldest(records, pool->n_streams)) >= 0) {
 		uint32_t side = (uint32_t)stream + pool->n_rings;
 
 		if (records[stream]->type == MT_RECORD_END) {
 			take_side(writer, (uint32_t)stream, records[stream]);
-			records[side] = next_record(&pool->rings[side], heads[side], 0);
+			records[side] = next_of(writer, side, heads, 0);
 		}
 		take(writer, (uint32_t)stream, records[stream]);
-		records[stream] = next_record(&pool->rings[stream], heads[stream], must_wait);
-		writer->is_full = writer->recording_id && is_over_limit(writer);
+		records[stream] = next_of(writer, (uint32_t)stream, heads, must_wait);
+		writer->is_full = writer->recording_id && mt_writer_is_over_limit(writer);
 	}
 	count_repeated(writer);
 	if (writer->is_full && !writer->status)
@@ -218,19 +242,65 @@ static int do_request(struct mt_writer *writer, struct mt_message *message)
 	}
 }
 
-static void do_message(struct mt_writer *writer, struct mt_message *message)
+/*
+ * The store has failed: what is said is kept in mind, so that a recording that starts when there
+ * is room again knows its models and requests.
+ */
+static int do_message_failed(struct mt_writer *writer, struct mt_message *message)
+{
+	int status = writer->status;
+
+	switch (message->type) {
+	case MT_MESSAGE_MODEL:
+		(void)mt_load_model_add(&writer->load, writer->session->models[message->model]);
+		break;
+	case MT_MESSAGE_RULE:
+		(void)mt_writer_add_rule(writer, message);
+		break;
+	case MT_MESSAGE_EXPERT_MAP:
+		(void)mt_writer_add_map(writer, message);
+		break;
+	case MT_MESSAGE_START:
+		status = mt_writer_revive(writer);
+		if (!status)
+			status = mt_writer_start_recording(writer, message);
+		break;
+	case MT_MESSAGE_ROTATE:
+		status = mt_writer_rotate(writer, message);
+		if (mt_store_has_failed(writer->store))
+			writer->status = MOETRACE_E_IO;
+		break;
+	default:
+		if (message->type < MT_MESSAGE_START && message->type >= MT_MESSAGE_REQUEST &&
+		    message->type != MT_MESSAGE_ACCEPT)
+			(void)do_request(writer, message);
+		break;
+	}
+	return status;
+}
+
+static int do_message(struct mt_writer *writer, struct mt_message *message)
 {
 	int status = MOETRACE_OK;
 
 	if (message->type == MT_MESSAGE_CLOSE)
 		writer->is_closing = 1;
 	/* Again, since a message before this one may have committed. */
-	if (writer->status || begin(writer, 1))
-		return;
-	if (message->type >= MT_MESSAGE_REQUEST_END)
-		drain(writer, message->heads, 1);
 	if (writer->status)
-		return;
+		return do_message_failed(writer, message);
+	if (begin(writer, 1))
+		return writer->status;
+	if (message->type >= MT_MESSAGE_REQUEST_END)
+		mt_writer_drain(writer, message->heads, 1);
+	if (!writer->status && writer->rotation.next_id && message->type >= MT_MESSAGE_START &&
+	    message->type != MT_MESSAGE_FLUSH) {
+		check(writer, mt_writer_rotation_end(writer));
+		/* What waited for the new recording. */
+		if (!writer->status && begin(writer, 1) == MOETRACE_OK)
+			mt_writer_drain(writer, message->heads, 1);
+	}
+	if (writer->status)
+		return writer->status;
 	switch (message->type) {
 	case MT_MESSAGE_MODEL:
 		status = mt_writer_add_model(writer, message->model);
@@ -241,7 +311,7 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 					     message->text, 1);
 		break;
 	case MT_MESSAGE_RULE:
-		status = mt_store_rule(writer->store, (int64_t)message->number, message->text);
+		status = mt_writer_add_rule(writer, message);
 		break;
 	case MT_MESSAGE_EXPERT_MAP:
 		status = mt_writer_add_map(writer, message);
@@ -265,12 +335,19 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 			mt_misuse(writer->session, MT_MISUSE_ACCEPT);
 		break;
 	case MT_MESSAGE_START:
+		status = mt_writer_revive(writer);
+		if (status)
+			return status;
 		status = mt_writer_start_recording(writer, message);
 		break;
+	case MT_MESSAGE_ROTATE:
+		status = mt_writer_rotate(writer, message);
+		return mt_store_has_failed(writer->store) ? check(writer, MOETRACE_E_IO) : status;
 	case MT_MESSAGE_STOP:
 		status = mt_writer_end_recording(writer, message->text, message->time_ns);
 		break;
 	case MT_MESSAGE_FLUSH:
+		writer->is_load_due = 1;
 		status = mt_writer_commit(writer);
 		break;
 	case MT_MESSAGE_EXPERTS:
@@ -281,6 +358,7 @@ static void do_message(struct mt_writer *writer, struct mt_message *message)
 	}
 	check(writer, status);
 	count_repeated(writer);
+	return check(writer, status);
 }
 
 static int has_work(struct mt_writer *writer, const uint64_t *heads)
@@ -297,8 +375,11 @@ static void do_messages(struct mt_writer *writer)
 
 	while (message) {
 		struct mt_message *next = message->next;
+		int status;
 
-		do_message(writer, message);
+		status = do_message(writer, message);
+		if (message->ret_status)
+			*message->ret_status = status;
 		/* CLOSE is answered by the thread's end. */
 		if (message->type != MT_MESSAGE_CLOSE)
 			mt_queue_done(&writer->session->queue, message->ticket, writer->status);
@@ -311,17 +392,24 @@ static void cycle(struct mt_writer *writer)
 {
 	uint64_t heads[MT_MAX_STREAMS];
 	uint64_t now;
+	/* Asked first: then all records of the old recording lie before the positions. */
+	int is_ready = mt_writer_rotation_is_ready(writer);
 
 	mt_ring_heads(&writer->session->pool, heads);
 	if (!writer->status && has_work(writer, heads) && begin(writer, 0) == MOETRACE_E_STATE)
 		return;
 	do_messages(writer);
 	if (!writer->status && has_work(writer, heads) && begin(writer, 0) == MOETRACE_OK)
-		drain(writer, heads, 0);
+		mt_writer_drain(writer, heads, 0);
+	/* A message may have ended it meanwhile. */
+	if (is_ready && !writer->status && writer->rotation.next_id && begin(writer, 1) == MOETRACE_OK)
+		check(writer, mt_writer_rotation_end(writer));
 	say_last_words(writer);
 	now = now_ns(writer);
 	if (!writer->status && now - writer->last_commit_ns >= writer->commit_interval_ns)
 		check(writer, mt_writer_commit(writer));
+	if (!writer->status)
+		mt_writer_rotation_begin(writer);
 }
 
 static uint64_t poll_ns(const struct mt_writer *writer)
@@ -376,6 +464,11 @@ static void free_writer(struct mt_writer *writer)
 	mt_assembly_close(&writer->assembly);
 	mt_load_close(&writer->load);
 	mt_ledger_close(&writer->ledger);
+	for (uint32_t i = 0; i < writer->n_rules; i++)
+		free(writer->rules[i]);
+	free(writer->rules);
+	if (writer->start)
+		mt_message_free(writer->start);
 	free(writer);
 }
 

@@ -39,6 +39,16 @@ struct mt_rate {
 	uint64_t bytes;
 };
 
+/* A rotation that the writer began by itself and that waits for passes in flight. */
+struct mt_rotation {
+	uint32_t next_id; /* 0: none */
+	uint64_t switch_ns; /* session clock: passes that begin later are of the next recording */
+	uint64_t until_ns;
+	uint64_t retry_ns; /* not before then, since the next file could not be made */
+	struct mt_store *store; /* of the next file */
+	char *path;
+};
+
 struct mt_writer {
 	struct moetrace_session *session;
 	struct mt_store *store;
@@ -46,6 +56,17 @@ struct mt_writer {
 	int is_closing;
 	struct mt_message *close_message;
 	int is_full;     /* the file limit is reached */
+	struct mt_rotation rotation; /* under way */
+	struct mt_message *start;    /* of the recording, or of the last one; NULL: none yet */
+	uint32_t file_recording_id;  /* last one in this file; 0: none */
+	uint32_t newest_id;          /* recordings above it have not started for the writer */
+	uint64_t limit_bytes;        /* of this file and the parts before it */
+	uint64_t parts_bytes;        /* of the parts that rotation by size or time has left behind */
+	uint32_t n_parts;            /* files before this one */
+	uint32_t n_models_written;   /* that the file defines */
+	char **rules;                /* [n_rules] their names */
+	uint32_t n_rules;
+	uint32_t n_rules_written;
 	int open_status;
 	char open_error[MT_STORE_ERROR_BYTES];
 
@@ -57,6 +78,7 @@ struct mt_writer {
 	uint64_t commit_interval_ns;
 	uint64_t last_commit_ns;
 	uint64_t last_load_ns;
+	int is_load_due; /* whatever the time */
 	uint64_t last_clock_ns;
 	uint64_t n_commits; /* of the recording, with those before it */
 	uint64_t first_commit;
@@ -83,6 +105,10 @@ struct mt_writer {
 
 /* definitions.c: facts of the process, and models. */
 int mt_writer_define(struct mt_writer *writer);
+/* All of the above, once more, into a file that has none of them; or what is missing. */
+int mt_writer_define_all(struct mt_writer *writer);
+int mt_writer_define_missing(struct mt_writer *writer);
+int mt_writer_add_rule(struct mt_writer *writer, struct mt_message *message);
 int mt_writer_add_model(struct mt_writer *writer, uint32_t model_index);
 /* Takes the map out of the message. */
 int mt_writer_add_map(struct mt_writer *writer, struct mt_message *message);
@@ -97,6 +123,22 @@ int mt_writer_commit(struct mt_writer *writer);
 int mt_writer_close_store(struct mt_writer *writer);
 void mt_writer_end_full(struct mt_writer *writer);
 void mt_writer_count_failure(struct mt_writer *writer);
+int mt_writer_is_over_limit(const struct mt_writer *writer);
+int mt_writer_revive(struct mt_writer *writer);
 uint64_t mt_writer_reserve_bytes(const struct mt_writer *writer);
+
+/* rotation.c */
+/* The message of moetrace_rotate(): the caller has switched recordings and waited already. */
+int mt_writer_rotate(struct mt_writer *writer, const struct mt_message *message);
+/* Rotation by size or time: begin one if it is due; can the one under way be ended? */
+void mt_writer_rotation_begin(struct mt_writer *writer);
+int mt_writer_rotation_is_ready(struct mt_writer *writer);
+/* End the one under way: all records of the old recording have been taken. */
+int mt_writer_rotation_end(struct mt_writer *writer);
+/* The recording has ended: there will be no rotation of it. */
+void mt_writer_rotation_cancel(struct mt_writer *writer);
+
+/* writer.c: take the records before the given positions, those of later recordings excepted. */
+void mt_writer_drain(struct mt_writer *writer, const uint64_t *heads, int must_wait);
 
 #endif

@@ -15,7 +15,8 @@ PRAGMA application_id = 1299137908; -- the bytes 'MoEt'
 PRAGMA user_version = 1001;         -- major * 1000 + minor of this schema
 
 -- One fact about the file as a whole. Keys: format, moetrace_version, session_name,
--- session_uuid, engine_name, engine_version, opt.NAME (the resolved options).
+-- session_uuid, part (files of the session before this one), engine_name, engine_version,
+-- opt.NAME (the resolved options).
 CREATE TABLE meta (
 	key TEXT PRIMARY KEY NOT NULL, -- name of the fact
 	value TEXT                     -- its value; NULL: the session was not told
@@ -93,7 +94,7 @@ CREATE TABLE recording (
 	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process that recorded
 	start_ns INTEGER NOT NULL,    -- when it started
 	end_ns INTEGER,               -- when it ended; NULL: it was still open at the last commit
-	end_reason TEXT,              -- 'stopped', 'closed', 'interrupted', 'file_limit', 'io_error' or the runtime's own word; NULL: still open at the last commit (killed, if nothing writes the file any more)
+	end_reason TEXT,              -- 'stopped', 'closed', 'rotated' (it goes on in another file), 'dump' (cut at a snapshot), 'interrupted', 'file_limit', 'io_error', 'killed' (found so by recover) or the runtime's own word; NULL: still open at the last commit (killed, if nothing writes the file any more)
 	mode TEXT NOT NULL,           -- what it keeps: 'per_token' (the experts of every row), 'per_pass' (counts by pass and layer: layer_load) or 'stat' (expert_load_window alone: no passes, no requests)
 	routing_source TEXT,          -- where the choices come from: 'model', 'uniform', ...; NULL: not told
 	sampling TEXT                 -- what it leaves out, comma-separated: passes=N (all but every Nth of a model), phases=A+B (passes of other phases), requests=N (rows of all but every Nth request, counted by handle from 1); NULL: nothing

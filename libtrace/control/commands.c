@@ -135,12 +135,45 @@ static void stop(struct mt_control *control, const struct mt_control_line *line,
 		status(control, line, reply);
 }
 
+static void rotate(struct mt_control *control, const struct mt_control_line *line,
+		   struct mt_reply *reply)
+{
+	int result = moetrace_rotate(control->session, mt_control_line_value(line, "path"));
+
+	if (result)
+		end(control, reply, result);
+	else
+		status(control, line, reply);
+}
+
+static void dump(struct mt_control *control, const struct mt_control_line *line,
+		 struct mt_reply *reply)
+{
+	struct moetrace_dump_result dumped;
+	int result;
+
+	(void)line;
+	MOETRACE_INIT(&dumped);
+	result = moetrace_dump(control->session, &dumped);
+	if (result) {
+		end(control, reply, result);
+		return;
+	}
+	mt_reply_text(reply, "file", dumped.path);
+	mt_reply_number(reply, "recording_id", dumped.recording_id);
+	mt_reply_number(reply, "last_pass_id", dumped.last_pass_id);
+	mt_reply_number(reply, "commit_ns", dumped.commit_ns);
+	mt_reply_end(reply, MOETRACE_OK, NULL);
+}
+
 static const struct verb verbs[] = {
 	{ "help", "", "the verbs", help },
 	{ "status", "", "what the session is doing", status },
 	{ "start", "mode source ", "start a recording; mode=per_token|per_pass|stat source=NAME",
 	  start },
 	{ "stop", "reason ", "stop the recording; reason=WORD", stop },
+	{ "rotate", "path ", "go on in another file; path=FILE", rotate },
+	{ "dump", "", "commit, and say where the recording can be read", dump },
 };
 
 #define N_VERBS (sizeof(verbs) / sizeof(verbs[0]))

@@ -299,6 +299,11 @@ int mt_store_in_transaction(const struct mt_store *store)
 	return store->in_transaction;
 }
 
+int mt_store_has_failed(const struct mt_store *store)
+{
+	return store->status != MOETRACE_OK;
+}
+
 int mt_store_refuse(struct mt_store *store, const char *reason)
 {
 	return mt_store_fail(store, reason);
@@ -325,6 +330,32 @@ int mt_store_last_words(struct mt_store *store, const struct mt_gap_row *gap,
 	}
 	store->status = status;
 	return MOETRACE_E_IO;
+}
+
+int mt_store_revive(struct mt_store *store)
+{
+	int status = store->status;
+
+	/* Runs that were growing were of what is lost. */
+	mt_store_free_runs(store);
+	memset(store->runs, 0, sizeof(store->runs));
+	store->stats.pending_bytes = 0;
+	store->status = MOETRACE_OK;
+	if (mt_store_begin(store) == MOETRACE_OK &&
+	    mt_store_meta(store, "format", "moetrace") == MOETRACE_OK &&
+	    mt_store_commit(store) == MOETRACE_OK)
+		return MOETRACE_OK;
+	if (!store->status)
+		store->status = status;
+	return store->status;
+}
+
+void mt_store_swap(struct mt_store *store, struct mt_store *other)
+{
+	struct mt_store kept = *store;
+
+	*store = *other;
+	*other = kept;
 }
 
 static uint64_t file_bytes(const char *path, const char *suffix)

@@ -60,6 +60,7 @@ uint64_t mt_store_memory_bytes(const struct mt_store *store);
 int mt_store_begin(struct mt_store *store);
 int mt_store_in_transaction(const struct mt_store *store);
 int mt_store_commit(struct mt_store *store);
+int mt_store_has_failed(const struct mt_store *store);
 /* Fail for a reason that SQLite does not know; returns the status. */
 int mt_store_refuse(struct mt_store *store, const char *reason);
 struct mt_gap_row;
@@ -69,6 +70,10 @@ struct mt_gap_row;
  */
 int mt_store_last_words(struct mt_store *store, const struct mt_gap_row *gap,
 			int64_t dropped_passes);
+/* After a failure: begin anew. MOETRACE_OK, or the failure goes on, maybe with new words. */
+int mt_store_revive(struct mt_store *store);
+/* Let the two be each other: what points to @store goes on with the other's file. */
+void mt_store_swap(struct mt_store *store, struct mt_store *other);
 /* Copy the journal into the file without waiting for readers, if it has grown long. */
 int mt_store_checkpoint(struct mt_store *store, int even_if_short);
 

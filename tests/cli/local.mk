@@ -7,6 +7,7 @@ cli_tests = \
 	%D%/check-shape.sh \
 	%D%/check.sh \
 	%D%/control-basic.sh \
+	%D%/control-files.sh \
 	%D%/eplb.sh \
 	%D%/errors.sh \
 	%D%/golden.sh \

@@ -6,11 +6,14 @@ if HAVE_CHECK
 %C%_programs = \
 	%D%/check_environment \
 	%D%/check_line \
+	%D%/check_rotate \
 	%D%/check_socket
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
-thread_tests += %D%/check_socket
+thread_tests += \
+	%D%/check_rotate \
+	%D%/check_socket
 
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
 %C%_libs = tests/unit/libmt_test.la libtrace/libmoetrace.la \
@@ -26,6 +29,11 @@ thread_tests += %D%/check_socket
 %C%_check_line_SOURCES = %D%/check_line.c
 %C%_check_line_CFLAGS = $(%C%_cflags)
 %C%_check_line_LDADD = $(%C%_inner_libs)
+
+%C%_check_rotate_SOURCES = %D%/check_rotate.c \
+	tests/fault/support/io_fault.c tests/fault/support/io_fault.h
+%C%_check_rotate_CFLAGS = $(%C%_cflags)
+%C%_check_rotate_LDADD = $(%C%_libs)
 
 %C%_check_socket_SOURCES = %D%/check_socket.c $(%C%_peer)
 %C%_check_socket_CFLAGS = $(%C%_cflags)

@@ -71,12 +71,19 @@ static struct run run_until_null(const struct toy *toy, uint32_t n_passes)
 static void check_ended(const struct toy *toy)
 {
 	char message[512];
+	int status;
 
 	ck_assert_uint_eq(toy_status(toy).is_recording, 0);
 	ck_assert(!toy_pass(toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
-	ck_assert_int_eq(moetrace_start(toy->session, NULL), MOETRACE_E_IO);
 	moetrace_errmsg(toy->session, message, sizeof(message));
 	ck_assert_uint_gt(strlen(message), 10);
+	/* There may be room for a short recording still. */
+	status = moetrace_start(toy->session, NULL);
+	if (status == MOETRACE_OK)
+		status = moetrace_stop(toy->session, NULL);
+	ck_assert_msg(status == MOETRACE_OK || status == MOETRACE_E_IO ||
+			      status == MOETRACE_E_STATE,
+		      "start and stop: %d", status);
 }
 
 /* What is in the file agrees with itself, also if its end could not be written. */
@@ -87,7 +94,7 @@ static void check_file(const char *path, const char *end_reason)
 
 	agree_check(db);
 	ck_assert_int_gt(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 0);
-	got = db_text(db, "SELECT end_reason FROM recording");
+	got = db_text(db, "SELECT end_reason FROM recording WHERE recording_id = 1");
 	if (end_reason)
 		ck_assert_str_eq(got, end_reason);
 	db_close(db);

@@ -60,6 +60,9 @@ struct moetrace_session_opts {
 	                                NULL: $XDG_RUNTIME_DIR/moetrace, else /tmp/moetrace-UID */
 	uint64_t experts_window_bytes; /* memory that keeps the ids of the last passes for
 	                                moetrace_request_routed_experts(); 0: none, it reads the file */
+	uint64_t rotate_bytes;       /* go on in another file when this one is as large, at least
+	                                1 MiB; 0: never. See moetrace_rotate(). */
+	uint64_t rotate_ns;          /* or when it has been recorded into for so long; 0: never */
 };
 
 /**
@@ -189,6 +192,57 @@ void moetrace_region_disable(struct moetrace_session *session);
 /** End a region begun by moetrace_region_disable(). One too many is counted as misuse. */
 MOETRACE_API
 void moetrace_region_enable(struct moetrace_session *session);
+
+/**
+ * Go on in another file: stop and start at one boundary between passes, so that every pass is in
+ * one of the two files, whole. The new one has all definitions; requests that are open get a row
+ * in it, too, and what was before counts as began_before. The recording in the old file ends with
+ * end_reason 'rotated', and that file is closed like at moetrace_session_close().
+ *
+ * Without a recording the files are changed all the same, and nothing is started. It is also what
+ * lets a session record again after its file limit, which is then taken from what is free now
+ * unless the options stated one. (With rotate_bytes or rotate_ns, the limit is for all parts
+ * together.)
+ *
+ * @path  The new file, which must not exist; NULL: the first one's with the next free number
+ *        before its suffix, as in trace.1.db.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  session is NULL, or the path is empty or too long
+ *          MOETRACE_E_STATE    this is a forked child
+ *          MOETRACE_E_EXISTS   path exists; recording goes on in the old file, in a recording
+ *                              of its own, as with each of the following
+ *          MOETRACE_E_IO       the new file could not be made
+ *          MOETRACE_E_NOMEM
+ *          MOETRACE_E_TIMEOUT  rotated, but passes in flight were cut off, as by moetrace_stop()
+ */
+MOETRACE_API
+int moetrace_rotate(struct moetrace_session *session, const char *path);
+
+/* Where a snapshot can be read. */
+struct moetrace_dump_result {
+	size_t size;           /* set by MOETRACE_INIT() */
+	uint32_t recording_id; /* the current recording, or the last one */
+	uint64_t last_pass_id; /* its last pass in the file; 0: none yet */
+	uint64_t commit_ns;    /* the session's clock at that commit */
+	char path[4096];       /* the file, absolute */
+};
+
+/**
+ * Commit everything that was handed over before this call, and say where it is. Whoever then reads
+ * the file in one transaction sees at least that much, and all of it in step; `moetrace dump
+ * SESSION -o FILE` makes a file of one recording this way. Nothing is stopped or reset.
+ *
+ * @ret_result  Set up with MOETRACE_INIT(); filled on success.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID    NULL, or ret_result->size is not set
+ *          MOETRACE_E_NOT_FOUND  nothing was recorded into the file in force yet
+ *          MOETRACE_E_STATE      this is a forked child
+ *          MOETRACE_E_IO         not everything could be written
+ */
+MOETRACE_API MOETRACE_MUST_USE
+int moetrace_dump(struct moetrace_session *session, struct moetrace_dump_result *ret_result);
 
 /**
  * Write and commit everything that passes and requests handed over before this call, so

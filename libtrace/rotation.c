@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Rotation: the next file, in the middle of things. Passes that began before the switch belong
+ * to the old recording and file, all others to the new ones, and none is lost between the two:
+ * the writer leaves the records of later passes in their rings until all earlier ones have been
+ * taken. The new file is made before the old one is closed; if it cannot be made, recording
+ * goes on in the old file.
+ */
+#include "libtrace/writer_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "libtrace/clock.h"
+#include "libtrace/options.h"
+
+#define MAX_PARTS 1000000u
+/* Readers of the old file may keep its journal alive; the next one must not wait for them. */
+#define FOLD_PATIENCE_NS (100 * MT_NS_PER_MS)
+/* A next file that could not be made is tried again after this. */
+#define RETRY_NS (10 * MT_NS_PER_S)
+
+static uint64_t now_ns(const struct mt_writer *writer)
+{
+	return mt_session_ns(writer->session, mt_monotonic_ns());
+}
+
+/* "trace.db" and 3: "trace.3.db". */
+static char *part_path(const char *base, uint32_t part)
+{
+	const char *slash = strrchr(base, '/');
+	const char *name = slash ? slash + 1 : base;
+	const char *dot = strrchr(name, '.');
+	char *path;
+
+	if (!dot || dot == name)
+		dot = name + strlen(name);
+	if (asprintf(&path, "%.*s.%lu%s", (int)(dot - base), base, (unsigned long)part, dot) < 0)
+		return NULL;
+	return path;
+}
+
+/* The next file: where @wanted says, or under the next number that is free. */
+static int open_next(struct mt_writer *writer, const char *wanted, char **ret_path,
+		     struct mt_store **ret_store)
+{
+	char error[MT_STORE_ERROR_BYTES] = "out of memory";
+	int status = MOETRACE_E_EXISTS;
+
+	for (uint32_t part = writer->n_parts + 1; status == MOETRACE_E_EXISTS && part < MAX_PARTS;
+	     part++) {
+		*ret_path = wanted ? strdup(wanted) : part_path(writer->session->base_path, part);
+		status = *ret_path ? mt_store_open(*ret_path, ret_store, error) : MOETRACE_E_NOMEM;
+		if (!status)
+			return MOETRACE_OK;
+		free(*ret_path);
+		if (wanted)
+			break;
+	}
+	return mt_session_error(writer->session, status, "rotate: %s", error);
+}
+
+static void close_old(struct mt_writer *writer, struct mt_store *old)
+{
+	int is_folded;
+
+	(void)mt_store_close(old, (int64_t)now_ns(writer), FOLD_PATIENCE_NS, &is_folded);
+}
+
+static void set_path(struct mt_writer *writer, char *path)
+{
+	struct moetrace_session *session = writer->session;
+	char *old = session->path;
+
+	pthread_mutex_lock(&session->text);
+	session->path = path;
+	pthread_mutex_unlock(&session->text);
+	free(old);
+}
+
+/* Go on in the new file. The old one has been written to its end. */
+static int move_to(struct mt_writer *writer, struct mt_store *next, char *path, int is_asked)
+{
+	struct mt_store_stats stats;
+
+	mt_store_stats_get(writer->store, &stats);
+	writer->parts_bytes = is_asked ? 0 : writer->parts_bytes + stats.database_bytes;
+	mt_store_swap(writer->store, next);
+	close_old(writer, next);
+	set_path(writer, path);
+	writer->n_parts++;
+	writer->load.n_rows = 0;
+	writer->file_recording_id = 0;
+	if (is_asked && writer->session->settings.has_default_limit)
+		writer->limit_bytes = mt_default_file_limit_bytes(path);
+	return mt_writer_define_all(writer);
+}
+
+/* The recording goes on as @recording_id, as it was started. */
+static int start_again(struct mt_writer *writer, uint32_t recording_id, uint64_t time_ns)
+{
+	struct mt_message none = { .type = MT_MESSAGE_START };
+	struct mt_message *start = writer->start ? writer->start : &none;
+	struct mt_loss_counts losses;
+
+	mt_losses_read(writer->session, &losses);
+	start->recording_id = recording_id;
+	start->time_ns = time_ns;
+	start->n_lost_passes = mt_lost_passes(&losses);
+	return mt_writer_start_recording(writer, start);
+}
+
+/*
+ * End the recording, if there is one, and go on in the file @next, if it could be made. @next_id
+ * 0: nothing is recorded afterwards; else passes since @switch_ns belong to it.
+ */
+static int rotate(struct mt_writer *writer, uint32_t next_id, uint64_t switch_ns,
+		  struct mt_store *next, char *path, int is_asked)
+{
+	int status = MOETRACE_OK;
+
+	if (writer->recording_id)
+		status = mt_writer_end_recording(writer, "rotated", now_ns(writer));
+	if (next) {
+		/* A failed store ends here, and with it the failure. */
+		if (writer->has_last_words)
+			(void)mt_store_last_words(writer->store, &writer->last_gap,
+						  (int64_t)writer->losses.passes);
+		writer->has_last_words = 0;
+		mt_assembly_drop(&writer->assembly);
+		mt_load_drop(&writer->load);
+		status = move_to(writer, next, path, is_asked);
+		writer->status = MOETRACE_OK;
+		writer->is_full = 0;
+		atomic_store(&writer->session->failed, 0);
+	}
+	if (!status && next_id)
+		status = start_again(writer, next_id, switch_ns);
+	if (!status && next)
+		status = mt_writer_commit(writer);
+	return status;
+}
+
+int mt_writer_rotate(struct mt_writer *writer, const struct mt_message *message)
+{
+	uint32_t next_id = message->recording_id;
+	struct mt_store *next = NULL;
+	char *path = NULL;
+	int open_status, status;
+
+	/* The recording may have ended by itself after the caller looked. */
+	if (next_id != atomic_load(&writer->session->recording_id))
+		next_id = 0;
+	open_status = open_next(writer, message->text, &path, &next);
+	status = rotate(writer, next_id, message->number, next, path, 1);
+	return status ? status : open_status;
+}
+
+static int is_due(const struct mt_writer *writer)
+{
+	const struct moetrace_session_opts *opts = &writer->session->opts;
+	struct mt_store_stats stats;
+
+	if (opts->rotate_ns && now_ns(writer) - writer->start_ns >= opts->rotate_ns)
+		return 1;
+	mt_store_stats_get(writer->store, &stats);
+	return opts->rotate_bytes &&
+	       stats.database_bytes + stats.journal_bytes >= opts->rotate_bytes;
+}
+
+void mt_writer_rotation_begin(struct mt_writer *writer)
+{
+	struct mt_rotation *rotation = &writer->rotation;
+	uint64_t now = mt_monotonic_ns();
+
+	if (!writer->recording_id || rotation->next_id || now < rotation->retry_ns ||
+	    !is_due(writer))
+		return;
+	if (open_next(writer, NULL, &rotation->path, &rotation->store)) {
+		rotation->store = NULL;
+		rotation->retry_ns = now + RETRY_NS;
+		return;
+	}
+	rotation->switch_ns = now_ns(writer);
+	rotation->until_ns = now + writer->session->opts.stop_timeout_ms * MT_NS_PER_MS;
+	rotation->next_id = mt_session_next_recording(writer->session, writer->recording_id);
+	/* Somebody stops the recording at this moment. */
+	if (!rotation->next_id)
+		mt_writer_rotation_cancel(writer);
+}
+
+int mt_writer_rotation_is_ready(struct mt_writer *writer)
+{
+	return writer->rotation.next_id &&
+	       (!mt_session_in_flight(writer->session, writer->recording_id) ||
+		mt_monotonic_ns() > writer->rotation.until_ns);
+}
+
+int mt_writer_rotation_end(struct mt_writer *writer)
+{
+	const struct timespec pause = { 0, 200 * 1000 };
+	struct mt_rotation *rotation = &writer->rotation;
+	uint32_t next_id = rotation->next_id;
+	uint64_t heads[MT_MAX_STREAMS];
+	struct mt_store *next;
+
+	while (!mt_writer_rotation_is_ready(writer))
+		nanosleep(&pause, NULL);
+	mt_ring_heads(&writer->session->pool, heads);
+	mt_writer_drain(writer, heads, 1);
+	/* A full file has ended the recording, and the rotation with it. */
+	if (writer->status || !rotation->next_id)
+		return writer->status;
+	rotation->next_id = 0;
+	next = rotation->store;
+	rotation->store = NULL;
+	return rotate(writer, next_id, rotation->switch_ns, next, rotation->path, 0);
+}
+
+void mt_writer_rotation_cancel(struct mt_writer *writer)
+{
+	struct mt_rotation *rotation = &writer->rotation;
+	int is_folded;
+
+	rotation->next_id = 0;
+	if (!rotation->store)
+		return;
+	(void)mt_store_close(rotation->store, 0, 0, &is_folded);
+	mt_store_remove(rotation->path);
+	free(rotation->path);
+	rotation->store = NULL;
+	rotation->path = NULL;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Files of a session, from the caller's side: the next one, a snapshot of the current one, and
+ * what it is called.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "libtrace/abi.h"
+#include "libtrace/clock.h"
+#include "libtrace/session.h"
+
+void mt_session_path(struct moetrace_session *session, char *ret_path, size_t path_bytes)
+{
+	pthread_mutex_lock(&session->text);
+	snprintf(ret_path, path_bytes, "%s", session->path ? session->path : "");
+	pthread_mutex_unlock(&session->text);
+}
+
+/* Let passes that begin from now on be of the next recording. 0: nothing is recorded. */
+static uint32_t switch_recording(struct moetrace_session *session, uint32_t *ret_old)
+{
+	uint32_t old, next;
+
+	do {
+		old = atomic_load(&session->recording_id);
+		next = old ? mt_session_next_recording(session, old) : 0;
+	} while (old && !next);
+	*ret_old = old;
+	return next;
+}
+
+static int rotate_locked(struct moetrace_session *session, const char *path)
+{
+	struct mt_message *message = mt_message_new(MT_MESSAGE_ROTATE, path, NULL);
+	uint32_t n_in_flight = 0;
+	uint32_t old;
+	int status;
+
+	if (!message)
+		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	message->number = mt_session_ns(session, mt_monotonic_ns());
+	message->recording_id = switch_recording(session, &old);
+	if (old)
+		n_in_flight = mt_session_wait_for_passes(session, old);
+	status = mt_session_post_and_wait(session, message);
+	if (!status && n_in_flight)
+		return mt_session_error(session, MOETRACE_E_TIMEOUT,
+					"rotate: %u passes were still running and are cut off",
+					n_in_flight);
+	return status;
+}
+
+int moetrace_rotate(struct moetrace_session *session, const char *path)
+{
+	int status;
+
+	if (!session)
+		return MOETRACE_E_INVALID;
+	if (atomic_load(&session->forked))
+		return MOETRACE_E_STATE;
+	if (session->settings.is_disabled)
+		return MOETRACE_OK;
+	if (path && (!*path || strlen(path) >= MT_PATH_BYTES))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"rotate: the path is empty or too long");
+	pthread_mutex_lock(&session->control);
+	status = rotate_locked(session, path);
+	pthread_mutex_unlock(&session->control);
+	return status;
+}
+
+int moetrace_dump(struct moetrace_session *session, struct moetrace_dump_result *ret_result)
+{
+	struct moetrace_dump_result result = { .size = sizeof(result) };
+	int status;
+
+	if (!session || !ret_result ||
+	    !mt_abi_knows(ret_result->size, MT_BYTES_UP_TO(struct moetrace_dump_result, path)))
+		return MOETRACE_E_INVALID;
+	if (atomic_load(&session->forked))
+		return MOETRACE_E_STATE;
+	if (session->settings.is_disabled)
+		return MOETRACE_E_NOT_FOUND;
+	/* No rotation in between. */
+	pthread_mutex_lock(&session->control);
+	status = moetrace_flush(session);
+	pthread_mutex_lock(&session->text);
+	result.recording_id = session->published.recording_id;
+	result.last_pass_id = session->published.last_pass_id;
+	result.commit_ns = session->published.commit_ns;
+	snprintf(result.path, sizeof(result.path), "%s", session->path);
+	pthread_mutex_unlock(&session->text);
+	pthread_mutex_unlock(&session->control);
+	if (!status && !result.recording_id)
+		return mt_session_error(session, MOETRACE_E_NOT_FOUND,
+					"dump: nothing was recorded yet");
+	if (!status)
+		mt_abi_narrow(ret_result, ret_result->size, &result, sizeof(result));
+	return status;
+}
