@@ -109,8 +109,8 @@ static const struct sql_proof sql_proofs[] = {
 	{CHECK_VALUES, "SELECT count(*) FROM gap",
 	 "SELECT 'gap', gap_id, 'stream, reason or n_lost' FROM gap "
 	 "WHERE stream NOT IN ('pass', 'layer', 'dispatch') OR n_lost < 1 "
-	 "OR reason NOT IN ('no_ring', 'ring_full', 'stop_timeout', 'file_limit', "
-	 "'io_error')"},
+	 "OR reason NOT IN ('no_ring', 'ring_full', 'device_ring_full', 'device', "
+	 "'stop_timeout', 'file_limit', 'io_error')"},
 	{CHECK_VALUES, "SELECT count(*) FROM byte",
 	 "SELECT 'byte', n, 'is missing or wrong' FROM (WITH RECURSIVE c(n) AS "
 	 "(SELECT 0 UNION ALL SELECT n + 1 FROM c WHERE n < 255) SELECT n FROM c) "

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
+#include <moetrace/cuda.h>
 #include <moetrace/moetrace.h>
 
 #define MT_BYTES_UP_TO(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
@@ -29,6 +30,11 @@ enum {
 	MT_FIRST_EXPERT_COUNTS = MT_BYTES_UP_TO(struct moetrace_expert_counts, untimed),
 	MT_FIRST_DISPATCH = MT_BYTES_UP_TO(struct moetrace_dispatch_info, received_alignment),
 	MT_FIRST_SELECTION = MT_BYTES_UP_TO(struct moetrace_selection, untimed),
+	MT_FIRST_CUDA_OPTS = MT_BYTES_UP_TO(struct moetrace_cuda_opts, ring_bytes),
+	MT_FIRST_CUDA_STATUS = MT_BYTES_UP_TO(struct moetrace_cuda_status, refused_passes),
+	MT_FIRST_CUDA_LANE_INFO = MT_BYTES_UP_TO(struct moetrace_cuda_lane_info, without_weights),
+	MT_FIRST_CUDA_BUFFER = MT_BYTES_UP_TO(struct moetrace_cuda_buffer, layer_bytes),
+	MT_FIRST_CUDA_LAYERS = MT_BYTES_UP_TO(struct moetrace_cuda_layers, weights_row_bytes),
 };
 
 /* Larger than any version will be: a size member that nobody set. */

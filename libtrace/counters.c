@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "libtrace/abi.h"
-#include "libtrace/clock.h"
 
 /* Counts of any type as u32; returns 0 if one is negative or above UINT32_MAX. */
 static int copy_counts(const void *from, uint32_t type, uint32_t n, uint32_t *to)
@@ -80,7 +79,7 @@ void moetrace_expert_load(struct moetrace_pass *pass, const struct moetrace_expe
 	if (counts->id_space == MOETRACE_ID_PHYSICAL &&
 	    mt_check_epoch(pass, counts->map_epoch, &map_epoch))
 		return;
-	now_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	now_ns = mt_pass_now(pass);
 	n_bytes = sizeof(*to) + counts->n_counts * UINT64_C(4);
 	ring = mt_stream_of(pass);
 	reservation = mt_stream_reserve(pass, ring, MT_RECORD_COUNTS, n_bytes);
@@ -178,7 +177,7 @@ void moetrace_dispatch(struct moetrace_pass *pass, const struct moetrace_dispatc
 	if (check_dispatch(pass, dispatch) || pass->mode == MOETRACE_MODE_STAT)
 		return;
 	header = dispatch_header(dispatch);
-	now_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	now_ns = mt_pass_now(pass);
 	n_bytes = mt_dispatch_parts(&header).n_bytes;
 	ring = mt_stream_of(pass);
 	reservation = mt_stream_reserve(pass, ring, MT_RECORD_DISPATCH, n_bytes);

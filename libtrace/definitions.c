@@ -137,8 +137,8 @@ static int write_host_device(struct mt_store *store)
 	if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
 		n_processors = CPU_COUNT(&processors);
 	if (!read_line("/proc/cpuinfo", "model name", name, sizeof(name)))
-		return mt_store_device(store, "host", NULL, n_processors);
-	return mt_store_device(store, "host", at + strspn(at, " \t:"), n_processors);
+		return mt_store_device(store, "host", NULL, NULL, n_processors);
+	return mt_store_device(store, "host", at + strspn(at, " \t:"), NULL, n_processors);
 }
 
 static int write_model(struct mt_writer *writer, uint32_t model_index)
@@ -188,9 +188,29 @@ static int write_maps(struct mt_writer *writer)
 	return status;
 }
 
+static int write_source(struct mt_writer *writer)
+{
+	char key[64];
+
+	writer->is_source_written = 1;
+	snprintf(key, sizeof(key), "source.%s", writer->source);
+	return mt_store_meta(writer->store, key, writer->source_state);
+}
+
+static int write_gpu(struct mt_writer *writer)
+{
+	writer->is_gpu_written = 1;
+	return mt_store_device(writer->store, "cuda", writer->gpu_name, writer->gpu_uuid, MT_NULL);
+}
+
 int mt_writer_define_missing(struct mt_writer *writer)
 {
 	int status = MOETRACE_OK;
+
+	if (writer->source && !writer->is_source_written)
+		status = write_source(writer);
+	if (!status && writer->has_gpu && !writer->is_gpu_written)
+		status = write_gpu(writer);
 
 	while (!status && writer->n_models_written < writer->load.n_models)
 		status = write_model(writer, writer->n_models_written++);
@@ -208,6 +228,8 @@ int mt_writer_define_all(struct mt_writer *writer)
 
 	writer->n_models_written = 0;
 	writer->n_rules_written = 0;
+	writer->is_source_written = 0;
+	writer->is_gpu_written = 0;
 	for (uint32_t i = 0; i < MOETRACE_MAX_MODELS * MT_KEPT_MAPS; i++) {
 		struct mt_expert_map *map =
 			writer->assembly.maps.maps[i / MT_KEPT_MAPS][i % MT_KEPT_MAPS];
@@ -262,6 +284,29 @@ int mt_writer_add_rule(struct mt_writer *writer, struct mt_message *message)
 	writer->rules = rules;
 	rules[writer->n_rules++] = message->text;
 	message->text = NULL;
+	return mt_writer_define_missing(writer);
+}
+
+static void take_text(char **to, char **from)
+{
+	free(*to);
+	*to = *from;
+	*from = NULL;
+}
+
+int mt_writer_add_source(struct mt_writer *writer, struct mt_message *message)
+{
+	take_text(&writer->source, &message->text);
+	take_text(&writer->source_state, &message->text2);
+	writer->is_source_written = 0;
+	return mt_writer_define_missing(writer);
+}
+
+int mt_writer_add_gpu(struct mt_writer *writer, struct mt_message *message)
+{
+	take_text(&writer->gpu_name, &message->text);
+	take_text(&writer->gpu_uuid, &message->text2);
+	writer->has_gpu = 1;
 	return mt_writer_define_missing(writer);
 }
 

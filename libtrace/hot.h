@@ -8,6 +8,7 @@
 
 #include "libtrace/session.h"
 
+#include "libtrace/clock.h"
 #include "libtrace/narrow.h"
 
 /* Kept free in the ring while a pass runs, so that its end always fits, behind padding. */
@@ -18,6 +19,12 @@ void mt_count_loss(struct moetrace_session *session, enum mt_loss_kind kind, uin
 
 /* A layer's records did not fit: the pass says so at its end. */
 void mt_drop_layer(struct moetrace_pass *pass, uint32_t layer, uint64_t n_bytes, uint64_t now_ns);
+
+/* The time of what happens to the pass now; a late one's says whoever hands it over. */
+static inline uint64_t mt_pass_now(const struct moetrace_pass *pass)
+{
+	return pass->time_ns ? pass->time_ns : mt_session_ns(pass->session, mt_monotonic_ns());
+}
 
 /* A number that no other living thread has; not thread-local memory, which may be allocated. */
 static inline uintptr_t mt_thread_number(void)

@@ -10,6 +10,8 @@ moetracedir = $(includedir)/moetrace
 nodist_moetrace_HEADERS = %D%/include/moetrace/version.h
 moetrace_HEADERS = \
 	%D%/include/moetrace/counters.h \
+	%D%/include/moetrace/cuda.h \
+	%D%/include/moetrace/cuda_device.cuh \
 	%D%/include/moetrace/experts.h \
 	%D%/include/moetrace/model.h \
 	%D%/include/moetrace/moetrace.h \
@@ -31,12 +33,25 @@ moetrace_HEADERS = \
 	%D%/count.c %D%/count.h \
 	%D%/counters.c \
 	%D%/coverage.c %D%/coverage.h \
+	%D%/cuda/attach.c \
+	%D%/cuda/capture.h \
+	%D%/cuda/deliver.c \
+	%D%/cuda/drain.c \
+	%D%/cuda/driver.c %D%/cuda/driver.h \
+	%D%/cuda/gather.c \
+	%D%/cuda/issue.c \
+	%D%/cuda/kernels.h \
+	%D%/cuda/lane.c \
+	%D%/cuda/layout.h \
+	%D%/cuda/probe.c \
+	%D%/cuda/store_args.h \
 	%D%/definitions.c %D%/definitions.h \
 	%D%/expert_map.c %D%/expert_map.h \
 	%D%/experts.c %D%/experts.h \
 	%D%/fork.c \
 	%D%/hot.h \
 	%D%/layer.c %D%/layer.h \
+	%D%/late.h \
 	%D%/ledger.c %D%/ledger.h \
 	%D%/load.c %D%/load.h \
 	%D%/model.c \
@@ -73,7 +88,7 @@ moetrace_HEADERS = \
 	%D%/store/stmt.h \
 	%D%/store/store.c %D%/store/store.h %D%/store/store_internal.h \
 	%D%/store/topk.c
-nodist_%C%_libmt_trace_la_SOURCES = %D%/store/schema_sql.c
+nodist_%C%_libmt_trace_la_SOURCES = %D%/store/schema_sql.c %D%/cuda/kernels_ptx.c
 %C%_libmt_trace_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
 %C%_libmt_trace_la_LIBADD = \
 	common/libmt_common.la \
@@ -101,3 +116,15 @@ endif
 	$(AM_V_GEN)$(MKDIR_P) %D%/store && \
 	$(SHELL) $(srcdir)/build-aux/embed.sh $@ $(srcdir) $(schema_sql_files)
 CLEANFILES += %D%/store/schema_sql.c
+
+# The kernels' code as text. It is committed; `make ptx` makes it again from its source.
+%D%/cuda/kernels_ptx.c: %D%/cuda/kernels.ptx build-aux/embed.sh
+	$(AM_V_GEN)$(MKDIR_P) %D%/cuda && \
+	$(SHELL) $(srcdir)/build-aux/embed.sh -n kernels -i libtrace/cuda/kernels.h $@ $(srcdir) \
+		libtrace/cuda/kernels.ptx
+CLEANFILES += %D%/cuda/kernels_ptx.c
+EXTRA_DIST += %D%/cuda/kernels.cu %D%/cuda/kernels.ptx
+
+ptx:
+	$(SHELL) $(srcdir)/build-aux/make-ptx.sh '$(NVCC)' $(srcdir) $(builddir)
+.PHONY: ptx

@@ -16,6 +16,7 @@
 
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
+#include "libtrace/late.h"
 
 void mt_misuse(struct moetrace_session *session, enum mt_misuse misuse)
 {
@@ -47,7 +48,8 @@ void mt_losses_read(struct moetrace_session *session, struct mt_loss_counts *ret
 
 uint64_t mt_lost_passes(const struct mt_loss_counts *counts)
 {
-	return counts->n[MT_LOSS_PASS_NO_RING] + counts->n[MT_LOSS_PASS_RING_FULL];
+	return counts->n[MT_LOSS_PASS_NO_RING] + counts->n[MT_LOSS_PASS_RING_FULL] +
+	       counts->n[MT_LOSS_PASS_DEVICE_FULL] + counts->n[MT_LOSS_PASS_DEVICE];
 }
 
 static int is_slice_phase(uint32_t phase)
@@ -103,6 +105,19 @@ static int slot_bytes(struct moetrace_session *session, const struct moetrace_pa
 	return (int)type_bytes;
 }
 
+int mt_pass_check(struct moetrace_session *session, const struct moetrace_pass_info *info,
+		  struct mt_pass_start *ret_start)
+{
+	int kv_bytes = 0;
+
+	if (check_info(session, info, &ret_start->n_positions))
+		return -1;
+	if (info->kv_slots)
+		kv_bytes = slot_bytes(session, info);
+	ret_start->slot_bytes = (uint32_t)kv_bytes;
+	return kv_bytes < 0 ? -1 : 0;
+}
+
 static void write_slices(struct mt_record_begin *begin, const struct moetrace_pass_info *info)
 {
 	uint64_t slots_bytes = mt_slots_bytes(info->n_rows, begin->slot_bytes);
@@ -127,20 +142,26 @@ static void write_slices(struct mt_record_begin *begin, const struct moetrace_pa
 	}
 }
 
+static uint64_t begin_bytes(const struct moetrace_pass_info *info, const struct mt_pass_start *start)
+{
+	return sizeof(struct mt_record_begin) +
+	       (uint64_t)info->n_slices * sizeof(struct mt_record_slice) + start->n_positions * 4 +
+	       mt_slots_bytes(info->n_rows, start->slot_bytes);
+}
+
 static void write_begin(struct moetrace_pass *pass, struct mt_reservation reservation,
-			const struct moetrace_pass_info *info, uint64_t n_positions,
-			enum mt_skip skip, uint32_t slot_bytes, uint64_t now_ns)
+			const struct moetrace_pass_info *info, const struct mt_pass_start *start)
 {
 	struct mt_record_begin *begin = (struct mt_record_begin *)reservation.record;
 
-	begin->record.time_ns = now_ns;
+	begin->record.time_ns = start->begin_ns;
 	begin->runtime_pass = info->runtime_pass ? *info->runtime_pass : 0;
 	begin->has_runtime_pass = info->runtime_pass != NULL;
-	begin->number = pass->number;
+	begin->number = start->number ? start->number : pass->number;
 	begin->parent = info->parent;
 	begin->microbatch = info->microbatch ? *info->microbatch : 0;
 	begin->has_microbatch = info->microbatch != NULL;
-	begin->slot_bytes = (uint8_t)slot_bytes;
+	begin->slot_bytes = (uint8_t)start->slot_bytes;
 	begin->slots_are_signed = info->kv_slot_type == MOETRACE_TYPE_I32 ||
 				  info->kv_slot_type == MOETRACE_TYPE_I64;
 	begin->recording_id = atomic_load_explicit(&pass->recording_id, memory_order_relaxed);
@@ -149,14 +170,15 @@ static void write_begin(struct moetrace_pass *pass, struct mt_reservation reserv
 	begin->n_rows = info->n_rows;
 	begin->padding_rows = info->padding_rows;
 	begin->n_slices = info->n_slices;
-	begin->n_positions = (uint32_t)n_positions;
+	begin->n_positions = (uint32_t)start->n_positions;
 	begin->map_epoch = pass->map_epoch;
-	begin->skip = skip;
+	begin->skip = start->skip;
 	write_slices(begin, info);
 	mt_ring_commit(pass->ring, reservation);
 }
 
-static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_info *info)
+static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_info *info,
+		       const struct mt_pass_start *start)
 {
 	struct moetrace_session *session = pass->session;
 
@@ -166,8 +188,8 @@ static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_in
 	pass->padding_rows = info->padding_rows;
 	pass->mode = atomic_load_explicit(&session->mode, memory_order_relaxed);
 	pass->weight_format = atomic_load_explicit(&session->weight_format, memory_order_relaxed);
-	pass->map_epoch = atomic_load_explicit(&session->map_epochs[info->model - 1],
-					       memory_order_acquire);
+	pass->map_epoch = start->map_epoch;
+	pass->time_ns = 0;
 	atomic_store_explicit(&pass->owner, 0, memory_order_relaxed);
 	atomic_store_explicit(&pass->n_dropped, 0, memory_order_relaxed);
 	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++)
@@ -201,63 +223,94 @@ skip_of(struct moetrace_session *session, const struct moetrace_pass_info *info)
 	return MT_SKIP_NONE;
 }
 
+void mt_pass_latch(struct moetrace_session *session, const struct moetrace_pass_info *info,
+		   struct mt_pass_start *start)
+{
+	start->map_epoch = atomic_load_explicit(&session->map_epochs[info->model - 1],
+						memory_order_acquire);
+	start->skip = MT_SKIP_NONE;
+	if (atomic_load_explicit(&session->has_sampling, memory_order_relaxed) ||
+	    atomic_load_explicit(&session->n_disabled, memory_order_relaxed))
+		start->skip = skip_of(session, info);
+}
+
+/* The pass of a ring that was claimed just now. */
+static struct moetrace_pass *pass_of(struct moetrace_session *session, struct mt_ring *ring)
+{
+	struct moetrace_pass *pass = &session->passes[mt_ring_index(&session->pool, ring)];
+
+	pass->session = session;
+	pass->ring = ring;
+	return pass;
+}
+
 struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 					  const struct moetrace_pass_info *info)
 {
-	enum mt_skip skip = MT_SKIP_NONE;
 	struct mt_reservation reservation;
+	struct moetrace_pass_info room;
+	struct mt_pass_start start;
 	struct moetrace_pass *pass;
 	struct mt_ring *ring;
-	uint64_t n_positions;
 	uint64_t n_bytes;
-	uint64_t now_ns;
-	struct moetrace_pass_info room;
-	int kv_bytes = 0;
 
 	if (!session || !atomic_load_explicit(&session->recording_id, memory_order_relaxed))
 		return NULL;
 	if (!info || !mt_abi_knows(info->size, MT_FIRST_PASS_INFO))
 		return mt_misuse(session, MT_MISUSE_SIZE), NULL;
 	info = MT_ABI_WIDEN(info, &room);
-	if (check_info(session, info, &n_positions))
+	if (mt_pass_check(session, info, &start))
 		return NULL;
-	n_bytes = sizeof(struct mt_record_begin) +
-		  (uint64_t)info->n_slices * sizeof(struct mt_record_slice) + n_positions * 4;
-	if (info->kv_slots) {
-		kv_bytes = slot_bytes(session, info);
-		if (kv_bytes < 0)
-			return NULL;
-		n_bytes += mt_slots_bytes(info->n_rows, (uint32_t)kv_bytes);
-	}
-	now_ns = mt_session_ns(session, mt_monotonic_ns());
+	n_bytes = begin_bytes(info, &start);
+	start.number = 0;
+	start.begin_ns = mt_session_ns(session, mt_monotonic_ns());
 	ring = mt_ring_claim(&session->pool);
 	if (!ring) {
-		mt_count_loss(session, MT_LOSS_PASS_NO_RING, n_bytes, now_ns);
+		mt_count_loss(session, MT_LOSS_PASS_NO_RING, n_bytes, start.begin_ns);
 		return NULL;
 	}
-	pass = &session->passes[mt_ring_index(&session->pool, ring)];
-	pass->session = session;
-	pass->ring = ring;
+	pass = pass_of(session, ring);
 	atomic_store(&pass->recording_id, atomic_load(&session->recording_id));
 	if (!atomic_load_explicit(&pass->recording_id, memory_order_relaxed))
 		goto err_release;
-	if (atomic_load_explicit(&session->has_sampling, memory_order_relaxed) ||
-	    atomic_load_explicit(&session->n_disabled, memory_order_relaxed))
-		skip = skip_of(session, info);
+	mt_pass_latch(session, info, &start);
 	reservation = mt_ring_reserve_alone(ring, MT_RECORD_BEGIN, n_bytes, MT_END_BYTES);
 	if (!reservation.record) {
-		mt_count_loss(session, MT_LOSS_PASS_RING_FULL, n_bytes, now_ns);
+		mt_count_loss(session, MT_LOSS_PASS_RING_FULL, n_bytes, start.begin_ns);
 		goto err_release;
 	}
-	reset_pass(pass, info);
-	write_begin(pass, reservation, info, n_positions, skip, (uint32_t)kv_bytes, now_ns);
-	if (skip)
+	reset_pass(pass, info, &start);
+	write_begin(pass, reservation, info, &start);
+	if (start.skip)
 		goto err_release;
 	return pass;
 
 err_release:
 	release(session, pass);
 	return NULL;
+}
+
+int mt_pass_begin_late(struct moetrace_session *session, const struct moetrace_pass_info *info,
+		       const struct mt_pass_start *start, struct moetrace_pass **ret_pass)
+{
+	struct mt_ring *ring = mt_ring_claim(&session->pool);
+	struct mt_reservation reservation;
+	struct moetrace_pass *pass;
+
+	if (!ring)
+		return MOETRACE_E_LIMIT;
+	pass = pass_of(session, ring);
+	atomic_store(&pass->recording_id, start->recording_id);
+	reservation = mt_ring_reserve_alone(ring, MT_RECORD_BEGIN, begin_bytes(info, start),
+					    MT_END_BYTES);
+	if (reservation.record) {
+		reset_pass(pass, info, start);
+		write_begin(pass, reservation, info, start);
+	}
+	*ret_pass = reservation.record && !start->skip ? pass : NULL;
+	if (!*ret_pass)
+		release(session, pass);
+	return reservation.record ? MOETRACE_OK : MOETRACE_E_LIMIT;
 }
 
 uint64_t moetrace_pass_number(const struct moetrace_pass *pass)
@@ -275,7 +328,7 @@ void moetrace_pass_end(struct moetrace_pass *pass)
 	/* Cannot fail: MT_END_BYTES were kept free and only this call takes them. */
 	reservation = mt_ring_reserve_alone(pass->ring, MT_RECORD_END, sizeof(*end), 0);
 	end = (struct mt_record_end *)reservation.record;
-	end->record.time_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	end->record.time_ns = mt_pass_now(pass);
 	end->side_position = mt_ring_head(mt_ring_side(&pass->session->pool, pass->ring));
 	end->n_dropped = atomic_load_explicit(&pass->n_dropped, memory_order_relaxed);
 	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++)

@@ -17,6 +17,8 @@ struct mt_experts_ask;
 enum mt_message_type {
 	MT_MESSAGE_MODEL,         /* model */
 	MT_MESSAGE_DIAGNOSTIC,    /* text (what happened and what to do), text2 (who says so) */
+	MT_MESSAGE_SOURCE,        /* text (name), text2 (its state) */
+	MT_MESSAGE_DEVICE,        /* text (name), text2 (uuid), number (processors): a GPU */
 	MT_MESSAGE_RULE,          /* number (handle), text (name) */
 	MT_MESSAGE_EXPERT_MAP,    /* map */
 	MT_MESSAGE_REQUEST,       /* request, text (external id or NULL), number (prompt positions) */
@@ -61,6 +63,7 @@ struct mt_message {
 	void *data;
 	struct mt_expert_map *map;
 	struct mt_experts_ask *ask; /* of the caller, who waits */
+	uint64_t number_kept;            /* it waits for the device's records before this one */
 	uint64_t ticket;                 /* posting order; mt_queue_wait() takes it */
 	int *ret_status;                 /* of a message that is waited for, or NULL */
 	uint64_t heads[MT_MAX_STREAMS];  /* ring positions when it was posted */

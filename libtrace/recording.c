@@ -50,8 +50,9 @@ struct lost {
 
 static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct lost *lost)
 {
-	static const char *const streams[] = { "pass", "pass", "layer", "dispatch" };
-	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full", "ring_full" };
+	static const char *const streams[] = { "pass", "pass", "layer", "dispatch", "pass", "pass" };
+	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full", "ring_full",
+					       "device_ring_full", "device" };
 	struct mt_open_gap *gap = &writer->gaps[kind];
 	/* A loss whose time was taken by the look before lies between that look and now. */
 	uint64_t first_ns = lost->first_ns ? lost->first_ns : writer->last_loss_ns;

@@ -28,7 +28,7 @@ static uint64_t random_key(void)
 	return key | 1;
 }
 
-static void open_stream(struct mt_ring *ring, uint8_t *data, uint64_t n_bytes)
+void mt_ring_open(struct mt_ring *ring, uint8_t *data, uint64_t n_bytes)
 {
 	ring->data = data;
 	ring->n_bytes = n_bytes;
@@ -53,8 +53,8 @@ int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring
 	pool->n_rings = n_rings;
 	pool->n_streams = 2 * n_rings;
 	for (uint32_t i = 0; i < n_rings; i++) {
-		open_stream(&pool->rings[i], pool->memory + i * ring_bytes, ring_bytes);
-		open_stream(&pool->rings[n_rings + i],
+		mt_ring_open(&pool->rings[i], pool->memory + i * ring_bytes, ring_bytes);
+		mt_ring_open(&pool->rings[n_rings + i],
 			    pool->memory + n_rings * ring_bytes + i * side_bytes, side_bytes);
 	}
 	atomic_store(&pool->free, n_rings == 64 ? UINT64_MAX : (UINT64_C(1) << n_rings) - 1);

@@ -43,6 +43,9 @@ struct mt_reservation {
 	uint64_t position;
 };
 
+/* A ring of a pool's kind over other memory, of a power of two bytes; all its members are zero. */
+void mt_ring_open(struct mt_ring *ring, uint8_t *data, uint64_t n_bytes);
+
 /* Returns MOETRACE_OK or MOETRACE_E_NOMEM. Touches every page. */
 int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring_bytes);
 void mt_ring_pool_close(struct mt_ring_pool *pool);

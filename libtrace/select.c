@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "libtrace/abi.h"
-#include "libtrace/clock.h"
 
 int mt_check_matrix(struct moetrace_session *session, struct mt_matrix *matrix, const void *data,
 		    uint32_t type, size_t row_bytes, uint32_t k)
@@ -256,7 +255,7 @@ static void select_plain(struct moetrace_pass *pass, const struct moetrace_selec
 	struct mt_ring *ring = mt_stream_of(pass);
 	uint64_t n = (uint64_t)pass->n_rows * layer->top_k;
 	uint64_t n_bytes = sizeof(struct mt_record_layer) + 3 * n + pass->n_rows;
-	uint64_t now_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	uint64_t now_ns = mt_pass_now(pass);
 	struct mt_reservation reservation =
 		mt_stream_reserve(pass, ring, MT_RECORD_LAYER, n_bytes);
 	struct mt_record_layer *to = (struct mt_record_layer *)reservation.record;
@@ -297,7 +296,7 @@ static void select_any(struct moetrace_pass *pass,
 
 	if (mt_check_selection(pass, selection, &checked))
 		return;
-	header.record.time_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	header.record.time_ns = mt_pass_now(pass);
 	header.layer = selection->layer_index;
 	header.n_rows = checked.n_rows;
 	header.n_padding = checked.n_padding;

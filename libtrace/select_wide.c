@@ -8,7 +8,6 @@
 
 #include <string.h>
 
-#include "libtrace/clock.h"
 
 /* Further arrays of a selection, checked. Type NONE: none. */
 struct extras {
@@ -104,7 +103,7 @@ static struct mt_record_wide header_of(const struct moetrace_pass *pass,
 		.score_type = (uint8_t)selection->candidate_score_type,
 	};
 
-	header.record.time_ns = mt_session_ns(pass->session, mt_monotonic_ns());
+	header.record.time_ns = mt_pass_now(pass);
 	return header;
 }
 

@@ -14,6 +14,7 @@
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
 #include "libtrace/control/server.h"
+#include "libtrace/cuda/capture.h"
 #include "libtrace/options.h"
 #include "libtrace/sampling.h"
 #include "libtrace/store/store.h"
@@ -170,6 +171,7 @@ static int end_threads(struct moetrace_session *session)
 	/* First, so that nobody starts anything any more. */
 	if (!atomic_load(&session->forked))
 		mt_server_stop(session->server);
+	mt_cuda_close(session);
 	atomic_store(&session->recording_id, 0);
 	mt_fork_delist(session);
 	/* Only now, since fork() looks at the servers of listed sessions. */
@@ -199,6 +201,16 @@ static void stamp(struct moetrace_session *session, struct mt_message *message)
 	message->time_ns = mt_session_ns(session, mt_monotonic_ns());
 }
 
+void mt_session_post_stamped(struct moetrace_session *session, struct mt_message *message)
+{
+	struct mt_loss_counts losses;
+
+	/* Passes that were lost while it waited may have been its request's. */
+	mt_losses_read(session, &losses);
+	message->n_lost_passes = mt_lost_passes(&losses);
+	mt_queue_post(&session->queue, &session->pool, message);
+}
+
 int mt_session_post(struct moetrace_session *session, struct mt_message *message)
 {
 	if (!message)
@@ -208,7 +220,8 @@ int mt_session_post(struct moetrace_session *session, struct mt_message *message
 		return MOETRACE_OK;
 	}
 	stamp(session, message);
-	mt_queue_post(&session->queue, &session->pool, message);
+	if (!mt_cuda_defer(session, message))
+		mt_queue_post(&session->queue, &session->pool, message);
 	return MOETRACE_OK;
 }
 
@@ -350,10 +363,12 @@ uint32_t mt_session_wait_for_passes(struct moetrace_session *session, uint32_t r
 	uint64_t until_ns = mt_monotonic_ns() + session->opts.stop_timeout_ms * MT_NS_PER_MS;
 	uint32_t n_in_flight;
 
+	/* Those on a GPU come through the rings, too. */
+	(void)mt_cuda_wait(session, session->opts.stop_timeout_ms * MT_NS_PER_MS);
 	while ((n_in_flight = mt_session_in_flight(session, recording_id)) &&
 	       mt_monotonic_ns() < until_ns)
 		nanosleep(&pause, NULL);
-	return n_in_flight;
+	return n_in_flight + (uint32_t)mt_cuda_abandon(session);
 }
 
 uint32_t mt_session_next_recording(struct moetrace_session *session, uint32_t recording_id)
@@ -411,9 +426,14 @@ int moetrace_stop(struct moetrace_session *session, const char *reason)
 
 int moetrace_flush(struct moetrace_session *session)
 {
+	uint64_t n_in_flight;
+	int status;
+
 	if (!session)
 		return MOETRACE_E_INVALID;
 	if (atomic_load(&session->forked))
 		return MOETRACE_E_STATE;
-	return mt_session_post_and_wait(session, mt_message_new(MT_MESSAGE_FLUSH, NULL, NULL));
+	n_in_flight = mt_cuda_wait(session, session->opts.stop_timeout_ms * MT_NS_PER_MS);
+	status = mt_session_post_and_wait(session, mt_message_new(MT_MESSAGE_FLUSH, NULL, NULL));
+	return !status && n_in_flight ? MOETRACE_E_TIMEOUT : status;
 }

@@ -45,7 +45,13 @@
 	X(POSITION, "request", "a position of a request was computed or reused twice in one attempt")  \
 	X(SLOTS, "pass", "KV slots are of no integer type of 4 or 8 bytes, or not aligned; ignored")  \
 	X(PARENT, "pass", "a pass's parent is not open, or has rows, layers or a parent; ignored")    \
-	X(ACCEPT, "pass", "acceptance was told of a slice that does not wait for it; ignored")
+	X(ACCEPT, "pass", "acceptance was told of a slice that does not wait for it; ignored") \
+	X(CUDA_LANE, "cuda", "a lane was used by two threads, begun twice, ended without a begin, " \
+			     "or for another model; ignored, and what was open is lost") \
+	X(CUDA_CAPTURING, "cuda", "a pass was begun or ended while its stream is captured; ignored: " \
+				  "do it around the launch of the graph") \
+	X(CUDA_ROWS, "cuda", "kernels stored some rows of a layer and not the others; the layer is " \
+			     "unwritten")
 
 enum mt_misuse {
 #define MT_MISUSE_ENUM(name, source, sentence) MT_MISUSE_##name,
@@ -86,6 +92,8 @@ enum mt_loss_kind {
 	MT_LOSS_PASS_RING_FULL,
 	MT_LOSS_LAYER_RING_FULL,
 	MT_LOSS_DISPATCH_RING_FULL,
+	MT_LOSS_PASS_DEVICE_FULL, /* the ring in device memory */
+	MT_LOSS_PASS_DEVICE,      /* the rows did not come from the device */
 	MT_N_LOSS,
 };
 
@@ -101,6 +109,7 @@ struct moetrace_pass {
 	uint32_t mode;          /* enum moetrace_mode of its recording */
 	uint32_t weight_format; /* enum moetrace_weight_format; NONE where the mode keeps none */
 	uint32_t map_epoch;     /* of the expert map in force when it began; 0: none */
+	uint64_t time_ns; /* of a late pass: what follows happened then; 0: now */
 	_Atomic uintptr_t owner; /* thread that has the main stream; 0: nobody handed over yet */
 	_Atomic uint32_t n_dropped;
 	_Atomic uint64_t dropped[MT_LAYER_WORDS];
@@ -108,6 +117,7 @@ struct moetrace_pass {
 
 struct mt_server;
 struct mt_writer;
+struct moetrace_cuda;
 
 /* What the environment decided. */
 struct mt_settings {
@@ -197,6 +207,7 @@ struct moetrace_session {
 	struct mt_writer *writer;
 	pthread_t thread;
 	struct mt_server *server;     /* NULL: no control socket */
+	_Atomic(struct moetrace_cuda *) cuda; /* NULL: no device is attached */
 
 	pthread_mutex_t text;         /* protects errmsg and published */
 	char errmsg[512];
@@ -256,6 +267,9 @@ int mt_mode_parse(const char *name);
 const char *mt_mode_name(int mode);
 
 void mt_model_free(struct mt_model *model);
+
+/* Post a message as it is: what it says was so is in it. */
+void mt_session_post_stamped(struct moetrace_session *session, struct mt_message *message);
 
 /* fork.c: keep the list of open sessions that a forked child must leave alone. */
 void mt_fork_enlist(struct moetrace_session *session);

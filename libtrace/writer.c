@@ -310,6 +310,12 @@ static int do_message(struct mt_writer *writer, struct mt_message *message)
 					     (int64_t)message->time_ns, "warning", message->text2,
 					     message->text, 1);
 		break;
+	case MT_MESSAGE_SOURCE:
+		status = mt_writer_add_source(writer, message);
+		break;
+	case MT_MESSAGE_DEVICE:
+		status = mt_writer_add_gpu(writer, message);
+		break;
 	case MT_MESSAGE_RULE:
 		status = mt_writer_add_rule(writer, message);
 		break;
@@ -467,6 +473,10 @@ static void free_writer(struct mt_writer *writer)
 	for (uint32_t i = 0; i < writer->n_rules; i++)
 		free(writer->rules[i]);
 	free(writer->rules);
+	free(writer->source);
+	free(writer->source_state);
+	free(writer->gpu_name);
+	free(writer->gpu_uuid);
 	if (writer->start)
 		mt_message_free(writer->start);
 	free(writer);

@@ -67,6 +67,13 @@ struct mt_writer {
 	char **rules;                /* [n_rules] their names */
 	uint32_t n_rules;
 	uint32_t n_rules_written;
+	char *source;                /* whose state is known; NULL: none's */
+	char *source_state;
+	char *gpu_name;              /* of the attached GPU; NULL: unknown */
+	char *gpu_uuid;
+	int has_gpu;
+	int is_source_written;
+	int is_gpu_written;
 	int open_status;
 	char open_error[MT_STORE_ERROR_BYTES];
 
@@ -112,6 +119,9 @@ int mt_writer_add_rule(struct mt_writer *writer, struct mt_message *message);
 int mt_writer_add_model(struct mt_writer *writer, uint32_t model_index);
 /* Takes the map out of the message. */
 int mt_writer_add_map(struct mt_writer *writer, struct mt_message *message);
+/* Each takes the texts out of the message. */
+int mt_writer_add_source(struct mt_writer *writer, struct mt_message *message);
+int mt_writer_add_gpu(struct mt_writer *writer, struct mt_message *message);
 
 /* answer.c: a request's experts, or where they are in the file. */
 int mt_writer_experts(struct mt_writer *writer, const struct mt_message *message);

@@ -16,7 +16,8 @@ PRAGMA user_version = 1001;         -- major * 1000 + minor of this schema
 
 -- One fact about the file as a whole. Keys: format, moetrace_version, session_name,
 -- session_uuid, part (files of the session before this one), engine_name, engine_version,
--- opt.NAME (the resolved options).
+-- opt.NAME (the resolved options), source.NAME (what was found of a source: 'cuda'; absent:
+-- nobody asked for it).
 CREATE TABLE meta (
 	key TEXT PRIMARY KEY NOT NULL, -- name of the fact
 	value TEXT                     -- its value; NULL: the session was not told
@@ -39,7 +40,7 @@ CREATE TABLE process (
 	dp_size INTEGER                 -- data-parallel ranks; NULL: the runtime did not say
 );
 
--- Something that computes: the host's processors, later also each GPU.
+-- Something that computes: the host's processors, and the GPU whose passes are recorded.
 CREATE TABLE device (
 	device_id INTEGER PRIMARY KEY, -- key
 	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process that uses it
@@ -325,7 +326,7 @@ CREATE TABLE gap (
 	end_ns INTEGER NOT NULL,     -- not before the last loss
 	n_lost INTEGER NOT NULL,     -- records lost
 	bytes_lost INTEGER,          -- their size; NULL: unknown
-	reason TEXT NOT NULL         -- 'no_ring' (more passes at once than rings), 'ring_full' (the writer fell behind), 'stop_timeout' (still running when stop gave up), 'file_limit' or 'io_error' (not stored any more)
+	reason TEXT NOT NULL         -- 'no_ring' (more passes at once than rings), 'ring_full' (the writer fell behind), 'device_ring_full' (passes came faster from a GPU than they were taken, or one was larger than its ring), 'device' (a GPU's passes that its driver refused or lost, or that were still running when stop gave up), 'stop_timeout' (still running when stop gave up), 'file_limit' or 'io_error' (not stored any more)
 );
 
 -- Something a person should know: a refused call, a failing disk, a source that is off.
@@ -334,7 +335,7 @@ CREATE TABLE diagnostic (
 	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process that reports
 	time_ns INTEGER NOT NULL,  -- when
 	severity TEXT NOT NULL,    -- 'info', 'warning' or 'error'
-	source TEXT NOT NULL,      -- part that reports: 'session', 'pass', 'request', 'writer', 'store'
+	source TEXT NOT NULL,      -- part that reports: 'session', 'pass', 'request', 'writer', 'store', 'cuda'
 	message TEXT NOT NULL,     -- what happened and what to do
 	n_times INTEGER NOT NULL   -- how often it happened until the last commit
 );

@@ -29,14 +29,15 @@ int mt_store_process(struct mt_store *store, const struct mt_process_row *row)
 	return mt_store_step(store, MT_STMT_PROCESS);
 }
 
-int mt_store_device(struct mt_store *store, const char *kind, const char *name,
+int mt_store_device(struct mt_store *store, const char *kind, const char *name, const char *uuid,
 		    int64_t n_processors)
 {
 	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_DEVICE);
 
 	mt_store_bind_text(stmt, 1, kind);
 	mt_store_bind_text(stmt, 2, name);
-	mt_store_bind_int(stmt, 3, n_processors);
+	mt_store_bind_text(stmt, 3, uuid);
+	mt_store_bind_int(stmt, 4, n_processors);
 	return mt_store_step(store, MT_STMT_DEVICE);
 }
 

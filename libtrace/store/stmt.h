@@ -8,7 +8,7 @@
 #define MT_STMT_MAP(X)                                                                        \
 	X(META, "INSERT OR REPLACE INTO meta VALUES (?, ?)")                                  \
 	X(PROCESS, "INSERT INTO process VALUES (1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")      \
-	X(DEVICE, "INSERT INTO device VALUES (NULL, 1, ?, ?, NULL, ?, NULL)")                 \
+	X(DEVICE, "INSERT INTO device VALUES (NULL, 1, ?, ?, ?, ?, NULL)")                    \
 	X(MODEL, "INSERT INTO model VALUES (?, ?, ?, ?, ?, ?)")                               \
 	X(LAYER, "INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
 		 "?, ?, ?, ?, ?, ?, ?)")                                                      \

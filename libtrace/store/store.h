@@ -87,7 +87,7 @@ struct mt_process_row {
 	int64_t ranks[8]; /* tp, pp, ep, dp: rank and number, MT_NULL: unknown */
 };
 int mt_store_process(struct mt_store *store, const struct mt_process_row *row);
-int mt_store_device(struct mt_store *store, const char *kind, const char *name,
+int mt_store_device(struct mt_store *store, const char *kind, const char *name, const char *uuid,
 		    int64_t n_processors);
 int mt_store_model(struct mt_store *store, int64_t model_id,
 		   const struct moetrace_model_info *info);

@@ -252,6 +252,8 @@ int moetrace_dump(struct moetrace_session *session, struct moetrace_dump_result 
  *          MOETRACE_E_INVALID  session is NULL
  *          MOETRACE_E_STATE    this is a forked child
  *          MOETRACE_E_IO       not everything could be written
+ *          MOETRACE_E_TIMEOUT  passes that still run on a GPU are not among it, after waiting
+ *                              for them up to stop_timeout_ms
  */
 MOETRACE_API
 int moetrace_flush(struct moetrace_session *session);

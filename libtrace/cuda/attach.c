@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Attaching a device, adding lanes, and the end of it all. Nothing here is on the hot path.
+ *
+ * Invariant: the lanes' words are never freed. Graphs that were captured with them may be replayed
+ * after the session is gone; they then find 0, and store nothing.
+ */
+#include <moetrace/cuda.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "libtrace/abi.h"
+#include "libtrace/clock.h"
+#include "libtrace/cuda/capture.h"
+
+#define DEFAULT_RING_BYTES (UINT64_C(64) << 20)
+#define MIN_RING_BYTES (UINT64_C(1) << 20)
+#define MAX_RING_BYTES (UINT64_C(1) << 30)
+#define WORDS_BYTES (MOETRACE_CUDA_MAX_LANES * MT_CUDA_WORD_BYTES)
+#define POISON 0xff
+
+/* Say why, and leave a record of it. */
+static int refuse(struct moetrace_session *session, int status, const char *what, const char *call,
+		  int result, const struct mt_cu *cu)
+{
+	struct mt_message *message;
+	char text[512];
+
+	if (call)
+		snprintf(text, sizeof(text), "absent: %s: %s: error %d %s", what, call, result,
+			 mt_cu_name(cu, result));
+	else
+		snprintf(text, sizeof(text), "absent: %s", what);
+	message = mt_message_new(MT_MESSAGE_SOURCE, "cuda", text);
+	if (message)
+		(void)mt_session_post(session, message);
+	return mt_session_error(session, status, "cuda: %s", text + strlen("absent: "));
+}
+
+static int check_options(struct moetrace_session *session, const struct moetrace_cuda_opts *opts)
+{
+	uint64_t n_bytes = opts->ring_bytes;
+
+	if (!n_bytes || (n_bytes >= MIN_RING_BYTES && n_bytes <= MAX_RING_BYTES &&
+			 !(n_bytes & (n_bytes - 1))))
+		return MOETRACE_OK;
+	return mt_session_error(session, MOETRACE_E_INVALID,
+				"cuda: ring_bytes %llu is no power of two from 1 MiB to 1 GiB",
+				(unsigned long long)n_bytes);
+}
+
+/* The context, and the device it is of. */
+static int find_context(struct moetrace_cuda *cuda, const struct moetrace_cuda_opts *opts)
+{
+	struct moetrace_session *session = cuda->session;
+	const struct mt_cu *cu = cuda->cu;
+	int result;
+
+	if (!opts->ordinal) {
+		result = cu->ctx_get_current(&cuda->context);
+		if (result || !cuda->context)
+			return refuse(session, MOETRACE_E_UNSUPPORTED,
+				      "no context is current in the calling thread; make one current, "
+				      "or name a device's ordinal",
+				      NULL, 0, cu);
+		result = cu->ctx_get_device(&cuda->device);
+		return result ? refuse(session, MOETRACE_E_UNSUPPORTED, "the current context",
+				       "cuCtxGetDevice", result, cu) :
+				MOETRACE_OK;
+	}
+	result = cu->device_get(&cuda->device, *opts->ordinal > INT32_MAX ? -1 :
+									     (int)*opts->ordinal);
+	if (result)
+		return refuse(session, MOETRACE_E_UNSUPPORTED, "there is no such device",
+			      "cuDeviceGet", result, cu);
+	result = cu->primary_retain(&cuda->context, cuda->device);
+	return result ? refuse(session, MOETRACE_E_UNSUPPORTED, "the device cannot be used",
+			       "cuDevicePrimaryCtxRetain", result, cu) :
+			MOETRACE_OK;
+}
+
+static void free_memory(struct moetrace_cuda *cuda)
+{
+	const struct mt_cu *cu = cuda->cu;
+
+	if (cuda->module)
+		(void)cu->module_unload(cuda->module);
+	if (cuda->device_ring)
+		(void)cu->mem_free(cuda->device_ring);
+	if (cuda->ring.data)
+		(void)cu->host_free(cuda->ring.data);
+}
+
+/* The rings, poisoned: what no kernel wrote has no pass's stamp. */
+static int make_memory(struct moetrace_cuda *cuda, void *stream)
+{
+	const struct mt_cu *cu = cuda->cu;
+	const char *call = "cuMemAlloc";
+	void *pinned = NULL;
+	int result = cu->mem_alloc(&cuda->device_ring, cuda->ring_bytes);
+
+	if (!result)
+		result = cu->mem_alloc(&cuda->words, WORDS_BYTES);
+	if (!result) {
+		call = "cuMemHostAlloc";
+		result = cu->host_alloc(&pinned, cuda->ring_bytes, MT_CU_MEMHOSTALLOC_PORTABLE);
+	}
+	if (result)
+		return refuse(cuda->session, MOETRACE_E_NOMEM, "the ring could not be made", call,
+			      result, cu);
+	memset(pinned, 0, cuda->ring_bytes);
+	mt_ring_open(&cuda->ring, pinned, cuda->ring_bytes);
+	result = cu->memset_async(cuda->device_ring, POISON, cuda->ring_bytes, stream);
+	if (!result)
+		result = cu->memset_async(cuda->words, 0, WORDS_BYTES, stream);
+	if (!result)
+		result = cu->stream_wait(stream);
+	return result ? refuse(cuda->session, MOETRACE_E_IO, "the device's memory cannot be set",
+			       "cuMemsetD8Async", result, cu) :
+			MOETRACE_OK;
+}
+
+static void record_device(struct moetrace_cuda *cuda)
+{
+	struct mt_message *message;
+	uint8_t b[16] = { 0 };
+	char uuid[48] = "";
+	char state[256];
+
+	if (!cuda->cu->device_uuid(b, cuda->device))
+		snprintf(uuid, sizeof(uuid),
+			 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
+			 b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11],
+			 b[12], b[13], b[14], b[15]);
+	message = mt_message_new(MT_MESSAGE_DEVICE, cuda->name[0] ? cuda->name : NULL,
+				 uuid[0] ? uuid : NULL);
+	if (message)
+		(void)mt_session_post(cuda->session, message);
+	snprintf(state, sizeof(state),
+		 "attached: driver %u.%u, words written by %s, ring %llu bytes, timer %llu ns",
+		 cuda->driver_version / 1000, cuda->driver_version % 1000 / 10,
+		 cuda->has_write ? "the stream" : "a kernel", (unsigned long long)cuda->ring_bytes,
+		 (unsigned long long)cuda->resolution_ns);
+	message = mt_message_new(MT_MESSAGE_SOURCE, "cuda", state);
+	if (message)
+		(void)mt_session_post(cuda->session, message);
+}
+
+static struct moetrace_cuda *new_cuda(struct moetrace_session *session, const struct mt_cu *cu)
+{
+	struct moetrace_cuda *cuda = NULL;
+
+	if (posix_memalign((void **)&cuda, MT_LINE_BYTES, sizeof(*cuda)))
+		return NULL;
+	memset(cuda, 0, sizeof(*cuda));
+	cuda->session = session;
+	cuda->cu = cu;
+	cuda->last = &cuda->first;
+	pthread_mutex_init(&cuda->deliver, NULL);
+	pthread_mutex_init(&cuda->messages, NULL);
+	return cuda;
+}
+
+static void free_cuda(struct moetrace_cuda *cuda)
+{
+	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++)
+		free(cuda->lanes[i].layers);
+	mt_cuda_scratch_free(cuda->scratch);
+	free(cuda);
+}
+
+static void name_device(struct moetrace_cuda *cuda)
+{
+	int version = 0;
+
+	if (cuda->cu->device_name(cuda->name, (int)sizeof(cuda->name), cuda->device))
+		cuda->name[0] = '\0';
+	cuda->name[sizeof(cuda->name) - 1] = '\0';
+	(void)cuda->cu->driver_version(&version);
+	cuda->driver_version = (uint32_t)version;
+}
+
+/* With the context current. */
+static int set_up(struct moetrace_cuda *cuda)
+{
+	const struct mt_cu *cu = cuda->cu;
+	void *stream = NULL;
+	int result = cu->stream_create(&stream, MT_CU_STREAM_NON_BLOCKING);
+	int status;
+
+	if (result)
+		return refuse(cuda->session, MOETRACE_E_IO, "no stream", "cuStreamCreate", result, cu);
+	name_device(cuda);
+	status = make_memory(cuda, stream);
+	if (!status) {
+		status = mt_cuda_probe(cuda, stream);
+		if (status)
+			refuse(cuda->session, status,
+			       "the driver refuses to write values in a stream, and the kernel that "
+			       "would do it instead",
+			       NULL, 0, cu);
+	}
+	if (!status && mt_cuda_drain_start(cuda))
+		status = refuse(cuda->session, MOETRACE_E_NOMEM, "no thread", NULL, 0, cu);
+	(void)cu->stream_destroy(stream);
+	if (status) {
+		free_memory(cuda);
+		if (cuda->words)
+			(void)cu->mem_free(cuda->words);
+	}
+	return status;
+}
+
+static int attach_locked(struct moetrace_session *session, const struct moetrace_cuda_opts *opts,
+			 struct moetrace_cuda **ret_cuda)
+{
+	const struct mt_cu *cu;
+	struct moetrace_cuda *cuda;
+	char error[256];
+	void *ignored;
+	int status;
+
+	if (atomic_load(&session->cuda))
+		return mt_session_error(session, MOETRACE_E_LIMIT,
+					"cuda: the session is attached to a device already");
+	status = mt_cu_open(&cu, error, sizeof(error));
+	if (status)
+		return refuse(session, status, error, NULL, 0, NULL);
+	cuda = new_cuda(session, cu);
+	if (!cuda)
+		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	cuda->ring_bytes = opts->ring_bytes ? opts->ring_bytes : DEFAULT_RING_BYTES;
+	status = find_context(cuda, opts);
+	if (status)
+		goto err_cuda;
+	status = cu->ctx_push(cuda->context);
+	if (status) {
+		status = refuse(session, MOETRACE_E_IO, "the context cannot be made current",
+				"cuCtxPushCurrent", status, cu);
+		goto err_cuda;
+	}
+	status = set_up(cuda);
+	(void)cu->ctx_pop(&ignored);
+	if (status)
+		goto err_cuda;
+	record_device(cuda);
+	atomic_store(&session->cuda, cuda);
+	*ret_cuda = cuda;
+	return MOETRACE_OK;
+
+err_cuda:
+	free_cuda(cuda);
+	return status;
+}
+
+int moetrace_cuda_attach(struct moetrace_session *session, const struct moetrace_cuda_opts *opts,
+			 struct moetrace_cuda **ret_cuda)
+{
+	struct moetrace_cuda_opts none;
+	struct moetrace_cuda_opts room;
+	int status;
+
+	if (ret_cuda)
+		*ret_cuda = NULL;
+	if (!session || !ret_cuda || (opts && !mt_abi_knows(opts->size, MT_FIRST_CUDA_OPTS)))
+		return MOETRACE_E_INVALID;
+	if (atomic_load(&session->forked))
+		return MOETRACE_E_STATE;
+	if (session->settings.is_disabled)
+		return mt_session_error(session, MOETRACE_E_UNSUPPORTED,
+					"cuda: recording is switched off by MOETRACE_DISABLE");
+	MOETRACE_INIT(&none);
+	opts = opts ? MT_ABI_WIDEN(opts, &room) : &none;
+	status = check_options(session, opts);
+	if (status)
+		return status;
+	pthread_mutex_lock(&session->control);
+	status = attach_locked(session, opts, ret_cuda);
+	pthread_mutex_unlock(&session->control);
+	return status;
+}
+
+int moetrace_cuda_query(struct moetrace_cuda *cuda, struct moetrace_cuda_status *ret_status)
+{
+	struct moetrace_cuda_status known;
+
+	if (!cuda || !ret_status || !mt_abi_knows(ret_status->size, MT_FIRST_CUDA_STATUS))
+		return MOETRACE_E_INVALID;
+	MOETRACE_INIT(&known);
+	memcpy(known.name, cuda->name, sizeof(known.name));
+	known.driver_version = cuda->driver_version;
+	known.n_lanes = atomic_load(&cuda->n_lanes);
+	known.has_stream_writes = cuda->has_write != 0;
+	known.has_kernels = cuda->store_kernel != NULL;
+	known.timer_resolution_ns = cuda->resolution_ns;
+	known.ring_bytes = cuda->ring_bytes;
+	known.ring_peak_bytes = atomic_load(&cuda->peak_bytes);
+	known.delivered_passes = atomic_load(&cuda->n_delivered);
+	known.lost_passes = atomic_load(&cuda->n_lost);
+	known.refused_passes = atomic_load(&cuda->n_refused);
+	known.begun_passes = atomic_load(&cuda->n_begun);
+	mt_abi_narrow(ret_status, ret_status->size, &known, sizeof(known));
+	return MOETRACE_OK;
+}
+
+static int init_layers(struct moetrace_cuda_lane *lane, const struct mt_model *model)
+{
+	lane->n_layers = model->n_layers;
+	lane->layers = calloc(model->n_layers + 1ul, sizeof(*lane->layers));
+	if (!lane->layers)
+		return mt_session_error(lane->cuda->session, MOETRACE_E_NOMEM, "out of memory");
+	for (uint32_t i = 0; i < model->n_layers; i++)
+		if (mt_cuda_layer_init(&lane->layers[i], model->layers[i].n_ids,
+				       model->layers[i].top_k,
+				       lane->weight_format != MOETRACE_WEIGHT_FORMAT_NONE))
+			return mt_session_error(lane->cuda->session, MOETRACE_E_UNSUPPORTED,
+						"cuda: layer %u has %u ids; 65534 are possible", i,
+						model->layers[i].n_ids);
+	return MOETRACE_OK;
+}
+
+/* The side stream and the event, with the context current. */
+static int make_side(struct moetrace_cuda_lane *lane)
+{
+	const struct mt_cu *cu = lane->cuda->cu;
+	void *ignored;
+	int result = cu->ctx_push(lane->cuda->context);
+
+	if (!result) {
+		result = cu->stream_create(&lane->side, MT_CU_STREAM_NON_BLOCKING);
+		if (!result && cu->event_create(&lane->event, MT_CU_EVENT_DISABLE_TIMING)) {
+			(void)cu->stream_destroy(lane->side);
+			result = -1;
+		}
+		(void)cu->ctx_pop(&ignored);
+	}
+	return result ? mt_session_error(lane->cuda->session, MOETRACE_E_IO,
+					 "cuda: no stream for copies: error %d %s", result,
+					 mt_cu_name(cu, result)) :
+			MOETRACE_OK;
+}
+
+static int lane_add_locked(struct moetrace_cuda *cuda, const struct moetrace_cuda_lane_info *info,
+			   struct moetrace_cuda_lane **ret_lane)
+{
+	struct moetrace_session *session = cuda->session;
+	uint32_t number = atomic_load(&cuda->n_lanes);
+	struct moetrace_cuda_lane *lane = &cuda->lanes[number];
+	int status;
+
+	if (number == MOETRACE_CUDA_MAX_LANES)
+		return mt_session_error(session, MOETRACE_E_LIMIT, "cuda: %u lanes are there already",
+					number);
+	if (!info->model || info->model > atomic_load(&session->n_models) ||
+	    info->order > MOETRACE_ORDER_UNORDERED)
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"cuda: a lane for a model or an order that does not exist");
+	memset(lane, 0, sizeof(*lane));
+	lane->cuda = cuda;
+	lane->number = number;
+	lane->stream = info->stream;
+	lane->model = info->model;
+	lane->order = info->order;
+	lane->word = cuda->words + (uint64_t)number * MT_CUDA_WORD_BYTES;
+	lane->weight_format = info->without_weights ? MOETRACE_WEIGHT_FORMAT_NONE :
+						      (uint8_t)session->opts.weight_format;
+	if (mt_cuda_is_capturing(lane))
+		return mt_session_error(session, MOETRACE_E_STATE,
+					"cuda: a lane cannot be added while its stream is captured");
+	status = init_layers(lane, session->models[info->model - 1]);
+	if (!status)
+		status = make_side(lane);
+	if (status) {
+		free(lane->layers);
+		return status;
+	}
+	/* Pairs with the drain thread. */
+	atomic_store(&cuda->n_lanes, number + 1);
+	*ret_lane = lane;
+	return MOETRACE_OK;
+}
+
+int moetrace_cuda_lane_add(struct moetrace_cuda *cuda, const struct moetrace_cuda_lane_info *info,
+			   struct moetrace_cuda_lane **ret_lane)
+{
+	int status;
+
+	if (ret_lane)
+		*ret_lane = NULL;
+	if (!cuda || !info || !ret_lane || !mt_abi_knows(info->size, MT_FIRST_CUDA_LANE_INFO))
+		return MOETRACE_E_INVALID;
+	if (atomic_load(&cuda->session->forked))
+		return MOETRACE_E_STATE;
+	pthread_mutex_lock(&cuda->session->control);
+	status = lane_add_locked(cuda, info, ret_lane);
+	pthread_mutex_unlock(&cuda->session->control);
+	return status;
+}
+
+/* Words that still name a place are cleared: nothing may write into what is freed. */
+static int clear_words(struct moetrace_cuda *cuda)
+{
+	const struct mt_cu *cu = cuda->cu;
+
+	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++) {
+		struct moetrace_cuda_lane *lane = &cuda->lanes[i];
+
+		if (cu->memset_async(lane->word, 0, MT_CUDA_WORD_BYTES, lane->side) ||
+		    cu->stream_wait(lane->side))
+			return -1;
+	}
+	return 0;
+}
+
+/* A device that is lost, or may still write, keeps what it was given. */
+static void release_device(struct moetrace_cuda *cuda)
+{
+	const struct mt_cu *cu = cuda->cu;
+	void *ignored;
+
+	if (atomic_load(&cuda->error) || mt_ring_waiting_bytes(&cuda->ring) ||
+	    cu->ctx_push(cuda->context))
+		return;
+	if (!clear_words(cuda)) {
+		for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++) {
+			(void)cu->event_destroy(cuda->lanes[i].event);
+			(void)cu->stream_destroy(cuda->lanes[i].side);
+		}
+		free_memory(cuda);
+	}
+	(void)cu->ctx_pop(&ignored);
+}
+
+void mt_cuda_close(struct moetrace_session *session)
+{
+	struct moetrace_cuda *cuda = atomic_load(&session->cuda);
+
+	if (!cuda)
+		return;
+	if (!atomic_load(&session->forked)) {
+		(void)mt_cuda_wait(session, session->opts.stop_timeout_ms * MT_NS_PER_MS);
+		(void)mt_cuda_abandon(session);
+		mt_cuda_drain_stop(cuda);
+		release_device(cuda);
+	}
+	atomic_store(&session->cuda, NULL);
+	free_cuda(cuda);
+}

@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The parts of an attached device, and what the rest of the recorder asks of it.
+ *
+ * A pass goes through three hands. The thread that begins and ends it reserves a record in the
+ * pinned ring, describes the pass in it, and commits it at its end. The GPU fills the device
+ * ring at the same offset, the data is copied over, and the record's done word is written last.
+ * The drain thread takes records in the order in which they were reserved, each when it is both
+ * committed and done, hands it to the recorder and gives its memory back.
+ *
+ * Order: what ends something (a request's end, say) and is said after a pass has begun must reach
+ * the writer after that pass. Such messages wait in a list until the passes before them are
+ * delivered; see mt_cuda_defer().
+ *
+ * Lock order: deliver -> messages -> those of the queue. Neither is taken on the hot path.
+ */
+#ifndef MT_CUDA_CAPTURE_H
+#define MT_CUDA_CAPTURE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include <moetrace/cuda.h>
+
+#include "libtrace/cuda/driver.h"
+#include "libtrace/cuda/layout.h"
+#include "libtrace/late.h"
+#include "libtrace/session.h"
+
+/* A pass or a further group of its layers; slices, KV slots and positions follow, then the data. */
+struct mt_cuda_record {
+	struct mt_record record;  /* stamped when the host is done with it */
+	_Atomic uint64_t is_done; /* written by the GPU, last: the rows are there */
+	struct mt_pass_start start;
+	uint64_t end_ns;
+	uint64_t runtime_pass;
+	uint64_t parent;
+	uint64_t data_offset; /* from the record */
+	uint64_t data_bytes;
+	uint32_t stamp;
+	uint32_t microbatch;
+	uint32_t model;
+	uint32_t phase;
+	uint32_t n_rows;
+	uint32_t padding_rows;
+	uint32_t n_slices;
+	uint32_t kv_slot_type;
+	uint32_t first_layer;
+	uint32_t end_layer;
+	uint8_t lane;
+	uint8_t has_runtime_pass;
+	uint8_t has_microbatch;
+	uint8_t is_first;
+	uint8_t is_last;
+	uint8_t is_lost;
+	uint8_t has_data; /* the GPU has a part in it */
+	uint8_t is_adopted;
+	struct moetrace_cuda_buffer buffer; /* if it is adopted */
+};
+
+struct moetrace_cuda_lane {
+	struct moetrace_cuda *cuda;
+	struct mt_cuda_layer *layers; /* [n_layers] */
+	uint32_t n_layers;
+	uint32_t number;
+	uint32_t model;
+	uint32_t order;
+	uint8_t weight_format; /* enum moetrace_weight_format, of what kernels store */
+	void *stream;
+	void *side;          /* copies run here, after the pass */
+	void *event;
+	uint64_t word;       /* address of the word; the done counter lies behind it */
+	uint64_t word_value; /* as last written */
+	uint64_t n_shipped;
+
+	_Atomic int is_busy; /* a thread is in a call: others are refused */
+	int is_open;
+	uint64_t number_of_pass;
+	struct mt_cuda_record *record; /* of the open pass; NULL: it is not recorded */
+	struct mt_reservation reservation;
+	int has_buffer;
+	struct moetrace_cuda_buffer buffer;
+
+	/* Of the drain thread, under the lock deliver. */
+	struct moetrace_pass *pass; /* between groups of layers */
+	uint32_t next_layer;        /* the layer after the last one that was handed over */
+};
+
+struct moetrace_cuda {
+	struct moetrace_session *session;
+	const struct mt_cu *cu;
+	void *context;
+	void *module;
+	void *write_kernel; /* NULL: there are no kernels */
+	void *timer_kernel;
+	void *store_kernel;
+	int has_write;      /* the stream writes values */
+	int has_reset;      /* it writes several, and waits for one */
+	int device;
+	char name[128];
+	uint32_t driver_version;
+	uint64_t resolution_ns;
+
+	uint64_t ring_bytes;
+	uint64_t device_ring; /* address */
+	uint64_t words;       /* address of [MOETRACE_CUDA_MAX_LANES][MT_CUDA_WORD_BYTES] */
+	struct mt_ring ring;  /* the pinned memory */
+
+	_Atomic uint32_t n_lanes;
+	struct moetrace_cuda_lane lanes[MOETRACE_CUDA_MAX_LANES];
+
+	_Atomic uint32_t n_stamps;
+	_Atomic uint64_t n_numbers; /* of passes */
+	_Atomic uint64_t n_begun;
+	_Atomic uint64_t n_settled; /* delivered, lost or not recorded after all */
+	_Atomic uint64_t n_given_up; /* not settled, but counted as lost: nobody waits for them */
+	_Atomic uint64_t n_delivered;
+	_Atomic uint64_t n_lost;
+	_Atomic uint64_t n_refused;
+	_Atomic uint64_t peak_bytes;
+	_Atomic int error;          /* the driver's first error on the hot path: nothing is recorded */
+	_Atomic(const char *) error_call;
+
+	pthread_t thread;
+	_Atomic int is_closing;
+	int is_reported;            /* of the drain thread: error is in the file */
+	pthread_mutex_t deliver;    /* protects lanes' passes, abandoned and offset_ns */
+	uint64_t abandoned;         /* records before this position are not delivered any more */
+	int64_t offset_ns;          /* session clock minus the GPU's timer */
+	int has_offset;
+	pthread_mutex_t messages;   /* protects first and last */
+	struct mt_message *first;
+	struct mt_message **last;
+	_Atomic uint32_t n_messages;
+	struct mt_cuda_scratch *scratch; /* of the drain thread */
+};
+
+#define MT_CUDA_WORD_BYTES 64u
+#define MT_CUDA_DONE_OFFSET 8u
+
+/* driver calls of the hot path; see issue.c. */
+int mt_cuda_write_word(struct moetrace_cuda_lane *lane, uint64_t value);
+int mt_cuda_ship(struct moetrace_cuda_lane *lane, struct mt_cuda_record *record);
+int mt_cuda_is_capturing(struct moetrace_cuda_lane *lane);
+/* Remember the driver's error @result of @call: nothing is recorded any more. */
+void mt_cuda_fail(struct moetrace_cuda *cuda, const char *call, int result);
+
+/* probe.c: what the device can do, and what time it has. */
+int mt_cuda_probe(struct moetrace_cuda *cuda, void *stream);
+
+/* drain.c */
+int mt_cuda_drain_start(struct moetrace_cuda *cuda);
+void mt_cuda_drain_stop(struct moetrace_cuda *cuda);
+/* deliver.c: hand one record to the recorder; under the lock deliver. */
+struct mt_cuda_scratch;
+void mt_cuda_deliver(struct moetrace_cuda *cuda, struct mt_cuda_record *record);
+void mt_cuda_deliver_end(struct moetrace_cuda_lane *lane, uint64_t end_ns);
+void mt_cuda_lose(struct moetrace_cuda *cuda, uint64_t n);
+void mt_cuda_scratch_free(struct mt_cuda_scratch *scratch);
+
+/* Where the parts of a description lie, behind its record. */
+struct mt_cuda_parts {
+	struct moetrace_slice *slices;
+	void *kv_slots;
+	uint32_t *positions;
+};
+
+static inline struct mt_cuda_parts mt_cuda_parts(struct mt_cuda_record *record)
+{
+	struct mt_cuda_parts parts;
+
+	parts.slices = (struct moetrace_slice *)(record + 1);
+	parts.kv_slots = parts.slices + record->n_slices;
+	parts.positions = (uint32_t *)(void *)((uint8_t *)parts.kv_slots +
+					       mt_slots_bytes(record->n_rows,
+							      record->start.slot_bytes));
+	return parts;
+}
+
+static inline uint64_t mt_cuda_in_flight(struct moetrace_cuda *cuda)
+{
+	uint64_t n_done = atomic_load(&cuda->n_settled) + atomic_load(&cuda->n_given_up);
+	uint64_t n_begun = atomic_load(&cuda->n_begun);
+
+	return n_begun > n_done ? n_begun - n_done : 0;
+}
+
+/*
+ * What the session asks; each accepts a session without a device.
+ *
+ * _defer: keep a message back until the passes before it are delivered; 0: it need not wait.
+ * _wait: until the passes that have begun are delivered, or @timeout_ns; returns how many are not.
+ * _abandon: count passes in flight as lost and let the messages go; returns how many.
+ * _close: after recording was stopped. In a forked child only memory is freed.
+ */
+int mt_cuda_defer(struct moetrace_session *session, struct mt_message *message);
+uint64_t mt_cuda_wait(struct moetrace_session *session, uint64_t timeout_ns);
+uint64_t mt_cuda_abandon(struct moetrace_session *session);
+void mt_cuda_close(struct moetrace_session *session);
+
+#endif

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The drain thread: it polls the oldest record of the pinned ring and hands on what is complete.
+ * In steady state it makes no call of the driver, whose locks the program's threads need; only when
+ * a pass does not come for seconds it asks whether the device still lives.
+ *
+ * Invariant: messages that were kept back reach the queue after the passes that had begun before
+ * them and before those that begin after them.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "libtrace/clock.h"
+#include "libtrace/cuda/capture.h"
+
+/* Between two looks: while passes are in flight, while recording, while idle. */
+#define BUSY_PAUSE_NS 100000
+#define CALM_PAUSE_NS 1000000
+#define IDLE_PAUSE_NS 20000000
+/* A pass that takes longer than this may have died with its device. */
+#define SUSPECT_NS (2 * MT_NS_PER_S)
+/* How long stop waits for calls of the hot path to return. */
+#define PATIENCE_NS (100 * MT_NS_PER_MS)
+
+static void post_messages(struct moetrace_cuda *cuda, uint64_t position)
+{
+	if (!atomic_load_explicit(&cuda->n_messages, memory_order_acquire))
+		return;
+	pthread_mutex_lock(&cuda->messages);
+	while (cuda->first && cuda->first->number_kept <= position) {
+		struct mt_message *message = cuda->first;
+
+		cuda->first = message->next;
+		if (!cuda->first)
+			cuda->last = &cuda->first;
+		message->next = NULL;
+		mt_session_post_stamped(cuda->session, message);
+		atomic_fetch_sub(&cuda->n_messages, 1);
+	}
+	pthread_mutex_unlock(&cuda->messages);
+}
+
+int mt_cuda_defer(struct moetrace_session *session, struct mt_message *message)
+{
+	struct moetrace_cuda *cuda = atomic_load(&session->cuda);
+
+	/* What begins something is never too early. */
+	if (!cuda || message->type < MT_MESSAGE_REQUEST_END)
+		return 0;
+	pthread_mutex_lock(&cuda->messages);
+	if (!cuda->first && !mt_cuda_in_flight(cuda)) {
+		pthread_mutex_unlock(&cuda->messages);
+		return 0;
+	}
+	message->number_kept = mt_ring_head(&cuda->ring);
+	message->next = NULL;
+	*cuda->last = message;
+	cuda->last = &message->next;
+	atomic_fetch_add_explicit(&cuda->n_messages, 1, memory_order_release);
+	pthread_mutex_unlock(&cuda->messages);
+	return 1;
+}
+
+/* Is the record complete: the host is done with it, and the GPU too? */
+static int is_complete(const struct moetrace_cuda *cuda, struct mt_cuda_record *record)
+{
+	/* Acquire: pairs with the GPU's write, which comes after the rows. */
+	if (!record->has_data ||
+	    atomic_load_explicit(&record->is_done, memory_order_acquire) == record->stamp)
+		return 1;
+	/* What the driver refused to finish never will be. */
+	return atomic_load(&cuda->error) != 0;
+}
+
+/* A pass that stop gave up on has come after all: its place is free again, no more. */
+static void settle_late(struct moetrace_cuda *cuda, const struct mt_cuda_record *record)
+{
+	if (!record->is_first)
+		return;
+	if (atomic_load(&cuda->n_given_up))
+		atomic_fetch_sub(&cuda->n_given_up, 1);
+	atomic_fetch_add(&cuda->n_settled, 1);
+}
+
+static void take(struct moetrace_cuda *cuda, struct mt_record *taken)
+{
+	struct mt_cuda_record *record = (struct mt_cuda_record *)taken;
+	uint64_t position = mt_ring_tail(&cuda->ring);
+
+	post_messages(cuda, position);
+	pthread_mutex_lock(&cuda->deliver);
+	if (taken->type != MT_RECORD_PAD && position < cuda->abandoned) {
+		settle_late(cuda, record);
+	} else if (taken->type != MT_RECORD_PAD) {
+		if (record->has_data &&
+		    atomic_load_explicit(&record->is_done, memory_order_acquire) != record->stamp)
+			record->is_lost = 1;
+		mt_cuda_deliver(cuda, record);
+	}
+	mt_ring_take(&cuda->ring, taken);
+	pthread_mutex_unlock(&cuda->deliver);
+}
+
+/* Hand on all that is complete; returns how many records that were. */
+static uint32_t drain(struct moetrace_cuda *cuda)
+{
+	uint32_t n = 0;
+	struct mt_record *record;
+
+	while ((record = mt_ring_peek(&cuda->ring, mt_ring_head(&cuda->ring))) &&
+	       (record->type == MT_RECORD_PAD ||
+		is_complete(cuda, (struct mt_cuda_record *)record))) {
+		take(cuda, record);
+		n++;
+	}
+	post_messages(cuda, mt_ring_tail(&cuda->ring));
+	return n;
+}
+
+/* The oldest pass does not come: does its device still live? */
+static void ask_device(struct moetrace_cuda *cuda)
+{
+	struct mt_record *record = mt_ring_peek(&cuda->ring, mt_ring_head(&cuda->ring));
+	struct moetrace_cuda_lane *lane;
+	int result;
+
+	if (!record)
+		return;
+	lane = &cuda->lanes[((struct mt_cuda_record *)record)->lane];
+	result = cuda->cu->stream_query(lane->side);
+	if (result && result != MT_CU_NOT_READY)
+		mt_cuda_fail(cuda, "the work of a pass", result);
+}
+
+static void report_error(struct moetrace_cuda *cuda)
+{
+	int error = atomic_load(&cuda->error);
+	struct mt_message *message;
+	char text[256];
+
+	if (!error || cuda->is_reported)
+		return;
+	cuda->is_reported = 1;
+	snprintf(text, sizeof(text), "failed: %s: error %d %s; passes on the GPU are lost from then on",
+		 atomic_load(&cuda->error_call), error, mt_cu_name(cuda->cu, error));
+	message = mt_message_new(MT_MESSAGE_SOURCE, "cuda", text);
+	if (message)
+		(void)mt_session_post(cuda->session, message);
+}
+
+static void pause_between(struct moetrace_cuda *cuda)
+{
+	struct timespec pause = { 0, IDLE_PAUSE_NS };
+
+	if (mt_ring_waiting_bytes(&cuda->ring))
+		pause.tv_nsec = BUSY_PAUSE_NS;
+	else if (atomic_load_explicit(&cuda->session->recording_id, memory_order_relaxed))
+		pause.tv_nsec = CALM_PAUSE_NS;
+	nanosleep(&pause, NULL);
+}
+
+static void *run(void *argument)
+{
+	struct moetrace_cuda *cuda = argument;
+	uint64_t last_ns = mt_monotonic_ns();
+
+	while (!atomic_load(&cuda->is_closing)) {
+		if (drain(cuda) || !mt_ring_waiting_bytes(&cuda->ring))
+			last_ns = mt_monotonic_ns();
+		else if (mt_monotonic_ns() - last_ns > SUSPECT_NS) {
+			last_ns = mt_monotonic_ns();
+			ask_device(cuda);
+		}
+		report_error(cuda);
+		pause_between(cuda);
+	}
+	return NULL;
+}
+
+int mt_cuda_drain_start(struct moetrace_cuda *cuda)
+{
+	sigset_t all, before;
+	int result;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	result = pthread_create(&cuda->thread, NULL, run, cuda);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!result)
+		(void)pthread_setname_np(cuda->thread, "moetrace-cuda");
+	return result ? MOETRACE_E_NOMEM : MOETRACE_OK;
+}
+
+void mt_cuda_drain_stop(struct moetrace_cuda *cuda)
+{
+	atomic_store(&cuda->is_closing, 1);
+	pthread_join(cuda->thread, NULL);
+	report_error(cuda);
+}
+
+/* Of the first @n_begun passes, those that are still on their way. */
+static uint64_t count_left(struct moetrace_cuda *cuda, uint64_t n_begun)
+{
+	uint64_t n_done = atomic_load(&cuda->n_settled) + atomic_load(&cuda->n_given_up);
+
+	return n_done < n_begun ? n_begun - n_done : 0;
+}
+
+uint64_t mt_cuda_wait(struct moetrace_session *session, uint64_t timeout_ns)
+{
+	struct moetrace_cuda *cuda = atomic_load(&session->cuda);
+	uint64_t until_ns = mt_monotonic_ns() + timeout_ns;
+	const struct timespec pause = { 0, BUSY_PAUSE_NS };
+	uint64_t n_left;
+	uint64_t n_begun;
+
+	if (!cuda)
+		return 0;
+	n_begun = atomic_load(&cuda->n_begun);
+	while (((n_left = count_left(cuda, n_begun)) || atomic_load(&cuda->n_messages)) &&
+	       mt_monotonic_ns() < until_ns)
+		nanosleep(&pause, NULL);
+	return n_left;
+}
+
+/*
+ * Whoever is in a call on a lane may have seen the recording that is over, whoever comes later
+ * does not. The calls are short; one that is stuck in the driver is not waited for.
+ */
+static void wait_for_callers(struct moetrace_cuda *cuda)
+{
+	uint64_t until_ns = mt_monotonic_ns() + PATIENCE_NS;
+	const struct timespec pause = { 0, BUSY_PAUSE_NS };
+
+	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++)
+		while (atomic_fetch_or(&cuda->lanes[i].is_busy, 0) && mt_monotonic_ns() < until_ns)
+			nanosleep(&pause, NULL);
+}
+
+uint64_t mt_cuda_abandon(struct moetrace_session *session)
+{
+	struct moetrace_cuda *cuda = atomic_load(&session->cuda);
+	uint64_t now_ns = mt_session_ns(session, mt_monotonic_ns());
+	uint64_t n_open = 0;
+	uint64_t n;
+
+	if (!cuda)
+		return 0;
+	wait_for_callers(cuda);
+	pthread_mutex_lock(&cuda->deliver);
+	n = mt_cuda_in_flight(cuda);
+	for (uint32_t i = 0; n && i < atomic_load(&cuda->n_lanes); i++) {
+		if (!cuda->lanes[i].pass)
+			continue;
+		/* Some of its groups came: it is stored with the others dropped. */
+		mt_cuda_deliver_end(&cuda->lanes[i], now_ns);
+		n_open++;
+	}
+	if (n) {
+		mt_cuda_lose(cuda, n - n_open);
+		cuda->abandoned = mt_ring_head(&cuda->ring);
+		atomic_fetch_add(&cuda->n_settled, n_open);
+		atomic_fetch_add(&cuda->n_given_up, n - n_open);
+	}
+	pthread_mutex_unlock(&cuda->deliver);
+	post_messages(cuda, UINT64_MAX);
+	return n;
+}

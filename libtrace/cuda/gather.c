@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Launching the store kernel: for all layers of a pass in one launch, or for one.
+ */
+#include <moetrace/cuda.h>
+
+#include <string.h>
+
+#include "libtrace/abi.h"
+#include "libtrace/cuda/capture.h"
+#include "libtrace/cuda/store_args.h"
+
+#define ROWS_A_BLOCK (MT_CUDA_STORE_THREADS / 32)
+
+static int check_layers(const struct moetrace_cuda_lane *lane,
+			const struct moetrace_cuda_layers *layers)
+{
+	int has_weights = layers->weight_type != MOETRACE_TYPE_NONE;
+
+	if (!layers->n_layers || layers->first_layer >= lane->n_layers ||
+	    layers->n_layers > lane->n_layers - layers->first_layer || !layers->ids ||
+	    (has_weights && !layers->weights))
+		return -1;
+	switch (layers->id_type) {
+	case MOETRACE_TYPE_I32:
+	case MOETRACE_TYPE_I64:
+	case MOETRACE_TYPE_I16:
+	case MOETRACE_TYPE_U8:
+		break;
+	default:
+		return -1;
+	}
+	return has_weights && layers->weight_type != MOETRACE_TYPE_F32 &&
+			       layers->weight_type != MOETRACE_TYPE_F16 &&
+			       layers->weight_type != MOETRACE_TYPE_BF16 ?
+		       -1 :
+		       0;
+}
+
+/* One layer of a launch; distances that are not given follow from its k. */
+static int fill_layer(struct moetrace_cuda_lane *lane, const struct moetrace_cuda_layers *layers,
+		      uint32_t i, struct mt_cuda_store_args *args, struct mt_cuda_store_layer *to)
+{
+	int status = moetrace_cuda_target_get(lane, layers->first_layer + i, layers->n_rows,
+					  &to->target);
+	uint64_t k = to->target.k;
+	uint64_t ids_bytes = layers->ids_row_bytes ? layers->ids_row_bytes :
+						     k * mt_type_bytes(layers->id_type);
+	uint64_t weights_bytes = layers->weights_row_bytes ?
+					 layers->weights_row_bytes :
+					 k * mt_type_bytes(layers->weight_type);
+
+	if (status)
+		return status;
+	to->ids = layers->ids[i];
+	to->weights = layers->weight_type ? layers->weights[i] : 0;
+	if (!to->ids || (layers->weight_type && !to->weights) ||
+	    (args->ids_row_bytes && args->ids_row_bytes != ids_bytes))
+		return MOETRACE_E_INVALID;
+	args->ids_row_bytes = ids_bytes;
+	args->weights_row_bytes = weights_bytes;
+	return MOETRACE_OK;
+}
+
+static int launch(struct moetrace_cuda_lane *lane, void *stream,
+		  const struct moetrace_cuda_layers *layers, uint32_t first, uint32_t n)
+{
+	struct mt_cuda_store_args args;
+	void *parameters[] = { &args };
+	int status = MOETRACE_OK;
+
+	memset(&args, 0, sizeof(args));
+	args.n_rows = layers->n_rows;
+	args.id_type = layers->id_type;
+	args.weight_type = layers->weight_type;
+	for (uint32_t i = 0; !status && i < n; i++)
+		status = fill_layer(lane, layers, first + i, &args, &args.layers[i]);
+	if (status || !layers->n_rows)
+		return status;
+	return lane->cuda->cu->launch(lane->cuda->store_kernel,
+				      (layers->n_rows + ROWS_A_BLOCK - 1) / ROWS_A_BLOCK, n, 1,
+				      MT_CUDA_STORE_THREADS, 1, 1, 0, stream, parameters, NULL) ?
+		       MOETRACE_E_IO :
+		       MOETRACE_OK;
+}
+
+int moetrace_cuda_store(struct moetrace_cuda_lane *lane, void *stream,
+			const struct moetrace_cuda_layers *layers)
+{
+	int status = MOETRACE_OK;
+
+	if (!lane || !layers || !mt_abi_knows(layers->size, MT_FIRST_CUDA_LAYERS) ||
+	    check_layers(lane, layers))
+		return MOETRACE_E_INVALID;
+	if (atomic_load_explicit(&lane->cuda->session->forked, memory_order_relaxed))
+		return MOETRACE_E_STATE;
+	if (!lane->cuda->store_kernel)
+		return MOETRACE_E_UNSUPPORTED;
+	for (uint32_t i = 0; !status && i < layers->n_layers; i += MT_CUDA_STORE_LAYERS)
+		status = launch(lane, stream, layers, i,
+				layers->n_layers - i < MT_CUDA_STORE_LAYERS ?
+					layers->n_layers - i :
+					MT_CUDA_STORE_LAYERS);
+	return status;
+}

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The driver calls of the hot path. A pass costs five at most: its word is written; at its end
+ * an adopted buffer is copied aside, or nothing; the stream says that it got there; the side
+ * stream waits for that, copies, and writes the done word. All are asynchronous.
+ *
+ * Where the stream can write several values in one call, the end also sets the word back to 0,
+ * so that a graph that is replayed outside of a pass finds nothing to write to. Else an event
+ * says that the stream got there, and the word stays until the next pass.
+ *
+ * An error of the driver here means that the device is lost or misused: from then on nothing is
+ * recorded, and no memory of the ring that a copy may still write to is used again.
+ */
+#include "libtrace/cuda/capture.h"
+
+void mt_cuda_fail(struct moetrace_cuda *cuda, const char *call, int result)
+{
+	int none = 0;
+
+	atomic_store(&cuda->error_call, call);
+	/* Pairs with the drain thread, which reports it. */
+	atomic_compare_exchange_strong(&cuda->error, &none, result);
+}
+
+int mt_cuda_is_capturing(struct moetrace_cuda_lane *lane)
+{
+	int state = 0;
+	int result = lane->cuda->cu->stream_is_capturing(lane->stream, &state);
+
+	return result == MT_CU_CAPTURE_IMPLICIT || state != 0;
+}
+
+/* A 64-bit value at an address, in stream order, everything before it visible to the host. */
+static int write_value(struct moetrace_cuda *cuda, void *stream, uint64_t address, uint64_t value)
+{
+	void *parameters[] = { &address, &value };
+
+	if (cuda->has_write)
+		return cuda->cu->write_value(stream, address, value, 0);
+	return cuda->cu->launch(cuda->write_kernel, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL);
+}
+
+int mt_cuda_write_word(struct moetrace_cuda_lane *lane, uint64_t value)
+{
+	int result = write_value(lane->cuda, lane->stream, lane->word, value);
+
+	if (result) {
+		mt_cuda_fail(lane->cuda, "the write of a lane's word", result);
+		return MOETRACE_E_IO;
+	}
+	lane->word_value = value;
+	return MOETRACE_OK;
+}
+
+/* The side stream goes on when the lane's got here. */
+static int follow_by_values(struct moetrace_cuda_lane *lane)
+{
+	const struct mt_cu *cu = lane->cuda->cu;
+	uint64_t done = lane->word + MT_CUDA_DONE_OFFSET;
+	struct mt_cu_op ops[] = {
+		{ .operation = MT_CU_OP_WRITE_64, .address = lane->word, .value = 0 },
+		{ .operation = MT_CU_OP_WRITE_64, .address = done, .value = ++lane->n_shipped },
+	};
+	int result = cu->write_values(lane->stream, 2, ops, 0);
+
+	lane->word_value = 0;
+	return result ? result : cu->wait_value(lane->side, done, lane->n_shipped, MT_CU_WAIT_GEQ);
+}
+
+static int follow_by_event(struct moetrace_cuda_lane *lane)
+{
+	const struct mt_cu *cu = lane->cuda->cu;
+	int result = cu->event_record(lane->event, lane->stream);
+
+	return result ? result : cu->stream_wait_event(lane->side, lane->event, 0);
+}
+
+/* The rows that the runtime's kernels left in its own buffer, before it reuses that. */
+static int copy_adopted(struct moetrace_cuda_lane *lane, const struct mt_cuda_record *record,
+			uint64_t to)
+{
+	const struct moetrace_cuda_buffer *buffer = &lane->buffer;
+	uint64_t n_rows = record->n_rows + (buffer->padding_is_valid ? record->padding_rows : 0);
+	struct mt_cu_copy_2d copy = {
+		.from = { .memory_type = MT_CU_MEMORY_DEVICE,
+			  .device = buffer->ids,
+			  .pitch = buffer->layer_bytes },
+		.to = { .memory_type = MT_CU_MEMORY_DEVICE,
+			.device = to,
+			.pitch = n_rows * buffer->row_bytes },
+		.width_bytes = n_rows * buffer->row_bytes,
+		.height = lane->n_layers,
+	};
+
+	/* Rows that hold all layers follow each other; layers that hold all rows have gaps. */
+	if (buffer->row_bytes >= buffer->layer_bytes)
+		return lane->cuda->cu->copy_on_device(to, buffer->ids, n_rows * buffer->row_bytes,
+						      lane->stream);
+	return lane->cuda->cu->copy_2d(&copy, lane->stream);
+}
+
+int mt_cuda_ship(struct moetrace_cuda_lane *lane, struct mt_cuda_record *record)
+{
+	struct moetrace_cuda *cuda = lane->cuda;
+	uint8_t *data = (uint8_t *)record + record->data_offset;
+	uint64_t from = cuda->device_ring + (uint64_t)(data - cuda->ring.data);
+	const char *call = "the copy of an adopted buffer";
+	int result = record->is_adopted ? copy_adopted(lane, record, from) : 0;
+
+	if (!result) {
+		call = "the signal between streams";
+		result = cuda->has_reset ? follow_by_values(lane) : follow_by_event(lane);
+	}
+	if (!result) {
+		call = "the copy to the host";
+		result = cuda->cu->copy_to_host(data, from, record->data_bytes, lane->side);
+	}
+	if (!result) {
+		call = "the write of a pass's done word";
+		result = write_value(cuda, lane->side, (uint64_t)(uintptr_t)&record->is_done,
+				     record->stamp);
+	}
+	if (result)
+		mt_cuda_fail(cuda, call, result);
+	return result ? MOETRACE_E_IO : MOETRACE_OK;
+}

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The kernels that the recorder launches itself: one that writes a value where the stream cannot,
+ * one that reads the GPU's timer, and one that stores layers for runtimes whose own kernels do
+ * not. kernels.ptx beside this file is made from it (`make ptx`) and committed, so that the
+ * recorder is built without nvcc; the driver compiles it for the GPU that is there.
+ */
+#include <moetrace/cuda_device.cuh>
+
+#include "libtrace/cuda/store_args.h"
+
+extern "C" __global__ void mt_write(uint64_t address, uint64_t value)
+{
+	__threadfence_system();
+	*reinterpret_cast<volatile uint64_t *>(address) = value;
+}
+
+static __device__ uint64_t timer(void)
+{
+	uint64_t timer_ns;
+
+	asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(timer_ns));
+	return timer_ns;
+}
+
+/* @to[1]: the smallest step of the timer that was seen; 0: none. @to[0]: the time, last. */
+extern "C" __global__ void mt_timer(uint64_t to)
+{
+	volatile uint64_t *out = reinterpret_cast<volatile uint64_t *>(to);
+	uint64_t last = timer();
+	uint64_t step = ~0ull;
+	int n_steps = 0;
+
+	for (int i = 0; i < 100000 && n_steps < 16; i++) {
+		const uint64_t now = timer();
+
+		if (now == last)
+			continue;
+		step = now - last < step ? now - last : step;
+		last = now;
+		n_steps++;
+	}
+	out[1] = n_steps ? step : 0;
+	out[0] = timer();
+}
+
+static __device__ int64_t read_id(uint64_t row, uint32_t type, uint32_t i)
+{
+	switch (type) {
+	case MOETRACE_TYPE_I64:
+		return reinterpret_cast<const int64_t *>(row)[i];
+	case MOETRACE_TYPE_I16:
+		return reinterpret_cast<const int16_t *>(row)[i];
+	case MOETRACE_TYPE_U8:
+		return reinterpret_cast<const uint8_t *>(row)[i];
+	default:
+		return reinterpret_cast<const int32_t *>(row)[i];
+	}
+}
+
+static __device__ float read_weight(uint64_t row, uint32_t type, uint32_t i)
+{
+	const uint16_t bits = type == MOETRACE_TYPE_F32 ? 0 : reinterpret_cast<const uint16_t *>(row)[i];
+	float weight;
+
+	if (type == MOETRACE_TYPE_F32)
+		return reinterpret_cast<const float *>(row)[i];
+	if (type == MOETRACE_TYPE_BF16)
+		return __uint_as_float(static_cast<uint32_t>(bits) << 16);
+	asm("cvt.f32.f16 %0, %1;" : "=f"(weight) : "h"(bits));
+	return weight;
+}
+
+/* Block (x, y): rows of layer y, a warp a row. */
+extern "C" __global__ void mt_store(const __grid_constant__ struct mt_cuda_store_args args)
+{
+	const struct mt_cuda_store_layer &layer = args.layers[blockIdx.y];
+	const struct moetrace_cuda_target &target = layer.target;
+	const uint64_t word = moetrace_cuda_load(target);
+	const uint32_t row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+	const uint32_t lane = threadIdx.x % 32;
+
+	if (row >= args.n_rows || row >= target.n_rows || !moetrace_cuda_is_on(target, word))
+		return;
+	const uint64_t row_at = moetrace_cuda_row(target, word, row);
+	const uint64_t ids = layer.ids + row * args.ids_row_bytes;
+	const uint64_t weights = layer.weights + row * args.weights_row_bytes;
+	for (uint32_t i = lane; i < target.k; i += 32) {
+		const float weight = layer.weights ? read_weight(weights, args.weight_type, i) : 0.0f;
+
+		moetrace_cuda_store_entry(target, row_at, i, read_id(ids, args.id_type, i),
+					  moetrace_cuda_narrow(target, weight));
+	}
+	if (lane != 0)
+		return;
+	moetrace_cuda_store_mark(target, row_at, word, 0);
+	if (row == 0)
+		moetrace_cuda_store_head(target, word, args.n_rows);
+}

@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Where things lie in the ring, as host and kernels agree. <moetrace/cuda_device.cuh> reads the
+ * same numbers; tests hold the two to each other.
+ *
+ * The word of a lane: stamp << 36 | place << 14 | tag. 0: idle. place is the pass's (or group's)
+ * offset in the ring in granules; the tag is what a kernel's target must have: the number of
+ * rows and the group of layers that the place was made for. The stamp is a number that no other
+ * pass of the last 2^28 had; with each row it is stored, too, so that rows which nobody wrote
+ * are told from those of a pass that had the same place before.
+ *
+ * At the place, for each layer of the group: a head, then rows of
+ * ids [k] of id_bytes, padding to 2 bytes, weights u16 [k] if any, padding to 4 bytes, a mark
+ * (stamp | flags << 28); the next layer begins at a multiple of 32 bytes.
+ */
+#ifndef MT_CUDA_LAYOUT_H
+#define MT_CUDA_LAYOUT_H
+
+#include <stdint.h>
+
+#include <moetrace/cuda.h>
+
+#define MT_CUDA_GRANULE_BYTES 256u
+#define MT_CUDA_STAMP_BITS 28u
+#define MT_CUDA_STAMP_MASK ((UINT32_C(1) << MT_CUDA_STAMP_BITS) - 1)
+#define MT_CUDA_PLACE_SHIFT 14u
+#define MT_CUDA_STAMP_SHIFT 36u
+#define MT_CUDA_N_GROUPS 8u /* numbers of groups are told apart up to here, and by the head */
+#define MT_CUDA_HEAD_BYTES 32u
+
+#define MT_CUDA_FLAG_NAN 1u /* a score of the row was NaN */
+#define MT_CUDA_FLAG_TIE 2u /* the k-th and the next score were equal */
+
+/* Written by one thread of the layer's kernel. */
+struct mt_cuda_head {
+	uint32_t stamp;
+	uint32_t layer_index;
+	uint32_t n_rows; /* that the kernel was launched for */
+	uint32_t reserved;
+	uint64_t timer_ns; /* the GPU's */
+	uint64_t reserved2;
+};
+_Static_assert(sizeof(struct mt_cuda_head) == MT_CUDA_HEAD_BYTES, "the kernels' layout");
+
+/* How the rows of a layer lie. */
+struct mt_cuda_layer {
+	uint32_t n_ids;
+	uint32_t row_bytes;
+	uint32_t weights_offset;
+	uint32_t mark_offset;
+	uint8_t k;
+	uint8_t id_bytes;
+};
+
+/* A group of layers that is stored in one place, and where one of them lies in it. */
+struct mt_cuda_group {
+	uint32_t group;
+	uint32_t first_layer;
+	uint32_t end_layer;
+	uint32_t layer_offset;
+	uint64_t n_bytes;
+};
+
+/* One byte where the two largest values can still say "no expert" and "none that exists". */
+static inline int mt_cuda_layer_init(struct mt_cuda_layer *layer, uint32_t n_ids, uint32_t k,
+				     int has_weights)
+{
+	if (n_ids > 65534)
+		return -1;
+	layer->n_ids = n_ids;
+	layer->k = (uint8_t)k;
+	layer->id_bytes = n_ids <= 254 ? 1 : 2;
+	layer->weights_offset = (k * layer->id_bytes + 1) & ~1u;
+	layer->mark_offset = (layer->weights_offset + (has_weights ? 2 * k : 0) + 3) & ~3u;
+	layer->row_bytes = layer->mark_offset + 4;
+	return 0;
+}
+
+/*
+ * Numbers of rows as 11 bits: exponent << 7 | mantissa, rounded up by less than 1/64. Rows
+ * beyond MOETRACE_CUDA_MAX_ROWS have no code.
+ */
+static inline uint32_t mt_cuda_rows_code(uint32_t n_rows)
+{
+	uint32_t exponent = 0;
+
+	while (((n_rows + (1u << exponent) - 1) >> exponent) > 127)
+		exponent++;
+	return exponent << 7 | ((n_rows + (1u << exponent) - 1) >> exponent);
+}
+
+static inline uint32_t mt_cuda_rows_of_code(uint32_t code)
+{
+	return (code & 127) << (code >> 7);
+}
+
+static inline uint32_t mt_cuda_tag(uint32_t code, uint32_t group)
+{
+	return (group % MT_CUDA_N_GROUPS) << 11 | code;
+}
+
+static inline uint64_t mt_cuda_word(uint32_t stamp, uint64_t ring_offset, uint32_t tag)
+{
+	return (uint64_t)stamp << MT_CUDA_STAMP_SHIFT |
+	       ring_offset / MT_CUDA_GRANULE_BYTES << MT_CUDA_PLACE_SHIFT | tag;
+}
+
+static inline uint64_t mt_cuda_granules(uint64_t n_bytes)
+{
+	return (n_bytes + MT_CUDA_GRANULE_BYTES - 1) & ~(uint64_t)(MT_CUDA_GRANULE_BYTES - 1);
+}
+
+static inline uint64_t mt_cuda_layer_bytes(const struct mt_cuda_layer *layer, uint32_t n_rows)
+{
+	return (MT_CUDA_HEAD_BYTES + (uint64_t)n_rows * layer->row_bytes + 31) & ~UINT64_C(31);
+}
+
+/*
+ * The group of @layer_index when groups have at most @limit_bytes; 0, or -1 where a layer alone
+ * has more.
+ */
+static inline int mt_cuda_group_of(const struct mt_cuda_layer *layers, uint32_t n_layers,
+				   uint32_t layer_index, uint32_t n_rows, uint64_t limit_bytes,
+				   struct mt_cuda_group *ret_group)
+{
+	struct mt_cuda_group at = { 0, 0, 0, 0, 0 };
+
+	for (at.end_layer = 0; at.end_layer < n_layers; at.end_layer++) {
+		uint64_t n_bytes = mt_cuda_layer_bytes(&layers[at.end_layer], n_rows);
+
+		if (n_bytes > limit_bytes)
+			return -1;
+		if (at.n_bytes + n_bytes > limit_bytes) {
+			if (at.end_layer > layer_index)
+				break;
+			at.group++;
+			at.first_layer = at.end_layer;
+			at.n_bytes = 0;
+		}
+		if (at.end_layer == layer_index)
+			at.layer_offset = (uint32_t)at.n_bytes;
+		at.n_bytes += n_bytes;
+	}
+	*ret_group = at;
+	return 0;
+}
+
+#endif

@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Passes on a lane, against a fake driver: what reaches the file is what host memory would have
+ * given, whatever the order in which host and device get there.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/cuda/support/gpu_toy.h"
+#include "tests/unit/support/db.h"
+#include "tests/unit/support/suite.h"
+
+/* The same passes from host memory: rows of one request, one after the other. */
+static char *from_host(uint32_t n_layers, uint32_t n_experts, uint32_t top_k, uint32_t n_passes,
+		       uint32_t n_rows)
+{
+	struct toy toy = toy_start("host.db", NULL, n_layers, n_experts, top_k);
+	const uint64_t request = toy_request(&toy, "r");
+	sqlite3 *db;
+	char *stored;
+
+	for (uint32_t i = 0; i < n_passes; i++) {
+		while (!toy_pass(&toy, MOETRACE_PHASE_DECODE, request, i * n_rows, n_rows))
+			suite_sleep_ms(1);
+	}
+	db = toy_close_and_open(&toy);
+	stored = gpu_stored(db);
+	db_close(db);
+	return stored;
+}
+
+static void expect_same(sqlite3 *db, char *want)
+{
+	char *got = gpu_stored(db);
+
+	ck_assert_str_eq(got, want);
+	free(got);
+	free(want);
+}
+
+static const struct {
+	uint32_t n_layers, n_experts, top_k, n_rows, padding_rows;
+} shapes[] = {
+	{3, 16, 2, 5, 0},  {3, 254, 8, 64, 0}, {2, 255, 8, 3, 1},   {2, 256, 7, 1, 63},
+	{1, 300, 9, 33, 0}, {4, 128, 1, 7, 2},  {2, 1000, 32, 130, 0}, {1, 64, 6, 1000, 24},
+};
+
+/* Widths of ids, odd numbers of entries, rows that are rounded up, padding. */
+START_TEST(test_same_as_host)
+{
+	struct gpu gpu = gpu_start("gpu.db", shapes[_i].n_layers, shapes[_i].n_experts,
+				   shapes[_i].top_k, 0);
+	const uint64_t request = toy_request(&gpu.toy, "r");
+	const uint32_t n_rows = shapes[_i].n_rows;
+	sqlite3 *db;
+
+	for (uint32_t i = 0; i < 20; i++)
+		ck_assert_int_eq(gpu_pass(&gpu, request, i * n_rows, n_rows, shapes[_i].padding_rows),
+				 MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_end(gpu.toy.session, request, MOETRACE_REQUEST_FINISHED,
+					      20 * n_rows),
+			 MOETRACE_OK);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"), "complete");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 20);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE selected_ns IS NULL"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE"
+				    " padding_active_experts IS NULL"),
+			 0);
+	expect_same(db, from_host(shapes[_i].n_layers, shapes[_i].n_experts, shapes[_i].top_k, 20,
+				  n_rows));
+	db_close(db);
+}
+END_TEST
+
+/* The request ends while its passes are still on the device: it is complete all the same. */
+START_TEST(test_request_ends_before_its_passes)
+{
+	struct gpu gpu = gpu_start("order.db", 2, 16, 2, 0);
+	sqlite3 *db;
+
+	gpu.fake->hold(true);
+	for (uint32_t i = 0; i < 5; i++) {
+		const uint64_t request = toy_request(&gpu.toy, "r");
+
+		gpu_pass(&gpu, request, 0, 3, 0);
+		gpu_pass(&gpu, request, 3, 1, 0);
+		ck_assert_int_eq(moetrace_request_end(gpu.toy.session, request,
+						      MOETRACE_REQUEST_FINISHED, 4),
+				 MOETRACE_OK);
+	}
+	suite_sleep_ms(100);
+	ck_assert_uint_eq(gpu_status(&gpu).delivered_passes, 0);
+	gpu.fake->hold(false);
+	ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
+	ck_assert_uint_eq(toy_status(&gpu.toy).recorded_passes, 10);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"), 5);
+	ck_assert_int_eq(db_stat(db, 1, "misuse"), 0);
+	db_close(db);
+}
+END_TEST
+
+/* The device is late by more than the ring holds: many laps, in order, nothing lost. */
+START_TEST(test_many_laps)
+{
+	struct gpu gpu = gpu_start("laps.db", 3, 128, 8, 1 << 20);
+	const uint64_t request = toy_request(&gpu.toy, "r");
+	const uint32_t n_passes = 1500;
+	sqlite3 *db;
+
+	for (uint32_t i = 0; i < n_passes; i++) {
+		while (gpu_status(&gpu).begun_passes - gpu_status(&gpu).delivered_passes > 50)
+			suite_sleep_ms(1);
+		ck_assert_int_eq(gpu_pass(&gpu, request, i * 8, 8, 0), MOETRACE_OK);
+	}
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_stat(db, 1, "recorded_passes"), n_passes);
+	ck_assert_int_eq(db_stat(db, 1, "dropped_passes"), 0);
+	expect_same(db, from_host(3, 128, 8, n_passes, 8));
+	db_close(db);
+}
+END_TEST
+
+/* Without room a pass is dropped as a whole, and the next one with room is recorded. */
+START_TEST(test_full_ring)
+{
+	struct gpu gpu = gpu_start("full.db", 2, 128, 8, 1 << 20);
+	uint32_t n_begun = 0;
+	sqlite3 *db;
+
+	gpu.fake->hold(true);
+	for (uint32_t i = 0; i < 400; i++)
+		n_begun += gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 64, 0) == MOETRACE_OK;
+	ck_assert_uint_gt(n_begun, 100);
+	ck_assert_uint_lt(n_begun, 400);
+	ck_assert_uint_eq(gpu_status(&gpu).begun_passes, n_begun);
+	ck_assert_uint_eq(gpu_status(&gpu).refused_passes, 400 - n_begun);
+	gpu.fake->hold(false);
+	ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
+	ck_assert_int_eq(gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 64, 0), MOETRACE_OK);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_stat(db, 1, "recorded_passes"), n_begun + 1);
+	ck_assert_int_eq(db_stat(db, 1, "dropped_passes"), 400 - n_begun);
+	ck_assert_int_eq(db_int(db, "SELECT sum(n_lost) FROM gap WHERE reason = 'device_ring_full'"),
+			 400 - n_begun);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
+			 n_begun + 1);
+	db_close(db);
+}
+END_TEST
+
+/* A prefill that needs more than a quarter of the ring goes in groups of layers. */
+START_TEST(test_groups)
+{
+	const uint32_t n_rows = 3000;
+	struct gpu gpu = gpu_start("groups.db", 12, 128, 8, 1 << 20);
+	const uint64_t request = toy_request(&gpu.toy, "r");
+	const uint64_t n_writes = gpu.fake->n_calls("cuStreamWriteValue64");
+	sqlite3 *db;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		ck_assert_int_eq(gpu_pass(&gpu, request, i * n_rows, n_rows, 0), MOETRACE_OK);
+		ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
+	}
+	/* 84 KiB a layer, 3 layers a group: 4 groups, each with a word and a done word. */
+	ck_assert_uint_eq(gpu.fake->n_calls("cuStreamWriteValue64") - n_writes, 3 * 4 * 2);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 3);
+	expect_same(db, from_host(12, 128, 8, 3, n_rows));
+	db_close(db);
+}
+END_TEST
+
+/* Groups that are never asked for, and groups that find no room, are layers that were dropped. */
+START_TEST(test_groups_dropped)
+{
+	const uint32_t n_rows = 3000;
+	struct gpu gpu = gpu_start("dropped.db", 16, 128, 8, 1 << 20);
+	struct moetrace_slice slice;
+	struct moetrace_pass_info info = gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, n_rows, 0);
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
+	for (uint32_t i = 0; i < 16; i++)
+		gpu_route(&gpu, gpu.lane, gpu.stream, i, n_rows, n_rows);
+	moetrace_cuda_pass_end(gpu.lane);
+	ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
+	gpu.fake->hold(true);
+	ck_assert_int_eq(gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, n_rows, 0), MOETRACE_OK);
+	gpu.fake->hold(false);
+	ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT n_dropped FROM pass WHERE pass_id = 1"), 13);
+	ck_assert_int_ge(db_int(db, "SELECT n_dropped FROM pass WHERE pass_id = 2"), 4);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE state = 2"
+				    " AND pass_id = 2"),
+			 db_int(db, "SELECT n_dropped FROM pass WHERE pass_id = 2"));
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE reasons = 'lost'"), 2);
+	db_close(db);
+}
+END_TEST
+
+/* Several graph launches with eager work between them make one pass; a second lane runs beside. */
+START_TEST(test_pieces_and_two_lanes)
+{
+	struct gpu gpu = gpu_start("lanes.db", 4, 64, 4, 0);
+	const uint64_t one = toy_request(&gpu.toy, "one");
+	const uint64_t two = toy_request(&gpu.toy, "two");
+	void *stream;
+	struct moetrace_cuda_lane *lane = gpu_lane(&gpu, &stream);
+	struct moetrace_slice slices[2];
+	sqlite3 *db;
+
+	gpu.fake->delay(200);
+	for (uint32_t i = 0; i < 10; i++) {
+		const struct moetrace_pass_info info = gpu_info(&gpu, &slices[0], one, i * 4, 4, 0);
+		const struct moetrace_pass_info other = gpu_info(&gpu, &slices[1], two, i, 1, 7);
+
+		ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
+		ck_assert_int_eq(moetrace_cuda_pass_begin(lane, &other), MOETRACE_OK);
+		for (uint32_t l = 0; l < 4; l++) {
+			gpu_route(&gpu, gpu.lane, gpu.stream, l, 4, 4);
+			if (l == 1)
+				gpu.fake->stream_wait(gpu.stream);
+			gpu_route(&gpu, lane, stream, l, 8, 8);
+		}
+		ck_assert_int_eq(moetrace_cuda_pass_end(lane), MOETRACE_OK);
+		ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_OK);
+	}
+	ck_assert_int_eq(moetrace_request_end(gpu.toy.session, one, MOETRACE_REQUEST_FINISHED, 40),
+			 MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_end(gpu.toy.session, two, MOETRACE_REQUEST_FINISHED, 10),
+			 MOETRACE_OK);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 20);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"), 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT active_experts) FROM pass_layer"), 2);
+	db_close(db);
+}
+END_TEST
+
+/* At most five asynchronous calls a pass, and none while idle. */
+START_TEST(test_number_of_calls)
+{
+	static const char *const calls[] = {"cuStreamWriteValue", "cuStreamBatchMemOp", "cuMem",
+					    "cuStreamWaitValue", "cuEventRecord",
+					    "cuStreamWaitEvent", "cuLaunchKernel"};
+	struct gpu gpu = gpu_start("calls.db", 3, 64, 4, 0);
+	uint64_t before = 0, after = 0;
+
+	ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		before += gpu.fake->n_calls(calls[i]);
+	gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 4, 0);
+	ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		after += gpu.fake->n_calls(calls[i]);
+	ck_assert_uint_eq(after - before, 5);
+	ck_assert_int_eq(moetrace_stop(gpu.toy.session, NULL), MOETRACE_OK);
+	gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 4, 0);
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		after -= gpu.fake->n_calls(calls[i]);
+	ck_assert_uint_eq(after, 0);
+	toy_close(&gpu.toy);
+}
+END_TEST
+
+/* A layer that no kernel stored is unwritten, also where an earlier pass had the same place. */
+START_TEST(test_unwritten)
+{
+	struct gpu gpu = gpu_start("unwritten.db", 2, 64, 4, 0);
+	struct moetrace_slice slice;
+	const struct moetrace_pass_info info =
+		gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, 16, 0);
+	sqlite3 *db;
+
+	/* Passes of 4 KiB fill the 64 MiB once, so that every place was written before. */
+	for (uint32_t lap = 0; lap < 40; lap++) {
+		struct moetrace_slice big;
+		const struct moetrace_pass_info all =
+			gpu_info(&gpu, &big, MOETRACE_NO_REQUEST, 0, 50000, 0);
+
+		ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &all), MOETRACE_OK);
+		gpu_route(&gpu, gpu.lane, gpu.stream, 0, 50000, 50000);
+		gpu_route(&gpu, gpu.lane, gpu.stream, 1, 50000, 50000);
+		moetrace_cuda_pass_end(gpu.lane);
+		ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
+	}
+	for (uint32_t i = 0; i < 3; i++) {
+		ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
+		if (i > 0)
+			gpu_route(&gpu, gpu.lane, gpu.stream, 1, 16, 16);
+		/* A graph of another size. */
+		if (i == 2)
+			gpu_route(&gpu, gpu.lane, gpu.stream, 0, 32, 32);
+		moetrace_cuda_pass_end(gpu.lane);
+	}
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 40);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE reasons = 'unwritten'"), 3);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE state = 1"), 4);
+	db_close(db);
+}
+END_TEST
+
+/* A kernel that was launched for fewer rows makes the others absent; one that stored fewer than it
+   was launched for makes the layer unwritten. */
+START_TEST(test_some_rows)
+{
+	struct gpu gpu = gpu_start("rows.db", 2, 64, 4, 0);
+	struct moetrace_slice slice;
+	const struct moetrace_pass_info info = gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, 16, 0);
+	sqlite3 *db;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
+		gpu_route(&gpu, gpu.lane, gpu.stream, 0, 16, 16);
+		gpu_route(&gpu, gpu.lane, gpu.stream, 1, i == 0 ? 5 : 16, 16);
+		ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_OK);
+	}
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT n_rows FROM pass_layer WHERE pass_id = 1 AND layer_id = 2"),
+			 5);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 2);
+	db_close(db);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+	Suite *suite = suite_create("cuda lane");
+	TCase *tc = tcase_create("lane");
+
+	tcase_set_timeout(tc, 120);
+	tcase_add_loop_test(tc, test_same_as_host, 0, (int)(sizeof(shapes) / sizeof(shapes[0])));
+	tcase_add_test(tc, test_request_ends_before_its_passes);
+	tcase_add_test(tc, test_many_laps);
+	tcase_add_test(tc, test_full_ring);
+	tcase_add_test(tc, test_groups);
+	tcase_add_test(tc, test_groups_dropped);
+	tcase_add_test(tc, test_pieces_and_two_lanes);
+	tcase_add_test(tc, test_number_of_calls);
+	tcase_add_test(tc, test_unwritten);
+	tcase_add_test(tc, test_some_rows);
+	suite_add_tcase(suite, tc);
+	return suite;
+}
+
+int main(void)
+{
+	return suite_run(make_suite());
+}

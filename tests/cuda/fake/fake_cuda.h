@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A CUDA driver for tests, as libcuda.so.1: device memory is memory of the process, a stream is a
+ * thread that does its work in order. Tests load it before the recorder looks for a driver, and
+ * steer it through the table that fake_api() returns.
+ */
+#ifndef FAKE_CUDA_H
+#define FAKE_CUDA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct fake_api {
+	/* Work of the test's own, in stream order; @size bytes of @argument are copied. */
+	void (*launch)(void *stream, void (*run)(void *argument), const void *argument, uint32_t size);
+	void *(*stream_new)(void);
+	void (*stream_wait)(void *stream);
+	/* From now on the function @symbol (a prefix) answers @error, after @n_good more calls. */
+	void (*refuse)(const char *symbol, uint32_t n_good, int error);
+	void (*heal)(void);
+	/* Each piece of work begins this much later. */
+	void (*delay)(uint32_t delay_us);
+	/* Streams stand still, or go on. */
+	void (*hold)(bool is_held);
+	void (*capture)(void *stream, bool is_capturing);
+	void (*make_current)(bool has_context);
+	/* Calls of a function so far, by prefix. */
+	uint64_t (*n_calls)(const char *symbol);
+	/* The GPU's timer: CLOCK_MONOTONIC and an offset. */
+	uint64_t (*timer_ns)(void);
+	uint64_t (*allocated_bytes)(void);
+};
+
+const struct fake_api *fake_api(void);
+
+#endif

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: MIT
+#
+# Device-side capture: the host's half against a fake driver, a libcuda.so.1 that the tests
+# load before the recorder looks for one; on a GPU the whole of it, by `make check-gpu`.
+
+if HAVE_CHECK
+check_LTLIBRARIES += %D%/libcuda.la
+%C%_libcuda_la_SOURCES = \
+	%D%/fake/fake_cuda.c %D%/fake/fake_cuda.h \
+	%D%/support/device.c %D%/support/device.h \
+	tests/unit/support/half.c tests/unit/support/half.h
+%C%_libcuda_la_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
+%C%_libcuda_la_LDFLAGS = $(AM_LDFLAGS) -rpath /nowhere -version-info 1:0:0
+%C%_libcuda_la_LIBADD = $(PTHREAD_LIBS) -lm
+
+%C%_programs = \
+	%D%/check_attach \
+	%D%/check_buffers \
+	%D%/check_lane
+
+check_PROGRAMS += $(%C%_programs)
+TESTS += $(%C%_programs)
+thread_tests += $(%C%_programs)
+
+%C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
+%C%_libs = tests/unit/libmt_test.la libtrace/libmoetrace.la \
+	$(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
+%C%_support = \
+	%D%/support/device.c %D%/support/device.h \
+	%D%/support/gpu_toy.c %D%/support/gpu_toy.h
+
+%C%_check_attach_SOURCES = %D%/check_attach.c $(%C%_support)
+%C%_check_attach_CFLAGS = $(%C%_cflags)
+%C%_check_attach_LDADD = $(%C%_libs)
+
+%C%_check_buffers_SOURCES = %D%/check_buffers.c $(%C%_support)
+%C%_check_buffers_CFLAGS = $(%C%_cflags)
+%C%_check_buffers_LDADD = $(%C%_libs)
+
+%C%_check_lane_SOURCES = %D%/check_lane.c $(%C%_support)
+%C%_check_lane_CFLAGS = $(%C%_cflags)
+%C%_check_lane_LDADD = $(%C%_libs)
+endif
