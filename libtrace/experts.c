@@ -10,6 +10,8 @@
 #include <string.h>
 
 #include "libtrace/abi.h"
+#include "libtrace/clock.h"
+#include "libtrace/cuda/capture.h"
 #include "libtrace/session.h"
 #include "libtrace/store/reader.h"
 #include "libtrace/store/store.h"
@@ -395,6 +397,8 @@ static int gather_experts(struct moetrace_session *session, uint64_t request,
 	message->request = request;
 	message->ask = ask;
 	ask->status = MOETRACE_E_IO;
+	/* Passes that a GPU has computed belong to it, too. */
+	(void)mt_cuda_wait(session, session->opts.stop_timeout_ms * MT_NS_PER_MS);
 	(void)mt_session_post_and_wait(session, message);
 	if (ask->status || ask->is_done)
 		return ask->status;
