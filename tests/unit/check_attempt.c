@@ -4,10 +4,7 @@
  * pauses and passes in parts. The rules R7 and R8 that recorders of this kind break are among
  * them by name. Every file is proved by `moetrace check`, too.
  */
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
+#include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 #include "tests/unit/support/toy.h"
@@ -58,17 +55,9 @@ static const char *links(sqlite3 *db)
 
 static sqlite3 *prove_and_open(struct toy *toy, int64_t n_misuse)
 {
-	const char *build = getenv("MOETRACE_BUILDDIR");
-	char command[8192];
-	sqlite3 *db;
+	sqlite3 *db = toy_close_and_open(toy);
 
-	toy_close(toy);
-	if (build) {
-		snprintf(command, sizeof(command), "'%s/cli/moetrace' check '%s' >&2", build,
-			 toy->path);
-		ck_assert_int_eq(system(command), 0);
-	}
-	db = db_open(toy->path);
+	agree_prove(toy->path);
 	ck_assert_int_eq(db_stat(db, 1, "misuse"), n_misuse);
 	return db;
 }

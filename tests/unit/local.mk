@@ -21,6 +21,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/support/world_compare.c \
 	%D%/support/world_misuse.c \
 	%D%/support/world_requests.c \
+	%D%/support/world_reuse.c \
 	%D%/support/world_run.c \
 	%D%/support/world_select.c
 %C%_libmt_test_la_CFLAGS = $(%C%_cflags)

@@ -10,6 +10,7 @@
 #include <check.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -234,6 +235,32 @@ static void load_requests(struct agree *agree)
 	sqlite3_finalize(stmt);
 }
 
+/* What the last attempt of a complete request reused is there as if it were computed. */
+static void load_links(struct agree *agree)
+{
+	sqlite3_stmt *stmt = db_query(agree->db,
+				      "SELECT request_id, first_position, u.n_positions,"
+				      " source_request_id FROM request_reuse AS u"
+				      " JOIN request AS r USING (request_id)"
+				      " WHERE u.attempt = r.n_attempts - 1");
+	int64_t i;
+
+	while (db_step(stmt)) {
+		struct request_facts *request = &agree->requests[sqlite3_column_int64(stmt, 0)];
+		const int64_t first = sqlite3_column_int64(stmt, 1);
+
+		for (i = first; i < first + sqlite3_column_int64(stmt, 2); i++) {
+			if (i >= request->n_positions)
+				break;
+			REQUIRE(sqlite3_column_type(stmt, 3) != SQLITE_NULL,
+				"a complete request reuses what nobody knows");
+			REQUIRE(!request->computed[i], "a complete request reuses a position twice");
+			request->computed[i] = 1;
+		}
+	}
+	sqlite3_finalize(stmt);
+}
+
 static unsigned int class_of(const char *phase, bool has_request)
 {
 	if (!has_request)
@@ -271,14 +298,17 @@ static void read_slice(struct agree *agree, sqlite3_stmt *slice, bool pass_is_st
 	const size_t n_rows = (size_t)sqlite3_column_int64(slice, 4);
 	const char *phase = (const char *)sqlite3_column_text(slice, 5);
 	const unsigned int class = class_of(phase, has_request);
+	const unsigned char *accepted = sqlite3_column_blob(slice, 6);
 	struct request_facts *request = NULL;
 	size_t i;
 
-	if (has_request && class != OTHER && class != VERIFY)
+	/* A target model's rows of the last attempt. */
+	if (sqlite3_column_int(slice, 7) && class != OTHER)
 		request = &agree->requests[sqlite3_column_int64(slice, 0)];
 	for (i = 0; i < n_rows; i++) {
 		agree->classes[offset + i] = (unsigned char)class;
-		if (request && request->n_positions >= 0)
+		if (request && request->n_positions >= 0 &&
+		    (class != VERIFY || (accepted && accepted[i])))
 			mark_computed(request,
 				      positions ? u32_at(positions, i) : first + (uint32_t)i,
 				      pass_is_stored);
@@ -292,9 +322,13 @@ static void read_slices(struct agree *agree, int64_t pass_id, size_t n_rows)
 				      " pass_id = %lld AND state <> 0",
 				      (long long)pass_id) == 0;
 	sqlite3_stmt *slice = db_query(agree->db,
-				       "SELECT request_id, first_position, positions,"
-				       " row_offset, n_rows, phase FROM pass_request WHERE"
-				       " pass_id = %lld",
+				       "SELECT s.request_id, s.first_position, s.positions,"
+				       " s.row_offset, s.n_rows, s.phase, s.accepted,"
+				       " m.kind = 'target' AND s.attempt = r.n_attempts - 1"
+				       " FROM pass_request AS s JOIN pass AS p USING (pass_id)"
+				       " JOIN model AS m USING (model_id)"
+				       " LEFT JOIN request AS r USING (request_id)"
+				       " WHERE s.pass_id = %lld",
 				       (long long)pass_id);
 
 	free(agree->classes);
@@ -577,6 +611,7 @@ void agree_check(sqlite3 *db)
 	check_statements(db);
 	load_layers(&agree);
 	load_requests(&agree);
+	load_links(&agree);
 	/* Where all rows are kept, their sums are those of the windows. */
 	recording = db_query(db, KEEPS_ROWS " ORDER BY recording_id");
 	while (db_step(recording))
@@ -593,4 +628,16 @@ void agree_check_file(const char *path)
 
 	agree_check(db);
 	db_close(db);
+}
+
+void agree_prove(const char *path)
+{
+	const char *build = getenv("MOETRACE_BUILDDIR");
+	char command[8192];
+
+	if (!build)
+		return;
+	snprintf(command, sizeof(command), "'%s/cli/moetrace' check --format jsonl '%s' >&2", build,
+		 path);
+	REQUIRE(system(command) == 0, "%s: moetrace check does not prove it", path);
 }

@@ -14,4 +14,7 @@ void agree_check(sqlite3 *db);
 /* The same for a file, which is opened read-only. */
 void agree_check_file(const char *path);
 
+/* `moetrace check` proves the file, where the command is at hand (MOETRACE_BUILDDIR). */
+void agree_prove(const char *path);
+
 #endif

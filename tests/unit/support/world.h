@@ -29,6 +29,7 @@ enum {
 	WORLD_MAX_RECORDINGS = 8,
 	WORLD_N_KEYS = 4,
 	WORLD_N_RULES = 2,
+	WORLD_N_SLOTS = 600, /* KV slots a thread */
 };
 
 struct world_layer {
@@ -64,6 +65,32 @@ struct want_tokens {
 	uint32_t add; /* the token of a position is position * 3 + add */
 };
 
+/* Positions that an attempt reused; the source's attempt counts where there is a source. */
+struct want_reuse {
+	struct want_reuse *next; /* the one said before */
+	uint32_t epoch;
+	uint32_t attempt;
+	uint32_t position;
+	uint64_t source; /* handle; MOETRACE_NO_REQUEST: unknown */
+	uint32_t source_attempt;
+};
+
+/* Who computes what a KV slot holds. */
+struct want_slot {
+	uint64_t request; /* handle; MOETRACE_NO_REQUEST: nobody */
+	uint32_t attempt;
+	uint32_t position;
+	uint32_t epoch;
+};
+
+/* Acceptance that is told later. */
+struct want_late {
+	struct want_late *next;
+	uint64_t number;
+	uint32_t slice;
+	struct want_slice *of;
+};
+
 struct want_request {
 	struct want_request *next;
 	uint64_t handle;
@@ -75,8 +102,14 @@ struct want_request {
 	uint32_t end_state;
 	uint64_t declared; /* MOETRACE_POSITIONS_UNKNOWN: left to the recorder */
 	uint32_t next_position;
-	uint32_t seen_positions; /* highest position of recorded rows, plus one */
-	bool has_other_rows;	 /* of phase verify or draft */
+	uint32_t attempt;
+	uint32_t attempt_epoch;	 /* when the last one began */
+	uint32_t n_retracts[2 * WORLD_MAX_RECORDINGS + 2]; /* by epoch */
+	uint32_t n_pauses[2 * WORLD_MAX_RECORDINGS + 2];   /* by epoch */
+	bool is_paused;
+	uint64_t end_clock; /* of its thread: the last pass that named it has ended */
+	struct want_reuse *reuses; /* a position each */
+	struct want_late *late;
 	struct want_attribute *attributes;
 	struct want_tokens *tokens;
 };
@@ -89,6 +122,10 @@ struct want_slice {
 	uint32_t row_offset;
 	uint32_t *positions; /* [n_rows] */
 	bool positions_passed;
+	uint32_t attempt;
+	uint8_t *accepted; /* [n_rows]; NULL: never told */
+	uint32_t told;	   /* 0: before the pass ends, 1: after it, 2: later */
+	uint64_t told_clock; /* of its thread */
 };
 
 struct want_layer {
@@ -119,6 +156,10 @@ struct want_pass {
 	uint32_t n_rows;
 	uint32_t padding_rows;
 	uint32_t epoch;
+	uint64_t end_clock;	   /* of its thread */
+	bool has_microbatch;
+	uint32_t microbatch;
+	const struct want_pass *parent; /* NULL: none */
 	uint32_t n_slices;
 	struct want_slice slices[WORLD_MAX_SLICES];
 	struct want_layer layers[WORLD_MAX_LAYERS];
@@ -134,6 +175,8 @@ struct world_thread {
 	struct want_request *open[WORLD_MAX_OPEN];
 	struct want_request *requests; /* all, newest first */
 	struct want_pass *passes;      /* the recorded ones, newest first */
+	uint64_t clock;		       /* counts what the recorder hears of */
+	struct want_slot slots[WORLD_N_SLOTS];
 };
 
 struct world {
@@ -184,6 +227,31 @@ void world_misuse(struct world_thread *thread, struct moetrace_pass *pass,
 void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 		  const struct want_pass *want_pass, uint32_t layer, struct want_layer *want);
 void world_compare_requests(struct world *world, sqlite3 *db);
+
+/* What is said of requests beside their passes, at random. */
+void world_retract(struct world_thread *thread, struct want_request *request);
+void world_pause_or_resume(struct world_thread *thread, struct want_request *request);
+void world_reuse(struct world_thread *thread, struct want_request *request);
+/* Fill in the slots of a pass's rows, and note who has them. */
+void world_slots(struct world_thread *thread, const struct want_pass *pass, int64_t *ret_slots);
+/* Tell what is late of a request. */
+void world_tell_late(struct world_thread *thread, struct want_request *request);
+
+/* Whose rows a reused position has, by the definition. */
+struct want_source {
+	const struct want_request *request; /* NULL: unknown */
+	uint32_t attempt;
+	const struct want_pass *pass; /* that computed it */
+	const struct want_slice *slice;
+	uint32_t row;
+};
+/* NULL where the attempt did not reuse the position in this recording. */
+const struct want_reuse *world_reuse_find(const struct want_request *request, uint32_t attempt,
+					  uint32_t position, uint32_t epoch);
+struct want_source world_source(const struct world_thread *thread, const struct want_reuse *reuse,
+				const struct want_request *of);
+void world_compare_reuse(sqlite3 *db, const struct world_thread *thread,
+			 const struct want_request *request, uint32_t epoch);
 void want_layer_free(struct want_layer *layer);
 
 #endif

@@ -20,6 +20,8 @@ static const char *const end_states[] = {NULL, "finished", "aborted", "failed"};
 
 struct position {
 	bool is_computed;  /* in this recording */
+	bool is_reused;	   /* from whomever */
+	bool is_unknown;   /* from nobody known */
 	bool is_elsewhere; /* in another one */
 	bool is_verified;
 	bool is_unwritten;
@@ -32,10 +34,12 @@ struct reasons {
 	bool invalid;
 	bool missing;
 	bool began_before;
+	bool reuse_unknown;
 	/* What a reason may be named for though it is none by the definition. */
 	bool may_be_unwritten;
 	bool may_be_unresolved;
 	bool may_be_invalid;
+	bool may_be_reuse_unknown;
 };
 
 static bool was_open(const struct want_request *request, uint32_t recording)
@@ -81,7 +85,7 @@ static void note_slice(const struct want_pass *pass, const struct want_slice *sl
 {
 	uint32_t i;
 
-	reasons->may_be_unresolved |= slice->phase == MOETRACE_PHASE_VERIFY;
+	reasons->may_be_unresolved |= slice->phase == MOETRACE_PHASE_VERIFY && !slice->accepted;
 	for (i = 0; i < pass->model->n_layers; i++) {
 		reasons->may_be_unwritten |= !pass->layers[i].is_written;
 		reasons->may_be_invalid |= pass->layers[i].n_invalid > 0;
@@ -98,34 +102,77 @@ static void note_pass(struct position *positions, uint32_t n_positions,
 	for (i = 0; i < pass->n_slices; i++) {
 		const struct want_slice *slice = &pass->slices[i];
 
-		if (slice->request != request || slice->phase == MOETRACE_PHASE_DRAFT)
+		if (slice->request != request || slice->phase == MOETRACE_PHASE_DRAFT ||
+		    slice->attempt != request->attempt)
 			continue;
 		if (is_here)
 			note_slice(pass, slice, reasons);
 		for (row = 0; row < slice->n_rows; row++)
-			if (slice->positions[row] < n_positions)
+			if (slice->positions[row] < n_positions &&
+			    (!slice->accepted || slice->accepted[row]))
 				note_row(&positions[slice->positions[row]], pass,
 					 slice->row_offset + row, is_here,
-					 slice->phase == MOETRACE_PHASE_VERIFY);
+					 slice->phase == MOETRACE_PHASE_VERIFY && !slice->accepted);
 	}
+}
+
+/* A reused position is as whole as its source's row. */
+static void note_reuse(const struct world_thread *thread, const struct want_request *request,
+		       const struct want_reuse *reuse, struct position *position,
+		       struct reasons *reasons)
+{
+	const struct want_source source = world_source(thread, reuse, request);
+	struct position row = {0};
+	uint32_t i;
+
+	if (!source.request) {
+		reasons->may_be_reuse_unknown = true;
+		if (position)
+			position->is_reused = position->is_unknown = true;
+		return;
+	}
+	note_row(position ? position : &row, source.pass, source.slice->row_offset + source.row,
+		 true, false);
+	if (position) {
+		position->is_computed = false;
+		position->is_reused = true;
+	}
+	/* Its attempt's faults are not told apart. */
+	for (i = 0; i < source.pass->model->n_layers; i++)
+		if (!source.pass->layers[i].is_written || source.pass->layers[i].n_invalid)
+			reasons->may_be_unwritten = reasons->may_be_invalid = true;
+}
+
+static void note_reuses(const struct world_thread *thread, const struct want_request *request,
+			struct position *positions, uint32_t n_positions, uint32_t recording,
+			struct reasons *reasons)
+{
+	for (const struct want_reuse *reuse = request->reuses; reuse; reuse = reuse->next)
+		if (reuse->attempt == request->attempt && reuse->epoch == 2 * recording - 1)
+			note_reuse(thread, request, reuse,
+				   reuse->position < n_positions ? &positions[reuse->position]
+								 : NULL,
+				   reasons);
 }
 
 static struct reasons judge(const struct world_thread *thread, const struct want_request *request,
 			    uint32_t n_positions, uint32_t recording)
 {
 	struct position *positions = calloc(n_positions + 1u, sizeof(*positions));
-	const bool began_before = request->begin_epoch < 2 * recording - 1;
+	const bool began_before = request->attempt_epoch < 2 * recording - 1;
 	struct reasons reasons = {0};
 	uint32_t i;
 
 	REQUIRE(positions, "out of memory");
 	for (const struct want_pass *pass = thread->passes; pass; pass = pass->next)
 		note_pass(positions, n_positions, request, pass, recording, &reasons);
+	note_reuses(thread, request, positions, n_positions, recording, &reasons);
 	for (i = 0; i < n_positions; i++) {
 		reasons.unwritten |= positions[i].is_unwritten;
 		reasons.invalid |= positions[i].is_invalid;
 		reasons.unresolved |= positions[i].is_verified && !positions[i].is_computed;
-		if (positions[i].is_computed || positions[i].is_verified)
+		reasons.reuse_unknown |= positions[i].is_unknown;
+		if (positions[i].is_computed || positions[i].is_verified || positions[i].is_reused)
 			continue;
 		if (began_before)
 			reasons.began_before = true;
@@ -156,6 +203,9 @@ static void compare_reasons(const struct want_request *request, const struct rea
 		id, got);
 	REQUIRE(names(got, "unresolved") ? want->may_be_unresolved : !want->unresolved,
 		"%s: unresolved: %s", id, got);
+	REQUIRE(names(got, "reuse_unknown") ? want->may_be_reuse_unknown : !want->reuse_unknown,
+		"%s: reuse_unknown: %s", id, got);
+	REQUIRE(!names(got, "repeated"), "%s: nothing is repeated: %s", id, got);
 	REQUIRE(got_hole ? has_hole : !has_hole || got, "%s: missing: %s", id, got);
 	REQUIRE(!names(got, "began_before") || want->began_before, "%s: %s", id, got);
 	REQUIRE(!names(got, "lost"), "%s: nothing was lost: %s", id, got);
@@ -173,6 +223,41 @@ static void compare_unfinished(sqlite3_stmt *row, const struct want_request *req
 	ck_assert_int_eq(sqlite3_column_type(row, 7), SQLITE_NULL);
 }
 
+/* One past the highest position that the last attempt has in the recording. */
+static uint32_t seen_end(const struct world_thread *thread, const struct want_request *request,
+			 uint32_t recording)
+{
+	uint32_t end = 0, i, row;
+
+	for (const struct want_reuse *reuse = request->reuses; reuse; reuse = reuse->next)
+		if (reuse->attempt == request->attempt && reuse->epoch == 2 * recording - 1 &&
+		    reuse->position >= end)
+			end = reuse->position + 1;
+	for (const struct want_pass *pass = thread->passes; pass; pass = pass->next)
+		for (i = 0; pass->epoch == 2 * recording - 1 && i < pass->n_slices; i++) {
+			const struct want_slice *slice = &pass->slices[i];
+
+			if (slice->request != request || slice->attempt != request->attempt ||
+			    slice->phase == MOETRACE_PHASE_DRAFT ||
+			    (slice->phase == MOETRACE_PHASE_VERIFY && !slice->accepted))
+				continue;
+			for (row = 0; row < slice->n_rows; row++)
+				if ((!slice->accepted || slice->accepted[row]) &&
+				    slice->positions[row] >= end)
+					end = slice->positions[row] + 1;
+		}
+	return end;
+}
+
+static uint32_t n_attempts_at(const struct want_request *request, uint32_t epoch)
+{
+	uint32_t n = 1, i;
+
+	for (i = 0; i <= epoch; i++)
+		n += request->n_retracts[i];
+	return n;
+}
+
 static uint32_t more_of(uint32_t a, uint32_t b)
 {
 	return a > b ? a : b;
@@ -185,7 +270,7 @@ static void compare_ended(sqlite3_stmt *row, const struct world_thread *thread,
 	const uint32_t prompt =
 		request->end_state == MOETRACE_REQUEST_FINISHED ? request->prompt_positions : 0;
 	const uint32_t n_positions = request->declared == MOETRACE_POSITIONS_UNKNOWN
-					     ? more_of(request->seen_positions, prompt)
+					     ? more_of(seen_end(thread, request, recording), prompt)
 					     : (uint32_t)request->declared;
 	const struct reasons want =
 		judge(thread, request, more_of(n_positions, prompt), recording);
@@ -277,7 +362,8 @@ static void compare_request(sqlite3 *db, const struct world_thread *thread,
 	const uint32_t epoch = 2 * recording - 1;
 	sqlite3_stmt *row = db_query(db,
 				     "SELECT external_id, prompt_positions, n_positions,"
-				     " n_attempts, end_ns, end_state, verdict, reasons, request_id"
+				     " n_attempts, end_ns, end_state, verdict, reasons, request_id,"
+				     " n_pauses"
 				     " FROM request WHERE recording_id = %u AND handle = %lld",
 				     recording, (long long)request->handle);
 	const bool is_there = db_step(row);
@@ -290,7 +376,9 @@ static void compare_request(sqlite3 *db, const struct world_thread *thread,
 			ck_assert_int_eq(sqlite3_column_int64(row, 1), request->prompt_positions);
 		else
 			ck_assert_int_eq(sqlite3_column_type(row, 1), SQLITE_NULL);
-		ck_assert_int_eq(sqlite3_column_int64(row, 3), 1);
+		ck_assert_int_eq(sqlite3_column_int64(row, 3), n_attempts_at(request, epoch));
+		ck_assert_int_eq(sqlite3_column_int64(row, 9), request->n_pauses[epoch]);
+		world_compare_reuse(db, thread, request, epoch);
 		if (request->end_epoch == epoch)
 			compare_ended(row, thread, request, recording);
 		else

@@ -51,7 +51,9 @@ void world_model_add(struct world *world)
 
 	ck_assert_uint_lt(world->n_models, WORLD_MAX_MODELS);
 	snprintf(model->name, sizeof(model->name), "model-%u", world->n_models);
-	model->kind = world->n_models % 3 == 1 ? MOETRACE_MODEL_DRAFT : MOETRACE_MODEL_TARGET;
+	model->kind = world->n_models == 1   ? MOETRACE_MODEL_DRAFT
+		      : world->n_models == 4 ? MOETRACE_MODEL_MTP
+					     : MOETRACE_MODEL_TARGET;
 	/* One model has nothing to record. */
 	model->n_layers = world->n_models == 3 ? 0 : 1 + rng_below(&world->rng, WORLD_MAX_LAYERS);
 	for (i = 0; i < model->n_layers; i++) {
@@ -86,7 +88,7 @@ struct world *world_open(const char *path, uint64_t seed, uint32_t n_threads,
 	world->n_threads = n_threads;
 	world->max_rows = 300;
 	opts.weight_format = weight_format;
-	opts.n_rings = 2 * n_threads;
+	opts.n_rings = 3 * n_threads; /* two passes and their parent */
 	/* Roomy: the test is about what is stored, and nothing may be lost. */
 	opts.ring_bytes = UINT64_C(64) << 20;
 	opts.window_ns = 20000000;
@@ -111,8 +113,15 @@ struct world *world_open(const char *path, uint64_t seed, uint32_t n_threads,
 
 void world_start(struct world *world)
 {
+	uint32_t i, j;
+
 	ck_assert_int_eq(moetrace_start(world->session, NULL), MOETRACE_OK);
 	world->epoch++;
+	/* Who is paused then is so in this recording, too. */
+	for (i = 0; !world->is_free_running && i < world->n_threads; i++)
+		for (j = 0; j < world->threads[i].n_open; j++)
+			world->threads[i].open[j]->n_pauses[world->epoch] +=
+				world->threads[i].open[j]->is_paused;
 	ck_assert_uint_lt(world_recording(world->epoch), WORLD_MAX_RECORDINGS);
 }
 
@@ -136,9 +145,10 @@ static void begin_request(struct world_thread *thread)
 
 	do {
 		request->model = world_model_pick(thread);
-	} while (request->model->kind == MOETRACE_MODEL_DRAFT);
+	} while (request->model->kind != MOETRACE_MODEL_TARGET);
 	request->next = thread->requests;
 	request->begin_epoch = thread->world->epoch;
+	request->attempt_epoch = request->begin_epoch;
 	request->end_epoch = UINT32_MAX;
 	snprintf(request->external_id, sizeof(request->external_id), "r%u-%llx", thread->index,
 		 (unsigned long long)rng_next(&thread->rng));
@@ -159,14 +169,16 @@ static void end_request(struct world_thread *thread, uint32_t index)
 	struct want_request *request = thread->open[index];
 	struct rng *rng = &thread->rng;
 
+	world_tell_late(thread, request);
 	request->end_epoch = thread->world->epoch;
+	request->end_clock = ++thread->clock;
 	request->end_state = MOETRACE_REQUEST_FINISHED + rng_below(rng, 3);
 	request->declared = request->next_position;
 	if (rng_chance(rng, 5))
 		request->declared += rng_below(rng, 3);
 	else if (rng_chance(rng, 5) && request->declared > 0)
 		request->declared = rng_below(rng, request->next_position);
-	else if (rng_chance(rng, 30) && !request->has_other_rows)
+	else if (rng_chance(rng, 30))
 		request->declared = MOETRACE_POSITIONS_UNKNOWN;
 	ck_assert_int_eq(moetrace_request_end(thread->world->session, request->handle,
 					      request->end_state, request->declared),
@@ -235,6 +247,17 @@ static void shuffle(struct rng *rng, uint32_t *numbers, uint32_t n)
 	}
 }
 
+/* The first rows of a verify slice are accepted; returns how many. */
+static uint32_t draw_accepted(struct rng *rng, struct want_slice *slice)
+{
+	const uint32_t n_accepted = rng_below(rng, slice->n_rows + 1);
+
+	slice->accepted = allocate(slice->n_rows, 1);
+	memset(slice->accepted, 1, n_accepted);
+	slice->told = rng_below(rng, 3);
+	return n_accepted;
+}
+
 static void fill_slice(struct world_thread *thread, struct want_slice *slice,
 		       struct want_request *request)
 {
@@ -242,20 +265,21 @@ static void fill_slice(struct world_thread *thread, struct want_slice *slice,
 	uint32_t i, first = 0;
 
 	slice->request = request;
+	slice->attempt = request ? request->attempt : 0;
 	slice->n_rows = pick_n_rows(thread);
 	slice->positions = allocate(slice->n_rows, sizeof(*slice->positions));
 	if (request) {
 		if (rng_chance(rng, 1))
 			request->next_position += 1 + rng_below(rng, 3);
 		first = request->next_position;
-		if (slice->phase != MOETRACE_PHASE_DRAFT)
+		if (slice->phase == MOETRACE_PHASE_VERIFY && rng_chance(rng, 70))
+			request->next_position += draw_accepted(rng, slice);
+		else if (slice->phase != MOETRACE_PHASE_DRAFT)
 			request->next_position += slice->n_rows;
-		request->has_other_rows |= slice->phase == MOETRACE_PHASE_DRAFT ||
-					   slice->phase == MOETRACE_PHASE_VERIFY;
 	}
 	for (i = 0; i < slice->n_rows; i++)
 		slice->positions[i] = first + i;
-	if (request && rng_chance(rng, 10)) {
+	if (request && !slice->accepted && rng_chance(rng, 10)) {
 		shuffle(rng, slice->positions, slice->n_rows);
 		slice->positions_passed = true;
 	}
@@ -268,9 +292,9 @@ static uint32_t pick_phase(struct world_thread *thread, const struct world_model
 		MOETRACE_PHASE_DECODE,	MOETRACE_PHASE_DECODE,	MOETRACE_PHASE_MIXED,
 		MOETRACE_PHASE_MIXED,	MOETRACE_PHASE_DUMMY,	MOETRACE_PHASE_IDLE};
 
-	if (model->kind == MOETRACE_MODEL_DRAFT)
+	if (model->kind != MOETRACE_MODEL_TARGET)
 		return rng_chance(&thread->rng, 90) ? MOETRACE_PHASE_DRAFT : MOETRACE_PHASE_DUMMY;
-	if (rng_chance(&thread->rng, 2))
+	if (rng_chance(&thread->rng, 10))
 		return MOETRACE_PHASE_VERIFY;
 	return target[rng_below(&thread->rng, sizeof(target) / sizeof(target[0]))];
 }
@@ -316,7 +340,7 @@ static struct want_pass *make_pass(struct world_thread *thread)
 		return want;
 	}
 	for (i = 0; i < thread->n_open; i++)
-		if (rng_chance(rng, 60) && (want->model->kind == MOETRACE_MODEL_DRAFT ||
+		if (rng_chance(rng, 60) && (want->model->kind != MOETRACE_MODEL_TARGET ||
 					    thread->open[i]->model == want->model))
 			add_slice(thread, want, thread->open[i]);
 	if (rng_chance(rng, 10))
@@ -324,8 +348,10 @@ static struct want_pass *make_pass(struct world_thread *thread)
 	return want;
 }
 
-static struct moetrace_pass *begin_pass(struct world_thread *thread, const struct want_pass *want)
+static struct moetrace_pass *begin_pass(struct world_thread *thread, const struct want_pass *want,
+					uint64_t parent)
 {
+	int64_t *slots = allocate(want->n_rows, sizeof(*slots));
 	struct moetrace_slice slices[WORLD_MAX_SLICES] = {{0}};
 	struct moetrace_pass_info info;
 	struct moetrace_pass *pass;
@@ -349,7 +375,15 @@ static struct moetrace_pass *begin_pass(struct world_thread *thread, const struc
 	info.slices = slices;
 	info.n_slices = want->n_slices;
 	info.runtime_pass = &want->number;
+	info.parent = parent;
+	info.microbatch = want->has_microbatch ? &want->microbatch : NULL;
+	if (rng_chance(&thread->rng, 50)) {
+		world_slots(thread, want, slots);
+		info.kv_slots = slots;
+		info.kv_slot_type = MOETRACE_TYPE_I64;
+	}
 	pass = moetrace_pass_begin(thread->world->session, &info);
+	free(slots);
 	/* What was passed is the caller's again. */
 	memset(slices, 0xff, sizeof(slices));
 	return pass;
@@ -371,68 +405,155 @@ static void run_layers(struct world_thread *thread, struct moetrace_pass *pass,
 		world_misuse(thread, pass, want);
 }
 
-static void note_seen(struct want_pass *want)
-{
-	uint32_t i, row;
-
-	for (i = 0; i < want->n_slices; i++) {
-		struct want_slice *slice = &want->slices[i];
-
-		if (!slice->request || slice->phase == MOETRACE_PHASE_DRAFT)
-			continue;
-		for (row = 0; row < slice->n_rows; row++)
-			if (slice->positions[row] >= slice->request->seen_positions)
-				slice->request->seen_positions = slice->positions[row] + 1;
-	}
-}
-
 static void pass_free(struct want_pass *want)
 {
 	uint32_t i;
 
 	for (i = 0; i < want->n_slices; i++)
-		free(want->slices[i].positions);
+		free(want->slices[i].positions), free(want->slices[i].accepted);
 	for (i = 0; i < WORLD_MAX_LAYERS; i++)
 		want_layer_free(&want->layers[i]);
 	free(want);
 }
 
+/* The slices whose acceptance is known by now are told. */
+static void tell(struct world_thread *thread, uint64_t number, struct want_pass *want, uint32_t when)
+{
+	uint32_t i;
+
+	for (i = 0; number && i < want->n_slices; i++) {
+		struct want_slice *slice = &want->slices[i];
+		struct want_late *late;
+
+		if (!slice->accepted || slice->told != when)
+			continue;
+		if (when < 2 || slice->request->end_epoch != UINT32_MAX) {
+			slice->told_clock = ++thread->clock;
+			ck_assert_int_eq(moetrace_pass_accept(thread->world->session, number, i,
+							      slice->accepted, slice->n_rows),
+					 MOETRACE_OK);
+			continue;
+		}
+		late = allocate(1, sizeof(*late));
+		late->number = number;
+		late->slice = i;
+		late->of = slice;
+		late->next = slice->request->late;
+		slice->request->late = late;
+	}
+}
+
 /* Keeps what was recorded, in whichever way the world knows that. */
-static void keep_pass(struct world_thread *thread, const struct moetrace_pass *pass,
-		      struct want_pass *want)
+static void keep_pass(struct world_thread *thread, bool is_recorded, struct want_pass *want)
 {
 	const struct world *world = thread->world;
 
-	REQUIRE(world->is_free_running || !pass == !world_recording(world->epoch),
+	REQUIRE(world->is_free_running || is_recorded == (world_recording(world->epoch) != 0),
 		"a pass is recorded while idle, or is not while recording");
-	if (!pass) {
+	if (!is_recorded) {
 		pass_free(want);
 		return;
 	}
-	note_seen(want);
 	want->next = thread->passes;
 	thread->passes = want;
 }
 
-/* One pass, or two whose layers alternate, as with two microbatches. */
+static void end_pass(struct world_thread *thread, struct moetrace_pass *pass,
+		     struct want_pass *want)
+{
+	const uint64_t number = moetrace_pass_number(pass);
+	uint32_t i;
+
+	/* A request that has ended hears of what is accepted before its last pass ends, or never. */
+	for (i = 0; i < want->n_slices; i++)
+		if (want->slices[i].accepted &&
+		    want->slices[i].request->end_epoch != UINT32_MAX)
+			want->slices[i].told = 0;
+	tell(thread, number, want, 0);
+	moetrace_pass_end(pass);
+	want->end_clock = ++thread->clock;
+	for (i = 0; i < want->n_slices; i++)
+		if (want->slices[i].request && want->slices[i].request->end_epoch != UINT32_MAX)
+			want->slices[i].request->end_clock = thread->clock;
+	tell(thread, number, want, 1);
+	tell(thread, number, want, 2);
+	keep_pass(thread, pass != NULL, want);
+}
+
+/* A pass that has nothing of its own, for two that overlap. */
+static struct want_pass *make_parent(struct world_thread *thread)
+{
+	struct want_pass *want = allocate(1, sizeof(*want));
+
+	want->number = (uint64_t)thread->index << 32 | thread->n_passes++;
+	want->model = world_model_pick(thread);
+	want->phase = MOETRACE_PHASE_PREFILL;
+	want->epoch = thread->world->epoch;
+	return want;
+}
+
+static void set_part(struct want_pass *part, const struct want_pass *parent, uint32_t microbatch)
+{
+	part->parent = parent;
+	part->has_microbatch = parent != NULL;
+	part->microbatch = microbatch;
+}
+
+/* Something happens to a request that passes are running for. */
+static void disturb(struct world_thread *thread)
+{
+	struct rng *rng = &thread->rng;
+
+	if (!thread->n_open || !rng_chance(rng, 4))
+		return;
+	if (rng_chance(rng, 50))
+		end_request(thread, rng_below(rng, thread->n_open));
+	else
+		world_retract(thread, thread->open[rng_below(rng, thread->n_open)]);
+}
+
+/* Two passes whose layers alternate, as with two microbatches, with or without a parent. */
+static void two_passes(struct world_thread *thread)
+{
+	struct want_pass *parent_want = rng_chance(&thread->rng, 50) ? make_parent(thread) : NULL;
+	struct moetrace_pass *parent = parent_want ? begin_pass(thread, parent_want, 0) : NULL;
+	const uint64_t number = moetrace_pass_number(parent);
+	struct want_pass *want[2];
+	struct moetrace_pass *pass[2];
+	uint32_t i;
+
+	for (i = 0; i < 2; i++) {
+		want[i] = make_pass(thread);
+		set_part(want[i], number ? parent_want : NULL, i);
+		pass[i] = begin_pass(thread, want[i], number);
+	}
+	disturb(thread);
+	for (i = 0; i < 2; i++)
+		run_layers(thread, pass[i], want[i]);
+	if (parent_want && rng_chance(&thread->rng, 50)) {
+		end_pass(thread, parent, parent_want);
+		parent_want = NULL;
+	}
+	for (i = 0; i < 2; i++)
+		end_pass(thread, pass[i], want[i]);
+	if (parent_want)
+		end_pass(thread, parent, parent_want);
+}
+
 void world_pass(struct world_thread *thread)
 {
-	struct want_pass *want = make_pass(thread), *other = NULL;
-	struct moetrace_pass *pass = begin_pass(thread, want), *other_pass = NULL;
+	struct want_pass *want;
+	struct moetrace_pass *pass;
 
 	if (rng_chance(&thread->rng, 10)) {
-		other = make_pass(thread);
-		other_pass = begin_pass(thread, other);
+		two_passes(thread);
+		return;
 	}
+	want = make_pass(thread);
+	pass = begin_pass(thread, want, 0);
+	disturb(thread);
 	run_layers(thread, pass, want);
-	if (other)
-		run_layers(thread, other_pass, other);
-	moetrace_pass_end(pass);
-	keep_pass(thread, pass, want);
-	if (other) {
-		moetrace_pass_end(other_pass);
-		keep_pass(thread, other_pass, other);
-	}
+	end_pass(thread, pass, want);
 }
 
 /* ---- threads ---- */
@@ -452,6 +573,12 @@ static void step(struct world_thread *thread)
 		set_attribute(thread, request);
 	else if (dice < 33 && request)
 		add_tokens(thread, request);
+	else if (dice < 35 && request)
+		world_retract(thread, request);
+	else if (dice < 37 && request)
+		world_pause_or_resume(thread, request);
+	else if (dice < 43 && request)
+		world_reuse(thread, request);
 	else
 		world_pass(thread);
 }
@@ -463,6 +590,8 @@ static void *thread_main(void *argument)
 
 	for (i = 0; i < thread->n_steps; i++)
 		step(thread);
+	for (i = 0; i < thread->n_open; i++)
+		world_tell_late(thread, thread->open[i]);
 	return NULL;
 }
 
@@ -502,6 +631,12 @@ static void request_free(struct want_request *request)
 
 		free(request->attributes);
 		request->attributes = next;
+	}
+	while (request->reuses) {
+		struct want_reuse *next = request->reuses->next;
+
+		free(request->reuses);
+		request->reuses = next;
 	}
 	while (request->tokens) {
 		struct want_tokens *next = request->tokens->next;
