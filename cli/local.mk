@@ -31,6 +31,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_experts.c \
 	%D%/cmd_info.c \
 	%D%/cmd_models.c \
+	%D%/cmd_overhead.c \
 	%D%/cmd_query.c \
 	%D%/cmd_recover.c \
 	%D%/cmd_report.c \
@@ -53,6 +54,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/live.c %D%/live.h \
 	%D%/moetrace.c \
 	%D%/output.c \
+	%D%/paired.c %D%/paired.h \
 	%D%/rule_args.c %D%/rule_args.h \
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/table.c %D%/table.h

@@ -41,6 +41,7 @@ static const struct verb verbs[] = {
 	{"start", mt_cmd_start, "start a recording in live sessions", false},
 	{"stop", mt_cmd_stop, "stop the recording of live sessions", false},
 	{"rotate", mt_cmd_rotate, "let live sessions go on in another file", false},
+	{"overhead", mt_cmd_overhead, "what recording costs a live session, measured", false},
 	{"recover", mt_cmd_recover, "make a clean trace of what a killed process left", true},
 	{"check", mt_cmd_check, "prove that a trace is sound", false},
 };

@@ -22,6 +22,7 @@ moetrace_verbs = \
 	start \
 	stop \
 	rotate \
+	overhead \
 	recover \
 	check
 

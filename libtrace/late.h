@@ -28,7 +28,7 @@ struct mt_pass_start {
 int mt_pass_check(struct moetrace_session *session, const struct moetrace_pass_info *info,
 		  struct mt_pass_start *ret_start);
 
-/* With a recording running: map_epoch and skip of a pass that begins now. */
+/* With a recording running: map_epoch and skip of a pass that begins now, at begin_ns. */
 void mt_pass_latch(struct moetrace_session *session, const struct moetrace_pass_info *info,
 		   struct mt_pass_start *start);
 

@@ -17,6 +17,7 @@
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
 #include "libtrace/late.h"
+#include "libtrace/overhead.h"
 
 void mt_misuse(struct moetrace_session *session, enum mt_misuse misuse)
 {
@@ -229,8 +230,11 @@ void mt_pass_latch(struct moetrace_session *session, const struct moetrace_pass_
 	start->map_epoch = atomic_load_explicit(&session->map_epochs[info->model - 1],
 						memory_order_acquire);
 	start->skip = MT_SKIP_NONE;
-	if (atomic_load_explicit(&session->has_sampling, memory_order_relaxed) ||
-	    atomic_load_explicit(&session->n_disabled, memory_order_relaxed))
+	if (atomic_load_explicit(&session->overhead, memory_order_relaxed) &&
+	    mt_overhead_pass(session, info, start->begin_ns))
+		start->skip = MT_SKIP_DISABLED;
+	else if (atomic_load_explicit(&session->has_sampling, memory_order_relaxed) ||
+		 atomic_load_explicit(&session->n_disabled, memory_order_relaxed))
 		start->skip = skip_of(session, info);
 }
 

@@ -115,6 +115,7 @@ struct moetrace_pass {
 	_Atomic uint64_t dropped[MT_LAYER_WORDS];
 };
 
+struct mt_overhead;
 struct mt_server;
 struct mt_writer;
 struct moetrace_cuda;
@@ -188,9 +189,11 @@ struct moetrace_session {
 	_Atomic uint32_t sample_phases;
 	_Atomic uint32_t sample_every_n_passes;
 	_Atomic int64_t n_disabled;  /* regions that are open */
+	struct mt_overhead *_Atomic overhead; /* NULL: its cost is not being measured */
 	_Atomic uint64_t n_sampled[MOETRACE_MAX_MODELS]; /* passes of the phases in question */
 	_Alignas(MT_LINE_BYTES) struct mt_loss losses[MT_N_LOSS];
 	_Atomic uint64_t misuse[MT_N_MISUSE];
+	_Atomic uint32_t n_measuring; /* threads that may look at what overhead points to */
 
 	/* Control. */
 	pthread_mutex_t control;      /* start, stop, model_add one at a time */

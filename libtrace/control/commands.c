@@ -9,8 +9,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libtrace/clock.h"
 #include "libtrace/control/server.h"
 #include "libtrace/options.h"
+#include "libtrace/overhead.h"
 
 struct verb {
 	const char *name;
@@ -26,11 +28,13 @@ static void help(struct mt_control *control, const struct mt_control_line *line,
 void mt_control_open(struct mt_control *control, struct moetrace_session *session)
 {
 	control->session = session;
+	control->speaker = NULL;
 	control->owner = NULL;
 }
 
 void mt_control_close(struct mt_control *control)
 {
+	mt_overhead_end(control->session);
 	control->owner = NULL;
 }
 
@@ -166,6 +170,99 @@ static void dump(struct mt_control *control, const struct mt_control_line *line,
 	mt_reply_end(reply, MOETRACE_OK, NULL);
 }
 
+/* A whole number in [min, max]; -1: it is none. */
+static int64_t whole_number(const char *text, uint32_t min, uint32_t max)
+{
+	uint64_t value = 0;
+
+	for (const char *at = text; *at; at++) {
+		if (*at < '0' || *at > '9' || value > max)
+			return -1;
+		value = value * 10 + (uint64_t)(*at - '0');
+	}
+	return value >= min && value <= max ? (int64_t)value : -1;
+}
+
+/* Who reads the file finds passes that were left out: here is why. */
+static void note_measurement(struct moetrace_session *session)
+{
+	struct mt_message *message = mt_message_new(
+		MT_MESSAGE_DIAGNOSTIC,
+		"the cost of recording was measured: every other block of passes was left out",
+		"session");
+
+	if (message)
+		mt_session_post(session, message);
+}
+
+static void overhead(struct mt_control *control, const struct mt_control_line *line,
+		     struct mt_reply *reply)
+{
+	const char *pairs = mt_control_line_value(line, "pairs");
+	const char *block = mt_control_line_value(line, "block_ms");
+	int64_t n_pairs = whole_number(pairs ? pairs : "20", 1, MT_OVERHEAD_MAX_PAIRS);
+	int64_t block_ms = whole_number(block ? block : "1000", MT_OVERHEAD_MIN_BLOCK_MS,
+					MT_OVERHEAD_MAX_BLOCK_MS);
+	const struct mt_overhead *begun;
+	int result;
+
+	if (n_pairs < 0 || block_ms < 0) {
+		mt_reply_end(reply, MOETRACE_E_INVALID,
+			     "pairs is 1 to 1000, block_ms is 20 to 60000");
+		return;
+	}
+	if (control->owner) {
+		mt_reply_end(reply, MOETRACE_E_STATE,
+			     "its cost is being measured already; wait until that is over");
+		return;
+	}
+	if (!atomic_load(&control->session->recording_id)) {
+		mt_reply_end(reply, MOETRACE_E_STATE, "nothing is recorded; start a recording first");
+		return;
+	}
+	result = mt_overhead_begin(control->session, (uint32_t)n_pairs, (uint32_t)block_ms);
+	if (result) {
+		end(control, reply, result);
+		return;
+	}
+	control->owner = control->speaker;
+	note_measurement(control->session);
+	begun = atomic_load(&control->session->overhead);
+	mt_reply_number(reply, "start_ns", begun->start_ns);
+	mt_reply_number(reply, "block_ns", begun->block_ns);
+	mt_reply_number(reply, "n_blocks", begun->n_blocks);
+	mt_reply_end(reply, MOETRACE_OK, NULL);
+}
+
+/* So many samples an answer. */
+#define SAMPLES_AT_ONCE 4096u
+
+static void samples(struct mt_control *control, const struct mt_control_line *line,
+		    struct mt_reply *reply)
+{
+	struct moetrace_session *session = control->session;
+	struct mt_overhead *measured = atomic_load(&session->overhead);
+	const struct mt_overhead_sample *sample = NULL;
+	uint64_t now_ns = mt_session_ns(session, mt_monotonic_ns());
+	uint64_t n_taken;
+
+	(void)line;
+	if (control->owner != control->speaker) {
+		mt_reply_end(reply, MOETRACE_E_STATE, "this peer measures nothing; say overhead first");
+		return;
+	}
+	for (uint32_t i = 0; i < SAMPLES_AT_ONCE && (sample = mt_overhead_next(measured)); i++)
+		mt_reply_line(reply, "sample %llu %u %u %u", (unsigned long long)sample->time_ns,
+			      sample->model, sample->phase, sample->n_rows);
+	n_taken = atomic_load(&measured->n_taken);
+	mt_reply_number(reply, "n_missing",
+			n_taken > MT_OVERHEAD_MAX_SAMPLES ? n_taken - MT_OVERHEAD_MAX_SAMPLES : 0);
+	mt_reply_text(reply, "state", atomic_load(&session->recording_id) ? "recording" : "idle");
+	mt_reply_number(reply, "now_ns", now_ns);
+	mt_reply_number(reply, "has_more", sample != NULL);
+	mt_reply_end(reply, MOETRACE_OK, NULL);
+}
+
 static const struct verb verbs[] = {
 	{ "help", "", "the verbs", help },
 	{ "status", "", "what the session is doing", status },
@@ -173,6 +270,10 @@ static const struct verb verbs[] = {
 	  start },
 	{ "stop", "reason ", "stop the recording; reason=WORD", stop },
 	{ "rotate", "path ", "go on in another file; path=FILE", rotate },
+	{ "overhead", "pairs block_ms ",
+	  "leave out every other block of passes until this connection ends; pairs=N block_ms=N",
+	  overhead },
+	{ "samples", "", "begins of passes that overhead has kept: ns, model, phase, rows", samples },
 	{ "dump", "", "commit, and say where the recording can be read", dump },
 };
 
@@ -208,7 +309,7 @@ void mt_control_execute(struct mt_control *control, struct mt_peer *peer,
 {
 	char text[128];
 
-	(void)peer;
+	control->speaker = peer;
 	for (size_t i = 0; i < N_VERBS; i++) {
 		const char *key;
 
@@ -230,8 +331,10 @@ void mt_control_execute(struct mt_control *control, struct mt_peer *peer,
 
 void mt_control_gone(struct mt_control *control, const struct mt_peer *peer)
 {
-	if (control->owner == peer)
-		control->owner = NULL;
+	if (control->owner != peer)
+		return;
+	mt_overhead_end(control->session);
+	control->owner = NULL;
 }
 
 int mt_control_is_owner(const struct mt_control *control, const struct mt_peer *peer)

@@ -11,7 +11,8 @@
 
 struct mt_control {
 	struct moetrace_session *session;
-	const struct mt_peer *owner; /* peer that holds something until it goes; NULL: none */
+	const struct mt_peer *speaker; /* whose line is being carried out */
+	const struct mt_peer *owner;   /* peer that measures, until it goes; NULL: none */
 };
 
 void mt_control_open(struct mt_control *control, struct moetrace_session *session);

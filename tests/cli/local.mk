@@ -12,7 +12,8 @@ cli_tests = \
 	%D%/errors.sh \
 	%D%/golden.sh \
 	%D%/help.sh \
-	%D%/journal.sh
+	%D%/journal.sh \
+	%D%/overhead.sh
 
 TESTS += $(cli_tests)
 

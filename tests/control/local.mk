@@ -6,12 +6,15 @@ if HAVE_CHECK
 %C%_programs = \
 	%D%/check_environment \
 	%D%/check_line \
+	%D%/check_overhead \
+	%D%/check_paired \
 	%D%/check_rotate \
 	%D%/check_socket
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
 thread_tests += \
+	%D%/check_overhead \
 	%D%/check_rotate \
 	%D%/check_socket
 
@@ -30,6 +33,14 @@ thread_tests += \
 %C%_check_line_CFLAGS = $(%C%_cflags)
 %C%_check_line_LDADD = $(%C%_inner_libs)
 
+%C%_check_overhead_SOURCES = %D%/check_overhead.c $(%C%_peer)
+%C%_check_overhead_CFLAGS = $(%C%_cflags)
+%C%_check_overhead_LDADD = $(%C%_inner_libs)
+
+%C%_check_paired_SOURCES = %D%/check_paired.c cli/paired.c cli/paired.h
+%C%_check_paired_CFLAGS = $(%C%_cflags)
+%C%_check_paired_LDADD = $(%C%_libs)
+
 %C%_check_rotate_SOURCES = %D%/check_rotate.c \
 	tests/fault/support/io_fault.c tests/fault/support/io_fault.h
 %C%_check_rotate_CFLAGS = $(%C%_cflags)
@@ -39,3 +50,9 @@ thread_tests += \
 %C%_check_socket_CFLAGS = $(%C%_cflags)
 %C%_check_socket_LDADD = $(%C%_libs)
 endif
+
+# What the command's test of overhead measures.
+check_PROGRAMS += %D%/steady_runtime
+%C%_steady_runtime_SOURCES = %D%/support/steady_runtime.c
+%C%_steady_runtime_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
+%C%_steady_runtime_LDADD = libtrace/libmoetrace.la
