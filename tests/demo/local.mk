@@ -4,8 +4,10 @@
 
 TESTS += \
 	%D%/demo.sh \
-	%D%/readme.sh
+	%D%/readme.sh \
+	%D%/readme-live.sh
 
 EXTRA_DIST += \
 	%D%/demo.sh \
-	%D%/readme.sh
+	%D%/readme.sh \
+	%D%/readme-live.sh
