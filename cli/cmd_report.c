@@ -71,12 +71,16 @@ static const struct section sections[] = {
 	 "FROM loss AS l WHERE ?1 IS NULL OR l.recording_id = ?1 ORDER BY l.recording_id",
 	 false, true},
 	{"throughput", "Tokens and throughput",
-	 "SELECT recording_id, phase, count(*) AS passes, sum(n_rows) AS rows, "
+	 /* Rows are of the parts of a pass, the time is that of the whole. */
+	 "SELECT recording_id, phase, sum(NOT is_parent) AS passes, sum(n_rows) AS rows, "
 	 "sum(decode_rows) AS decode_rows, "
-	 "avg(n_rows) AS mean_rows, avg(mean_active_experts) AS mean_active_experts, "
-	 "avg(duration_ns) AS mean_duration_ns, "
-	 "sum(n_rows) * 1e9 / nullif(sum(duration_ns), 0) AS tokens_per_s "
-	 "FROM pass_summary WHERE ?1 IS NULL OR recording_id = ?1 "
+	 "avg(n_rows) FILTER (WHERE NOT is_parent) AS mean_rows, "
+	 "avg(mean_active_experts) AS mean_active_experts, "
+	 "avg(duration_ns) FILTER (WHERE NOT is_parent) AS mean_duration_ns, "
+	 "sum(n_rows) * 1e9 / nullif(sum(duration_ns) FILTER (WHERE parent_pass_id IS NULL), 0) "
+	 "AS tokens_per_s FROM (SELECT *, pass_id IN (SELECT parent_pass_id FROM pass "
+	 "WHERE parent_pass_id IS NOT NULL) AS is_parent FROM pass_summary) "
+	 "WHERE ?1 IS NULL OR recording_id = ?1 "
 	 "GROUP BY recording_id, phase ORDER BY recording_id, rows DESC",
 	 false, false},
 	{"balance", "Balance: the least even layers",

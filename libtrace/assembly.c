@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "libtrace/layer.h"
+#include "libtrace/parts.h"
 #include "libtrace/sampling.h"
 
 void mt_assembly_open(struct mt_assembly *assembly, struct moetrace_session *session,
@@ -367,55 +368,6 @@ static const char *const phase_names[] = {
 	[MOETRACE_PHASE_DUMMY] = "dummy",
 };
 
-/* Has it nothing of its own, so that others can be its parts? */
-static int may_be_parent(const struct mt_assembly *assembly, const struct mt_open_pass *pass)
-{
-	return pass->begin.recording_id == assembly->recording_id && !pass->begin.parent &&
-	       !pass->begin.n_rows && !pass->begin.n_slices && !pass->so_far.layers;
-}
-
-/* The parent's key if it has closed; if it has not, its part waits. */
-static int64_t find_parent(struct mt_assembly *assembly, const struct mt_open_pass *pass)
-{
-	uint64_t number = pass->begin.parent;
-	const struct mt_open_pass *parent;
-
-	if (!number)
-		return MT_NULL;
-	parent = &assembly->passes[(number - 1) % MT_MAX_RINGS];
-	if (number == parent->begin.number && parent->pass_id && may_be_parent(assembly, parent))
-		return parent->pass_id;
-	/* A look at the rings may show a part before its parent. */
-	if ((number == parent->begin.number ? parent->is_open : number > parent->begin.number) &&
-	    parent != pass && assembly->n_orphans < MT_MAX_ORPHANS)
-		assembly->orphans[assembly->n_orphans++] =
-			(struct mt_orphan){ number, assembly->last_pass_id };
-	else
-		mt_misuse(assembly->session, MT_MISUSE_PARENT);
-	return MT_NULL;
-}
-
-/* The pass has closed: the parts that waited for it. */
-static int adopt(struct mt_assembly *assembly, const struct mt_open_pass *pass)
-{
-	uint32_t n_left = 0;
-	int status = MOETRACE_OK;
-
-	for (uint32_t i = 0; i < assembly->n_orphans; i++) {
-		const struct mt_orphan orphan = assembly->orphans[i];
-
-		if (orphan.parent != pass->begin.number)
-			assembly->orphans[n_left++] = orphan;
-		else if (!may_be_parent(assembly, pass))
-			mt_misuse(assembly->session, MT_MISUSE_PARENT);
-		else if (!status)
-			status = mt_store_pass_parent(assembly->store, orphan.pass_id,
-						      pass->pass_id);
-	}
-	assembly->n_orphans = n_left;
-	return status;
-}
-
 static int write_pass(struct mt_assembly *assembly, const struct mt_open_pass *pass,
 		      const struct mt_record_end *end, uint32_t reasons)
 {
@@ -431,7 +383,7 @@ static int write_pass(struct mt_assembly *assembly, const struct mt_open_pass *p
 		.padding_rows = pass->begin.padding_rows,
 		.runtime_pass = pass->begin.has_runtime_pass ? (int64_t)pass->begin.runtime_pass :
 							       MT_NULL,
-		.parent_pass_id = find_parent(assembly, pass),
+		.parent_pass_id = mt_parts_parent(assembly, pass),
 		.microbatch = pass->begin.has_microbatch ? pass->begin.microbatch : MT_NULL,
 		.verdict = reasons ? "partial" : "complete",
 		.reasons = mt_reasons_text(reasons, text),
@@ -587,7 +539,7 @@ static int close_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 	if (!status)
 		status = mt_layers_write(assembly, pass);
 	if (!status)
-		status = adopt(assembly, pass);
+		status = mt_parts_adopt(assembly, pass);
 	keep_pass(assembly, pass);
 	return status ? status : release_owners(assembly, pass);
 }
@@ -675,8 +627,6 @@ int mt_assembly_cut(struct mt_assembly *assembly)
 	}
 	mt_recent_clear(&assembly->recent);
 	assembly->recent.first_pass_id = assembly->last_pass_id + 1;
-	/* Parts of passes that never were. */
-	for (; assembly->n_orphans > 0; assembly->n_orphans--)
-		mt_misuse(assembly->session, MT_MISUSE_PARENT);
+	mt_parts_forget(assembly);
 	return status;
 }

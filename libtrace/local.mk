@@ -60,6 +60,7 @@ moetrace_HEADERS = \
 	%D%/narrow_avx512.c \
 	%D%/options.c %D%/options.h \
 	%D%/overhead.c %D%/overhead.h \
+	%D%/parts.c %D%/parts.h \
 	%D%/pass.c \
 	%D%/queue.c %D%/queue.h \
 	%D%/recent.c %D%/recent.h \
