@@ -389,9 +389,13 @@ static int gather_experts(struct moetrace_session *session, uint64_t request,
 			  struct mt_experts_ask *ask)
 {
 	const struct mt_model *model = session->models[ask->model - 1];
-	struct mt_message *message = mt_message_new(MT_MESSAGE_EXPERTS, NULL, NULL);
+	struct mt_message *message;
 	char error[MT_STORE_ERROR_BYTES];
 
+	if (session->settings.is_disabled)
+		return mt_session_error(session, MOETRACE_E_NOT_FOUND,
+					"routed experts: MOETRACE_DISABLE is set, nothing is recorded");
+	message = mt_message_new(MT_MESSAGE_EXPERTS, NULL, NULL);
 	if (!message)
 		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
 	message->request = request;

@@ -336,6 +336,21 @@ START_TEST(test_what_is_refused)
 }
 END_TEST
 
+START_TEST(test_nothing_is_found_where_recording_is_disabled)
+{
+	struct moetrace_routed_experts *experts;
+	struct toy toy;
+
+	ck_assert_int_eq(setenv("MOETRACE_DISABLE", "1", 1), 0);
+	toy = toy_start("disabled.db", NULL, 1, 64, 2);
+	ck_assert_int_eq(moetrace_request_routed_experts(toy.session, toy_request(&toy, "r"), NULL,
+							 &experts),
+			 MOETRACE_E_NOT_FOUND);
+	ck_assert_ptr_null(experts);
+	toy_close(&toy);
+}
+END_TEST
+
 static Suite *experts_suite(void)
 {
 	Suite *suite = suite_create("experts");
@@ -347,6 +362,7 @@ static Suite *experts_suite(void)
 	tcase_add_test(tcase, test_sglang_form);
 	tcase_add_loop_test(tcase, test_absent_rows_and_drafts, 0, 2);
 	tcase_add_test(tcase, test_what_is_refused);
+	tcase_add_test(tcase, test_nothing_is_found_where_recording_is_disabled);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }
