@@ -265,12 +265,9 @@ int mt_writer_define(struct mt_writer *writer)
 	if (!status)
 		status = mt_writer_commit(writer);
 	if (status) {
-		int is_folded;
-
 		snprintf(writer->open_error, sizeof(writer->open_error), "%s",
 			 status == MOETRACE_E_NOMEM ? "out of memory" : mt_store_error(store));
-		mt_store_close(store, 0, 0, &is_folded);
-		mt_store_remove(writer->session->path);
+		mt_store_discard(store);
 	}
 	return status;
 }

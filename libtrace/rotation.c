@@ -224,13 +224,11 @@ int mt_writer_rotation_end(struct mt_writer *writer)
 void mt_writer_rotation_cancel(struct mt_writer *writer)
 {
 	struct mt_rotation *rotation = &writer->rotation;
-	int is_folded;
 
 	rotation->next_id = 0;
 	if (!rotation->store)
 		return;
-	(void)mt_store_close(rotation->store, 0, 0, &is_folded);
-	mt_store_remove(rotation->path);
+	mt_store_discard(rotation->store);
 	free(rotation->path);
 	rotation->store = NULL;
 	rotation->path = NULL;

@@ -150,6 +150,39 @@ static int exec_schema_file(struct mt_store *store, const struct mt_schema_file 
 	return store->status;
 }
 
+/*
+ * Does the path still lead to the file that was created, and is it the one that SQLite has open?
+ * While anybody has the file open, no other one can have its number.
+ */
+static int is_own_file(const struct mt_store *store)
+{
+	struct stat info;
+
+	return lstat(store->path, &info) == 0 && info.st_dev == store->device &&
+	       info.st_ino == store->inode;
+}
+
+static int is_open_file_own(struct mt_store *store)
+{
+	int has_moved = 1;
+
+	return sqlite3_file_control(store->db, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved) ==
+		       SQLITE_OK &&
+	       !has_moved && is_own_file(store);
+}
+
+/* Also after a failure, of which it may be the cause. */
+static int check_file(struct mt_store *store)
+{
+	if (store->status ? is_own_file(store) : is_open_file_own(store))
+		return store->status;
+	mt_store_fail(store, "check the new file");
+	snprintf(store->error, sizeof(store->error),
+		 "%s: the file was moved or replaced while it was being made; nothing was written, "
+		 "choose another name", store->path);
+	return store->status;
+}
+
 static int make_schema(struct mt_store *store)
 {
 	if (store->is_network)
@@ -163,6 +196,8 @@ static int make_schema(struct mt_store *store)
 	exec(store, "PRAGMA secure_delete = OFF");
 	exec(store, "BEGIN IMMEDIATE");
 	store->in_transaction = !store->status;
+	/* From this lock on it is ours. */
+	check_file(store);
 	for (size_t i = 0; !store->status && i < mt_n_schema_files; i++)
 		exec_schema_file(store, &mt_schema_files[i]);
 	exec(store, "COMMIT");
@@ -190,14 +225,24 @@ static void free_store(struct mt_store *store)
 	free(store);
 }
 
-void mt_store_remove(const char *path)
+/* While the file is open. */
+static void remove_files(struct mt_store *store)
 {
 	static const char *const suffixes[] = { "", "-wal", "-shm", "-journal" };
 	char name[4096];
 
+	if (!is_own_file(store))
+		return;
 	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
-		if (snprintf(name, sizeof(name), "%s%s", path, suffixes[i]) < (int)sizeof(name))
+		if (snprintf(name, sizeof(name), "%s%s", store->path, suffixes[i]) <
+		    (int)sizeof(name))
 			unlink(name);
+}
+
+void mt_store_discard(struct mt_store *store)
+{
+	remove_files(store);
+	free_store(store);
 }
 
 /* A journal without its file belongs to a trace that somebody moved: do not touch it. */
@@ -213,6 +258,7 @@ static int has_stray_journal(const char *path)
 	return 0;
 }
 
+/* Create the file; its descriptor, or a negative status. */
 static int create_file(const char *path, char *ret_error)
 {
 	int fd;
@@ -233,8 +279,7 @@ static int create_file(const char *path, char *ret_error)
 			 is_there ? "; choose another name or remove it" : "");
 		return is_there ? MOETRACE_E_EXISTS : MOETRACE_E_IO;
 	}
-	close(fd);
-	return MOETRACE_OK;
+	return fd;
 }
 
 /* SQLite takes 'file:...' and ':memory:' for more than names; './' in front makes them names. */
@@ -248,32 +293,74 @@ static char *literal_path(const char *path)
 	return literal;
 }
 
+/* A store for the file that was created just now; NULL: out of memory, or the disk fails. */
+static struct mt_store *new_store(const char *path, int fd)
+{
+	struct mt_store *store = calloc(1, sizeof(*store));
+	struct stat info;
+
+	if (!store)
+		return NULL;
+	store->path = literal_path(path);
+	if (!store->path || fstat(fd, &info)) {
+		free(store->path);
+		free(store);
+		return NULL;
+	}
+	store->device = info.st_dev;
+	store->inode = info.st_ino;
+	store->is_network = is_network_file_system(path);
+	return store;
+}
+
+static void remove_created(const char *path, int fd)
+{
+	struct stat created, now;
+
+	if (fstat(fd, &created) == 0 && lstat(path, &now) == 0 &&
+	    created.st_dev == now.st_dev && created.st_ino == now.st_ino)
+		unlink(path);
+}
+
+static int give_up(struct mt_store *store, char *ret_error)
+{
+	int status = store->status;
+
+	snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s", store->error);
+	mt_store_discard(store);
+	return status;
+}
+
 int mt_store_open(const char *path, struct mt_store **ret_store, char *ret_error)
 {
 	struct mt_store *store;
-	int status;
+	int fd, status;
 
-	status = create_file(path, ret_error);
-	if (status)
-		return status;
-	store = calloc(1, sizeof(*store));
-	if (!store || !(store->path = literal_path(path))) {
-		free(store);
-		unlink(path);
+	fd = create_file(path, ret_error);
+	if (fd < 0)
+		return fd;
+	store = new_store(path, fd);
+	if (!store) {
+		remove_created(path, fd);
+		close(fd);
 		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s: out of memory", path);
 		return MOETRACE_E_NOMEM;
 	}
-	store->is_network = is_network_file_system(path);
 	if (sqlite3_open_v2(store->path, &store->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX,
 			    NULL))
 		mt_store_fail(store, "open");
-	if (store->status || make_schema(store) || prepare(store)) {
-		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s", store->error);
-		status = store->status;
-		free_store(store);
-		mt_store_remove(path);
+	if (check_file(store)) {
+		status = give_up(store, ret_error);
+		close(fd);
 		return status;
 	}
+	/*
+	 * No sooner, so that the file's number stays its own; and before SQLite locks it, since
+	 * closing any descriptor of a file gives up the process's locks.
+	 */
+	close(fd);
+	if (make_schema(store) || prepare(store))
+		return give_up(store, ret_error);
 	*ret_store = store;
 	return MOETRACE_OK;
 }

@@ -28,7 +28,8 @@ struct mt_store_stats {
 };
 
 /*
- * Create the file and its schema. @ret_error gets a line on failure (its size:
+ * Create the file and its schema; a file that somebody moves or replaces meanwhile is noticed, and
+ * nothing is written into another one. @ret_error gets a line on failure (its size:
  * MT_STORE_ERROR_BYTES); nothing is left behind then. Returns MOETRACE_E_EXISTS,
  * MOETRACE_E_IO or MOETRACE_E_NOMEM.
  */
@@ -41,8 +42,8 @@ int mt_store_open(const char *path, struct mt_store **ret_store, char *ret_error
  */
 int mt_store_close(struct mt_store *store, int64_t close_ns, uint64_t wait_ns, int *ret_folded);
 
-/* Remove the files of a store that could not be set up. */
-void mt_store_remove(const char *path);
+/* Close a store that is not needed, and remove its files; a stranger's in their place is left. */
+void mt_store_discard(struct mt_store *store);
 
 /* The file's name, from the root on. */
 const char *mt_store_path(const struct mt_store *store);

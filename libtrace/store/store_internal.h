@@ -7,6 +7,7 @@
 
 #include <sqlite3.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "libtrace/store/stmt.h"
 #include "libtrace/store/store.h"
@@ -43,6 +44,8 @@ struct mt_run {
 struct mt_store {
 	sqlite3 *db;
 	char *path;
+	dev_t device; /* of the file that was created */
+	ino_t inode;
 	sqlite3_stmt *stmts[MT_N_STMT];
 	int status;     /* first failure */
 	int in_transaction;

@@ -13,6 +13,7 @@ if HAVE_CHECK
 	%D%/check_kill \
 	%D%/check_overflow \
 	%D%/check_readers \
+	%D%/check_replaced \
 	%D%/check_size \
 	%D%/check_soak \
 	%D%/check_syscalls \
@@ -65,6 +66,10 @@ thread_tests += \
 %C%_check_readers_SOURCES = %D%/check_readers.c %D%/support/peer.c %D%/support/peer.h
 %C%_check_readers_CFLAGS = $(%C%_cflags)
 %C%_check_readers_LDADD = $(%C%_libs)
+
+%C%_check_replaced_SOURCES = %D%/check_replaced.c
+%C%_check_replaced_CFLAGS = $(%C%_cflags)
+%C%_check_replaced_LDADD = $(%C%_libs)
 
 %C%_check_size_SOURCES = %D%/check_size.c
 %C%_check_size_CFLAGS = $(%C%_cflags)
