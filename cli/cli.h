@@ -193,6 +193,13 @@ int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *out
 /* MT_EXIT_OK if there is such a recording or @recording_id is 0; else an error line. */
 int mt_trace_recording_check(const struct mt_trace *trace, uint64_t recording_id);
 
+/*
+ * MT_EXIT_OK if one of the recordings in question (@recording_id, 0: all) keeps what @modes, words
+ * between commas, keep; else an error line that says what @needs it.
+ */
+int mt_trace_mode_check(const struct mt_trace *trace, uint64_t recording_id, const char *modes,
+			const char *needs);
+
 /* Whether the trace has a recording; if not, a line on standard error says so. */
 bool mt_trace_has_recording(const struct mt_trace *trace);
 

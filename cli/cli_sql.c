@@ -5,6 +5,7 @@
 #include "cli/cli.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <moetrace/status.h>
 
@@ -189,4 +190,36 @@ int mt_trace_recording_check(const struct mt_trace *trace, uint64_t recording_id
 	mt_error("%s: has no recording %llu; 'moetrace info' lists them", trace->path,
 		 (unsigned long long)recording_id);
 	return MT_EXIT_NOT_FOUND;
+}
+
+int mt_trace_mode_check(const struct mt_trace *trace, uint64_t recording_id, const char *modes,
+			const char *needs)
+{
+	sqlite3_stmt *stmt;
+	int status = MT_EXIT_OK;
+	int rc;
+
+	stmt = mt_trace_prepare(trace, "SELECT recording_id, mode FROM recording WHERE (?1 = 0 OR "
+				       "recording_id = ?1) ORDER BY instr(',' || ?2 || ',', ',' || mode "
+				       "|| ',') = 0, recording_id LIMIT 1");
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	sqlite3_bind_int64(stmt, 1, (int64_t)recording_id);
+	sqlite3_bind_text(stmt, 2, modes, -1, SQLITE_STATIC);
+	rc = sqlite3_step(stmt);
+	if (rc == SQLITE_ROW) {
+		const char *mode = (const char *)sqlite3_column_text(stmt, 1);
+
+		/* The best of them comes first. */
+		if (mode && !strstr(modes, mode)) {
+			mt_error("%s: recording %lld is of mode %s: %s needs one of mode %s",
+				 trace->path, (long long)sqlite3_column_int64(stmt, 0), mode, needs,
+				 modes);
+			status = MT_EXIT_FAILED;
+		}
+	} else if (rc != SQLITE_DONE) {
+		status = mt_trace_error(trace);
+	}
+	sqlite3_finalize(stmt);
+	return status;
 }

@@ -191,6 +191,9 @@ static int args_check(const struct mt_trace *trace, const struct experts_args *a
 {
 	int status = MT_EXIT_OK;
 
+	if (args->attribute)
+		status = mt_trace_mode_check(trace, args->common.recording_id, "per_token",
+					     "--by-attribute");
 	if (status == MT_EXIT_OK && args->has_layer)
 		status = thing_check(trace, "SELECT 1 FROM layer WHERE layer = ?1", NULL,
 				     args->layer, "layer");

@@ -54,7 +54,7 @@ static const struct section sections[] = {
 	 false},
 	{"recordings", "Recordings",
 	 "SELECT recording_id, process_id, start_ns, end_ns, end_ns - start_ns AS duration_ns, "
-	 "end_reason, mode, routing_source, (SELECT count(*) FROM request AS q "
+	 "end_reason, mode, sampling, routing_source, (SELECT count(*) FROM request AS q "
 	 "WHERE q.recording_id = r.recording_id) AS n_requests, (SELECT count(*) FROM pass AS p "
 	 "WHERE p.recording_id = r.recording_id) AS n_passes "
 	 "FROM recording AS r ORDER BY recording_id",

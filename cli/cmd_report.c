@@ -47,9 +47,12 @@ struct section {
 
 static const struct section sections[] = {
 	{"recordings", "What was recorded",
-	 "SELECT r.recording_id, coalesce(r.routing_source, '-') AS routing_source, "
+	 "SELECT r.recording_id, r.mode, coalesce(r.sampling, 'none') AS sampling, "
+	 "coalesce(r.routing_source, '-') AS routing_source, "
 	 "(SELECT group_concat(m.name, ', ') FROM model AS m WHERE EXISTS (SELECT 1 FROM pass AS p "
-	 "WHERE p.recording_id = r.recording_id AND p.model_id = m.model_id)) AS models, "
+	 "WHERE p.recording_id = r.recording_id AND p.model_id = m.model_id) OR EXISTS (SELECT 1 FROM "
+	 "expert_load_window AS w JOIN layer AS y USING (layer_id) WHERE w.recording_id = "
+	 "r.recording_id AND y.model_id = m.model_id)) AS models, "
 	 "coalesce(r.end_ns, (SELECT max(end_ns) FROM pass AS p WHERE p.recording_id = "
 	 "r.recording_id)) - r.start_ns AS duration_ns, "
 	 "(SELECT count(*) FROM request_summary AS q WHERE q.recording_id = r.recording_id) "
@@ -67,7 +70,8 @@ static const struct section sections[] = {
 	 "SELECT l.recording_id, (SELECT count(*) FROM request_summary AS q "
 	 "WHERE q.recording_id = l.recording_id AND q.verdict = 'complete') AS complete_requests, "
 	 "l.partial_requests, l.unfinished_requests, l.partial_passes, l.dropped_passes, "
-	 "l.dropped_layers, l.dropped_bytes, l.invalid_ids, l.misuse, l.n_gaps "
+	 "l.dropped_layers, l.unwritten_layers, l.sampled_passes, l.disabled_passes, "
+	 "l.dropped_bytes, l.invalid_ids, l.misuse, l.n_gaps "
 	 "FROM loss AS l WHERE ?1 IS NULL OR l.recording_id = ?1 ORDER BY l.recording_id",
 	 false, true},
 	{"throughput", "Tokens and throughput",
@@ -123,7 +127,9 @@ static int attribute_choose(const struct mt_trace *trace, char **ret_attribute)
 
 	*ret_attribute = NULL;
 	stmt = mt_trace_prepare(trace,
-				"SELECT key FROM request_attribute GROUP BY key "
+				"SELECT key FROM request_attribute JOIN request USING (request_id) "
+				"JOIN recording USING (recording_id) WHERE mode = 'per_token' "
+				"GROUP BY key "
 				"HAVING count(DISTINCT value) > 1 "
 				"ORDER BY key <> 'domain', count(DISTINCT value), key LIMIT 1");
 	if (!stmt)

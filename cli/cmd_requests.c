@@ -327,6 +327,10 @@ int mt_cmd_requests(int argc, char **argv)
 	if (status != MT_EXIT_OK)
 		return status;
 	status = mt_trace_recording_check(&trace, args.common.recording_id);
+	if (status == MT_EXIT_OK)
+		status = mt_trace_mode_check(&trace, args.common.recording_id,
+					     args.id ? "per_token" : "per_token,per_pass",
+					     args.id ? "one request's experts" : "a list of requests");
 	if (status == MT_EXIT_OK && args.id) {
 		status = find(&trace, &args, &request_id);
 		if (status == MT_EXIT_OK)

@@ -399,11 +399,12 @@ out:
 static int facts_read(struct one *one)
 {
 	sqlite3_stmt *stmt;
+	uint64_t recording_id;
 	int64_t n_attempts;
 
 	stmt = mt_trace_prepare(one->trace, "SELECT n_attempts, (SELECT max(token_id) < 256 AND "
-					    "min(token_id) >= 0 FROM request_token) FROM request "
-					    "WHERE request_id = ?1");
+					    "min(token_id) >= 0 FROM request_token), recording_id FROM "
+					    "request WHERE request_id = ?1");
 	if (!stmt)
 		return MT_EXIT_FAILED;
 	sqlite3_bind_int64(stmt, 1, one->request_id);
@@ -413,8 +414,12 @@ static int facts_read(struct one *one)
 		return MT_EXIT_FAILED;
 	}
 	n_attempts = sqlite3_column_int64(stmt, 0);
+	recording_id = (uint64_t)sqlite3_column_int64(stmt, 2);
 	one->are_bytes = sqlite3_column_int(stmt, 1) != 0;
 	sqlite3_finalize(stmt);
+	if (mt_trace_mode_check(one->trace, recording_id, "per_token", "one request's experts") !=
+	    MT_EXIT_OK)
+		return MT_EXIT_FAILED;
 	one->attempt = one->args->has_attempt ? (int64_t)one->args->attempt : n_attempts - 1;
 	if (one->attempt < n_attempts)
 		return MT_EXIT_OK;

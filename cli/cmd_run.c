@@ -160,6 +160,9 @@ static int session_begin(struct run *run)
 		return session_refuse(path, status);
 	MOETRACE_INIT(&recording_opts);
 	recording_opts.routing_source = run->options.routing_text;
+	recording_opts.mode = run->options.mode;
+	recording_opts.sample_every_n_passes = run->options.sample_every_n_passes;
+	recording_opts.sample_every_n_requests = run->options.sample_every_n_requests;
 	if (moetrace_start(run->session, &recording_opts) < 0) {
 		moetrace_errmsg(run->session, text, sizeof(text));
 		mt_error("the recording cannot be started: %s", text);

@@ -45,6 +45,10 @@ struct mt_run_options {
 	double temperature;
 	uint64_t seed;
 	struct mt_rule rule;
+	uint32_t mode; /* enum moetrace_mode */
+	bool has_mode;
+	uint32_t sample_every_n_passes;
+	uint32_t sample_every_n_requests;
 	bool no_record;
 	bool is_idle;
 	bool records_tokens;

@@ -51,6 +51,9 @@ enum {
 	OPT_IDLE,
 	OPT_REPEAT,
 	OPT_SOCKET_DIR,
+	OPT_MODE,
+	OPT_SAMPLE_PASSES,
+	OPT_SAMPLE_REQUESTS,
 };
 
 static const struct argp_option argp_options[] = {
@@ -85,6 +88,13 @@ static const struct argp_option argp_options[] = {
 	{"idle", OPT_IDLE, NULL, 0, "Begin without recording; 'moetrace start' begins one", 3},
 	{"repeat", OPT_REPEAT, "N", 0,
 	 "Serve the workload N times over [1]; from the second time on ids end in .2, .3, ...", 3},
+	{"mode", OPT_MODE, "MODE", 0,
+	 "What to keep: per_token (the experts of every row), per_pass (counts by pass and layer) or "
+	 "stat (counts by window of time) [per_token]",
+	 2},
+	{"sample-passes", OPT_SAMPLE_PASSES, "N", 0, "Record every Nth pass [1]", 2},
+	{"sample-requests", OPT_SAMPLE_REQUESTS, "N", 0,
+	 "Keep the rows of every Nth request alone [1]; counts are of all rows", 2},
 	{"socket-dir", OPT_SOCKET_DIR, "FOLDER", 0,
 	 "Where the control socket is made; none: no socket [MOETRACE_SOCKET_DIR, else "
 	 "$XDG_RUNTIME_DIR/moetrace or /tmp/moetrace-UID]",
@@ -204,6 +214,24 @@ static error_t routing_parse(struct mt_run_options *options, const char *text)
 			     text);
 }
 
+static error_t mode_parse(struct mt_run_options *options, const char *text)
+{
+	static const char *const modes[] = {
+		[MOETRACE_MODE_PER_TOKEN] = "per_token",
+		[MOETRACE_MODE_PER_PASS] = "per_pass",
+		[MOETRACE_MODE_STAT] = "stat",
+	};
+
+	for (uint32_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+		if (strcmp(text, modes[i]) == 0) {
+			options->mode = i;
+			options->has_mode = true;
+			return 0;
+		}
+	return mt_args_error(&options->args, "--mode '%s' is not known: give per_token, per_pass or stat",
+			     text);
+}
+
 /* A shape or a file, and what belongs to a shape only with one. */
 static error_t model_complete(struct mt_run_options *options)
 {
@@ -275,6 +303,8 @@ static error_t environment_take(struct mt_run_options *options)
 		return ENOMEM;
 	if (options->socket_dir)
 		unsetenv("MOETRACE_SOCKET_DIR");
+	if (options->has_mode)
+		unsetenv("MOETRACE_MODE");
 	return 0;
 }
 
@@ -290,6 +320,9 @@ static error_t options_complete(struct mt_run_options *options)
 		return mt_args_error(args, "a rule changes the router's choice: leave --routing model");
 	if (!options->workload)
 		return mt_args_error(args, "--workload FILE.jsonl is missing");
+	if (options->mode != MOETRACE_MODE_PER_TOKEN && options->sample_every_n_requests > 1)
+		return mt_args_error(args, "--sample-requests is of mode per_token: other modes keep no "
+					   "rows");
 	if (environment_take(options))
 		return EINVAL;
 	if (!options->output && !options->no_record)
@@ -363,6 +396,14 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 	case OPT_IDLE:
 		options->is_idle = true;
 		return 0;
+	case OPT_MODE:
+		return mode_parse(options, text);
+	case OPT_SAMPLE_PASSES:
+		return u32_parse(options, "--sample-passes", text, UINT32_MAX,
+				 &options->sample_every_n_passes);
+	case OPT_SAMPLE_REQUESTS:
+		return u32_parse(options, "--sample-requests", text, UINT32_MAX,
+				 &options->sample_every_n_requests);
 	case OPT_SOCKET_DIR:
 		return path_parse(options, "--socket-dir", text, &options->socket_dir);
 	case OPT_RECORD_TOKENS:

@@ -146,6 +146,37 @@ static int open_slices(struct mt_reader *reader, const struct mt_filter *filter)
 			     filter, &reader->slice_stmt);
 }
 
+/*
+ * Counts are of stored rows. Where the recordings in question keep none, an empty answer would look
+ * like experts that nobody selected.
+ */
+static int refuse_rowless(struct mt_reader *reader, const struct mt_filter *filter)
+{
+	static const char sql[] =
+		"SELECT recording_id, mode FROM main.recording AS r WHERE (?1 IS NULL OR"
+		" recording_id = ?1) AND NOT EXISTS (SELECT 1 FROM main.recording AS k WHERE"
+		" (?1 IS NULL OR k.recording_id = ?1) AND k.mode = 'per_token') LIMIT 1";
+	sqlite3_value *recording = filter->values[MT_TERM_RECORDING_ID];
+	sqlite3_stmt *stmt = NULL;
+	int rc = mt_reader_prepare(reader, sql, &stmt);
+
+	if (rc != SQLITE_OK)
+		return rc;
+	if (recording)
+		sqlite3_bind_value(stmt, 1, recording);
+	rc = sqlite3_step(stmt);
+	if (rc == SQLITE_ROW)
+		rc = mt_reader_fail(reader,
+				    "recording %lld is of mode %s, which keeps no rows to count: ask "
+				    "expert_load or layer_balance",
+				    sqlite3_column_int64(stmt, 0),
+				    (const char *)sqlite3_column_text(stmt, 1));
+	else
+		rc = rc == SQLITE_DONE ? SQLITE_OK : mt_reader_fail_sqlite(reader, rc);
+	sqlite3_finalize(stmt);
+	return rc;
+}
+
 int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, bool counts_only,
 		   const struct mt_filter *filter)
 {
@@ -158,6 +189,9 @@ int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, bool
 	reader->counts_only = counts_only;
 	reader->by_slice = filter->values[MT_TERM_REQUEST_ID] || filter->values[MT_TERM_ATTEMPT] ||
 			   filter->values[MT_TERM_POSITION];
+	rc = counts_only ? refuse_rowless(reader, filter) : SQLITE_OK;
+	if (rc != SQLITE_OK)
+		return rc;
 	rc = counts_only && !reader->by_slice ? open_counts(reader, filter)
 					      : open_slices(reader, filter);
 	if (rc != SQLITE_OK)

@@ -10,7 +10,7 @@ WITH per_pass AS (
 		max(pl.active_experts) AS max_active_experts,
 		avg(pl.max_load) AS mean_max_load, max(pl.max_load) AS max_load
 	FROM pass_layer AS pl JOIN pass AS p ON p.pass_id = pl.pass_id
-	WHERE pl.state = 0 AND pl.n_rows > 0
+	WHERE pl.state IN (0, 3) AND (pl.n_rows > 0 OR pl.max_load > 0)
 	GROUP BY p.recording_id, pl.layer_id
 ),
 total AS (
@@ -25,7 +25,7 @@ SELECT
 	l.layer_id AS layer_id,                -- INTEGER layer's key
 	l.layer AS layer,                      -- INTEGER number of the layer in the model
 	l.n_experts AS n_experts,              -- INTEGER routed experts
-	coalesce(pp.n_passes, 0) AS n_passes,  -- INTEGER passes in which the layer was stored with rows
+	coalesce(pp.n_passes, 0) AS n_passes,  -- INTEGER passes in which the layer was stored or counted with rows; 0 in mode stat, which keeps none
 	t.tokens AS tokens,                    -- INTEGER selections of routed experts
 	pp.mean_active_experts AS mean_active_experts, -- REAL distinct experts a pass; NULL: no pass
 	pp.max_active_experts AS max_active_experts,   -- INTEGER most in one pass; NULL: no pass

@@ -19,7 +19,7 @@ SELECT
 	(SELECT coalesce(sum(pr.n_rows), 0) FROM pass_request AS pr
 		WHERE pr.pass_id = p.pass_id AND pr.phase = 'decode') AS decode_rows, -- INTEGER rows of decode slices
 	(SELECT count(*) FROM pass_layer AS pl
-		WHERE pl.pass_id = p.pass_id AND pl.state = 0) AS n_layers_stored, -- INTEGER layers stored
+		WHERE pl.pass_id = p.pass_id AND pl.state IN (0, 3)) AS n_layers_stored, -- INTEGER layers stored or counted
 	(SELECT avg(pl.active_experts) FROM pass_layer AS pl
 		WHERE pl.pass_id = p.pass_id) AS mean_active_experts, -- REAL distinct experts a layer; NULL: no layer stored
 	(SELECT max(pl.max_load) FROM pass_layer AS pl

@@ -9,7 +9,7 @@
 make_sound "$tmp/sound.db"
 
 violates schema "DROP VIEW loss; CREATE VIEW loss AS SELECT recording_id, end_reason, 0 AS dropped_passes,
-	0 AS dropped_layers, 0 AS dropped_bytes, 0 AS invalid_ids, 0 AS misuse, 0 AS n_gaps, 0 AS partial_passes,
+	0 AS dropped_layers, 0 AS unwritten_layers, 0 AS sampled_passes, 0 AS disabled_passes, 0 AS dropped_bytes, 0 AS invalid_ids, 0 AS misuse, 0 AS n_gaps, 0 AS partial_passes,
 	0 AS partial_requests, 0 AS unfinished_requests, 0 AS lag_passes FROM recording;"
 violates schema "DROP VIEW layer_time; CREATE TABLE layer_time (a);"
 violates schema "DROP VIEW routed_expert; CREATE VIEW routed_expert AS SELECT 1 AS a;"

@@ -13,6 +13,7 @@ cli_tests = \
 	%D%/golden.sh \
 	%D%/help.sh \
 	%D%/journal.sh \
+	%D%/modes.sh \
 	%D%/overhead.sh
 
 TESTS += $(cli_tests)

@@ -35,7 +35,9 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_narrow \
 	%D%/check_misuse \
 	%D%/check_modes \
+	%D%/check_order \
 	%D%/check_pass \
+	%D%/check_physical \
 	%D%/check_recording \
 	%D%/check_request \
 	%D%/check_rule \
@@ -83,6 +85,14 @@ thread_tests += \
 %C%_check_modes_SOURCES = %D%/check_modes.c
 %C%_check_modes_CFLAGS = $(%C%_cflags)
 %C%_check_modes_LDADD = $(%C%_libs)
+
+%C%_check_order_SOURCES = %D%/check_order.c
+%C%_check_order_CFLAGS = $(%C%_cflags)
+%C%_check_order_LDADD = $(%C%_libs)
+
+%C%_check_physical_SOURCES = %D%/check_physical.c
+%C%_check_physical_CFLAGS = $(%C%_cflags)
+%C%_check_physical_LDADD = $(%C%_libs)
 
 %C%_check_pass_SOURCES = %D%/check_pass.c
 %C%_check_pass_CFLAGS = $(%C%_cflags)
