@@ -35,6 +35,9 @@
 	X(LAYER_LOAD, "layer_load", "counts of a layer have its size and agree with its columns") \
 	X(DISPATCH, "dispatch", "counts of a dispatch have their sizes and what rows can give") \
 	X(EXPERT_MAP, "expert_map", "slots hold experts of their layer, layers name a map")     \
+	X(PHYSICAL_IDS, "physical_ids", "slots hold the experts that rows selected")            \
+	X(CANDIDATES, "candidates", "candidates are in range and distinct in a row")            \
+	X(ORDERS, "orders", "a restored order descends, shared slots last")                     \
 	X(ACTIVE_EXPERTS, "active_experts", "active_experts and max_load agree with the ids")   \
 	X(WINDOWS, "windows", "windows of expert load are aligned and apart")                   \
 	X(SUM_LOAD, "sum_load", "sum over all slices = expert_load_window, by window")          \
@@ -85,7 +88,12 @@ struct check_layer {
 	int64_t model_id;
 	uint32_t n_experts;
 	uint32_t n_ids; /* routed, zero and shared */
+	uint32_t n_shared;
 	uint32_t top_k;
+	bool is_unbiased; /* no bias acts on the choice */
+	int64_t map_epoch; /* of slot_experts */
+	int64_t n_slots;
+	uint8_t *slot_experts; /* i32 [n_slots]; NULL: no map */
 	bool is_renormalized; /* its weights are finite and not negative */
 };
 
@@ -176,11 +184,15 @@ struct check_run {
 	int64_t k;
 	int64_t id_bytes;
 	int64_t base_k; /* 0: no base_ids */
+	int64_t physical_id_bytes;
+	int64_t n_candidates; /* 0: none */
 	bool is_bf16;
 	bool has_rule; /* a rule chose them, and may have given more than the layer's top_k */
 	uint8_t *ids;
 	uint8_t *weights;  /* NULL: none */
 	uint8_t *base_ids; /* NULL: none */
+	uint8_t *physical_ids;	/* NULL: none */
+	uint8_t *candidate_ids; /* NULL: none */
 	uint8_t *row_map;  /* NULL: none */
 	uint8_t *n_valid;  /* NULL: none */
 	bool is_sound;	   /* the sizes of its blobs are right */
@@ -240,6 +252,8 @@ struct check {
 	sqlite3_stmt *run_stmt;
 	sqlite3_stmt *handle_stmt;
 	sqlite3_stmt *counts_stmt;
+	sqlite3_stmt *map_stmt;
+	bool is_restored; /* the order of the current layer */
 	struct check_span *spans;
 	size_t n_spans;
 	size_t max_spans;
@@ -293,6 +307,12 @@ struct check_recording *check_recording_find(struct check *check, int64_t record
 const struct check_layer *check_layer_find(const struct check *check, int64_t layer_id);
 /* Check one stored layer of the current pass; the statement's columns are check_scan.c's. */
 int check_layer_rows(struct check *check, const struct check_layer *layer, sqlite3_stmt *stmt);
+/* A new serial number for row_of_id. */
+void check_row_serial_next(struct check *check);
+/* check_extra.c: before the rows of a stored layer, and for each of them. */
+int check_extra_begin(struct check *check, const struct check_layer *layer, sqlite3_stmt *stmt);
+void check_extra_row(struct check *check, const struct check_layer *layer,
+		     const struct check_run *run, int64_t stored, int64_t n_valid, int64_t row);
 /* Check one layer of the current pass of which only counts are known; check_counts.c. */
 int check_layer_counts(struct check *check, const struct check_layer *layer, sqlite3_stmt *stmt);
 /* The counts of @layer in the current recording; NULL after an error line: no memory. */

@@ -151,7 +151,9 @@ static int layer_take(struct check *check, sqlite3_stmt *stmt)
 		.model_id = sqlite3_column_int64(stmt, 1),
 		.n_experts = (uint32_t)numbers[0],
 		.n_ids = (uint32_t)(numbers[0] + numbers[1] + numbers[2]),
+		.n_shared = (uint32_t)numbers[2],
 		.top_k = (uint32_t)numbers[3],
+		.is_unbiased = sqlite3_column_int(stmt, 7) != 0,
 		.is_renormalized = sqlite3_column_int(stmt, 6) != 0,
 	};
 	return MT_EXIT_OK;
@@ -219,7 +221,8 @@ int check_definitions_load(struct check *check)
 	status = rows_each(check,
 			   "SELECT layer_id, model_id, n_experts, n_zero_experts, "
 			   "n_shared_slots, top_k, weight_kind IN ('renormalized', "
-			   "'renormalized,scaled') FROM layer ORDER BY layer_id",
+			   "'renormalized,scaled'), has_correction_bias IS 0 "
+			   "FROM layer ORDER BY layer_id",
 			   layer_take);
 	if (status == MT_EXIT_OK)
 		status = rows_each(check,

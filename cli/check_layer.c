@@ -18,6 +18,8 @@ static void run_free(struct check_run *run)
 	free(run->base_ids);
 	free(run->row_map);
 	free(run->n_valid);
+	free(run->physical_ids);
+	free(run->candidate_ids);
 	memset(run, 0, sizeof(*run));
 }
 
@@ -44,8 +46,12 @@ static void run_read(struct check_run *run, sqlite3_stmt *stmt)
 	run->has_rule = sqlite3_column_int(stmt, 6) != 0;
 	run->base_k = sqlite3_column_int64(stmt, 7);
 	run->is_bf16 = sqlite3_column_int(stmt, 8) != 0;
+	run->physical_id_bytes = sqlite3_column_int64(stmt, 11);
+	run->n_candidates = sqlite3_column_int64(stmt, 13);
 	if (run->n_rows < 0 || run->n_rows > INT32_MAX || run->k < 1 || run->k > 255 ||
-	    (run->id_bytes != 1 && run->id_bytes != 2) || run->base_k < 0 || run->base_k > 255)
+	    (run->id_bytes != 1 && run->id_bytes != 2) || run->base_k < 0 || run->base_k > 255 ||
+	    run->physical_id_bytes < 0 || run->physical_id_bytes > 2 || run->n_candidates < 0 ||
+	    run->n_candidates > CHECK_MAX_IDS)
 		return;
 	run->is_sound =
 		blob_copy(stmt, 3, run->n_rows * run->k * run->id_bytes, false, &run->ids) &&
@@ -53,7 +59,11 @@ static void run_read(struct check_run *run, sqlite3_stmt *stmt)
 		blob_copy(stmt, 5, run->n_rows, true, &run->n_valid) &&
 		blob_copy(stmt, 9, run->n_rows * run->k * 2, true, &run->weights) &&
 		blob_copy(stmt, 10, run->n_rows * run->base_k * run->id_bytes, true,
-			  &run->base_ids);
+			  &run->base_ids) &&
+		blob_copy(stmt, 12, run->n_rows * run->k * run->physical_id_bytes, true,
+			  &run->physical_ids) &&
+		blob_copy(stmt, 14, run->n_rows * run->n_candidates * run->id_bytes, true,
+			  &run->candidate_ids);
 }
 
 /* The run @topk_id; one without a row in the file is kept as unsound. NULL after an error line. */
@@ -72,7 +82,10 @@ static const struct check_run *run_get(struct check *check, int64_t topk_id)
 						       "topk_ids, row_map, n_valid, "
 						       "rule_id IS NOT NULL, coalesce(base_k, 0), "
 						       "weight_format = 'bf16', topk_weights, "
-						       "base_ids FROM topk "
+						       "base_ids, "
+						       "coalesce(physical_id_bytes, 0), "
+						       "physical_ids, coalesce(n_candidates, 0), "
+						       "candidate_ids FROM topk "
 						       "WHERE topk_id = ?1");
 	if (!check->run_stmt)
 		return NULL;
@@ -150,7 +163,7 @@ static void id_take(struct check *check, const struct check_layer *layer, struct
 }
 
 /* A new serial number for rows; when it wraps, what was noted with the old ones is dropped. */
-static void row_serial_next(struct check *check)
+void check_row_serial_next(struct check *check)
 {
 	if (++check->row_serial != 0)
 		return;
@@ -197,7 +210,7 @@ static void base_take(struct check *check, const struct check_layer *layer,
 	uint32_t id;
 	int64_t i;
 
-	row_serial_next(check);
+	check_row_serial_next(check);
 	for (i = 0; i < run->base_k; i++) {
 		id = id_of(run, run->base_ids, stored * run->base_k + i);
 		if (id >= layer->n_ids)
@@ -225,12 +238,13 @@ static void row_take(struct check *check, const struct check_layer *layer,
 		weights_take(check, layer, run, sum, stored, n_valid, row);
 	if (run->base_ids)
 		base_take(check, layer, run, sum, stored, row);
-	row_serial_next(check);
+	check_row_serial_next(check);
 	for (i = 0; i < n_valid; i++)
 		id_take(check, layer, sum, id_at(run, stored * run->k + i), row);
 	for (; i < run->k; i++)
 		if (id_at(run, stored * run->k + i) != 0)
 			fault_note(sum, "an unused entry that is not 0", row);
+	check_extra_row(check, layer, run, stored, n_valid, row);
 }
 
 static void load_clear(struct check *check, const struct check_layer *layer)
@@ -403,6 +417,8 @@ int check_layer_rows(struct check *check, const struct check_layer *layer, sqlit
 		return MT_EXIT_FAILED;
 	sum.is_in_window = check->pass.pass_id <= recording->last_pass_id;
 	load_clear(check, layer);
+	if (check_extra_begin(check, layer, stmt) != MT_EXIT_OK)
+		return MT_EXIT_FAILED;
 	rows_take(check, layer, run, &sum, first, n);
 	check->results[CHECK_IDS].n_checked += sum.n_assignments;
 	recording->n_assignments += sum.n_assignments;

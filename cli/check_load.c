@@ -165,6 +165,8 @@ void check_free(struct check *check)
 		free(check->runs[i].base_ids);
 		free(check->runs[i].row_map);
 		free(check->runs[i].n_valid);
+		free(check->runs[i].physical_ids);
+		free(check->runs[i].candidate_ids);
 	}
 	for (i = 0; i < CHECK_N_PROOFS; i++)
 		for (j = 0; j < CHECK_MAX_EXAMPLES; j++)
@@ -172,6 +174,9 @@ void check_free(struct check *check)
 	sqlite3_finalize(check->run_stmt);
 	sqlite3_finalize(check->handle_stmt);
 	sqlite3_finalize(check->counts_stmt);
+	sqlite3_finalize(check->map_stmt);
+	for (i = 0; i < check->n_layers; i++)
+		free(check->layers[i].slot_experts);
 	free(check->layers);
 	free(check->models);
 	free(check->recordings);

@@ -8,6 +8,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/check.h \
 	%D%/check_counts.c \
 	%D%/check_define.c \
+	%D%/check_extra.c \
 	%D%/check_layer.c \
 	%D%/check_load.c \
 	%D%/check_reuse.c \

@@ -13,7 +13,7 @@ expect_ok "$moetrace" check --strict "$tmp/sound.db"
 expect_ok "$moetrace" check --format jsonl "$tmp/sound.db"
 expect_eq "violations of a sound trace" "$(grep -vc '"n_violations":0,' "$tmp/out")" 0
 cut -d'"' -f4 "$tmp/out" | LC_ALL=C sort >"$tmp/proofs"
-# No proof is empty: each looked at something. (Counted layers are in check-modes.sh.)
+# No proof is empty: each looked at something. (Counted layers are in modes.sh.)
 grep -v '"proof":"layer_load"' "$tmp/out" >"$tmp/others"
 expect_no_match "$tmp/others" '"n_checked":0,'
 
@@ -178,6 +178,22 @@ violates expert_map "UPDATE expert_map SET n_ranks = 4;"
 violates expert_map "UPDATE expert_map SET epoch = 0;"
 violates expert_map "UPDATE pass_layer SET map_epoch = 2 WHERE pass_id = 1 AND layer_id = 1;"
 holds "UPDATE pass_layer SET map_epoch = 1 WHERE layer_id = 1;"
+
+holds "UPDATE topk SET physical_ids = CAST(x'04' || substr(physical_ids, 2) AS BLOB) WHERE topk_id = 1;"
+violates physical_ids "UPDATE topk SET physical_ids = CAST(x'05' || substr(physical_ids, 2) AS BLOB) WHERE topk_id = 1;"
+violates physical_ids "UPDATE topk SET physical_ids = CAST(x'ff' || substr(physical_ids, 2) AS BLOB) WHERE topk_id = 1;"
+violates physical_ids "UPDATE pass_layer SET map_epoch = NULL WHERE pass_id = 2 AND layer_id = 1;"
+violates physical_ids "UPDATE topk SET physical_id_bytes = 2, physical_ids = CAST(physical_ids || physical_ids AS BLOB) WHERE topk_id = 1;"
+violates physical_ids "UPDATE expert_map SET slot_experts = CAST(x'01000000' || substr(slot_experts, 5) AS BLOB);"
+violates topk_blobs "UPDATE topk SET physical_ids = NULL WHERE topk_id = 1;"
+violates candidates "UPDATE topk SET candidate_ids = x'0404' WHERE topk_id = 3;"
+violates candidates "UPDATE topk SET n_candidates = 2, candidate_ids = x'00010303', candidate_scores = zeroblob(8) WHERE topk_id = 3;"
+violates topk_blobs "UPDATE topk SET candidate_scores = zeroblob(3) WHERE topk_id = 3;"
+violates topk_blobs "UPDATE topk SET score_format = NULL WHERE topk_id = 3;"
+violates orders "UPDATE topk SET topk_weights = CAST(x'0038003c' || substr(topk_weights, 5) AS BLOB) WHERE topk_id = 1;"
+violates orders "UPDATE pass_layer SET tied_rows = 4 WHERE pass_id = 1 AND layer_id = 1;"
+violates layers "UPDATE pass_layer SET tied_rows = NULL WHERE pass_id = 1 AND layer_id = 1;"
+violates layers "UPDATE pass_layer SET tied_rows = 0 WHERE pass_id = 1 AND layer_id = 2;"
 
 violates active_experts "UPDATE pass_layer SET padding_active_experts = 1 WHERE pass_id = 1 AND layer_id = 1;"
 violates active_experts "UPDATE pass_layer SET padding_active_experts = 1 WHERE pass_id = 2 AND layer_id = 2;"

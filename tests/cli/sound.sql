@@ -92,8 +92,16 @@ INSERT INTO pass_layer (pass_id, layer_id, active_experts, padding_active_expert
 	(7, 1, 0, 0, 0, 7010, 0, NULL, 0, 1, 1, 12), (7, 2, 0, 0, 0, 7050, 0, NULL, 0, 1, 2, 11),
 	(8, 1, 0, 0, 0, 11010, 0, NULL, 0, 1, 1, 13), (8, 2, 0, 0, 0, 11050, 0, NULL, 0, 1, 2, 12);
 
--- The four experts of layer 1 lie in six slots of two ranks, one of them twice, one slot is empty;
--- no pass ran under that map.
-INSERT INTO expert_map VALUES (1, 1, 50, 6, 2, x'0000000001000000020000000000000003000000ffffffff');
+-- The four experts of layer 1 lie in six slots of two ranks, one of them twice, one slot is empty.
+INSERT INTO expert_map VALUES (1, 1, 50, 6, 2, x'0000000001000000020000000300000000000000ffffffff');
 INSERT INTO dispatch VALUES (1, 1, 2, x'0200000001000000', x'00100000000000000008000000000000', 3, 0,
 	x'020000000100000001000000', 1, 2, x'0200000001000000');
+
+-- Each expert served from the first slot that holds it; the order of pass 1 was restored by the
+-- weights; the draft model's router scored another expert high.
+UPDATE topk SET physical_id_bytes = 1, physical_ids = topk_ids WHERE topk_id = 1;
+UPDATE pass_layer SET map_epoch = 1 WHERE layer_id = 1;
+UPDATE layer SET has_correction_bias = 0 WHERE layer_id = 1;
+UPDATE pass_layer SET selection_order = 1, tied_rows = 0 WHERE pass_id = 1 AND layer_id = 1;
+UPDATE topk SET n_candidates = 1, candidate_ids = x'0200', score_format = 'bf16',
+	candidate_scores = x'003f003e' WHERE topk_id = 3;
