@@ -338,10 +338,10 @@ void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 	want->is_written = true;
 	want->is_untimed = rng_chance(rng, 10);
 	want->n_rows = want_pass->n_rows;
+	want->order = rng_chance(rng, 20) ? MOETRACE_ORDER_UNKNOWN : MOETRACE_ORDER_SELECTION;
 	/* Whether a bias acts is not told, so what is unordered stays as it is passed. */
-	want->order = rng_chance(rng, 60)   ? MOETRACE_ORDER_SELECTION
-		      : rng_chance(rng, 50) ? MOETRACE_ORDER_UNORDERED
-					    : MOETRACE_ORDER_UNKNOWN;
+	if ((want_pass->number * 5 + layer) % 7 < 2)
+		want->order = MOETRACE_ORDER_UNORDERED;
 	if (rng_chance(rng, 10))
 		want->row_map = make_row_map(rng, want_pass->n_rows, &want->n_rows);
 	else
