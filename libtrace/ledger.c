@@ -296,11 +296,13 @@ static void attach(struct mt_ledger *ledger, struct mt_request *request)
 	*(ledger->newest ? &ledger->newest->newer : &ledger->oldest) = request;
 	ledger->newest = request;
 	ledger->n_remembered++;
+	request->is_remembered = 1;
 }
 
 void mt_ledger_touch(struct mt_ledger *ledger, struct mt_request *request)
 {
-	if (!request->has_ended || request->n_running)
+	/* A request that is about to be remembered may be a source of its own. */
+	if (!request->is_remembered)
 		return;
 	detach(ledger, request);
 	attach(ledger, request);

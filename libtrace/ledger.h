@@ -117,7 +117,8 @@ struct mt_request {
 	uint64_t end_lost_passes;
 	uint64_t n_positions;     /* as its row says, once it is written */
 	uint32_t n_running;       /* slices of open passes */
-	struct mt_request *newer; /* in the list of those that are remembered, if they are */
+	int is_remembered;
+	struct mt_request *newer; /* in the list of those that are remembered, if it is */
 	struct mt_request *older;
 
 	/* In this recording. */
