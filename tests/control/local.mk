@@ -9,6 +9,7 @@ if HAVE_CHECK
 	%D%/check_overhead \
 	%D%/check_paired \
 	%D%/check_rotate \
+	%D%/check_rotate_modes \
 	%D%/check_socket
 
 check_PROGRAMS += $(%C%_programs)
@@ -45,6 +46,10 @@ thread_tests += \
 	tests/fault/support/io_fault.c tests/fault/support/io_fault.h
 %C%_check_rotate_CFLAGS = $(%C%_cflags)
 %C%_check_rotate_LDADD = $(%C%_libs)
+
+%C%_check_rotate_modes_SOURCES = %D%/check_rotate_modes.c
+%C%_check_rotate_modes_CFLAGS = $(%C%_cflags)
+%C%_check_rotate_modes_LDADD = $(%C%_libs)
 
 %C%_check_socket_SOURCES = %D%/check_socket.c $(%C%_peer)
 %C%_check_socket_CFLAGS = $(%C%_cflags)

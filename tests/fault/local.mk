@@ -12,12 +12,14 @@ if HAVE_CHECK
 	%D%/check_fork \
 	%D%/check_kill \
 	%D%/check_overflow \
+	%D%/check_process \
 	%D%/check_readers \
 	%D%/check_replaced \
 	%D%/check_size \
 	%D%/check_soak \
 	%D%/check_syscalls \
-	%D%/check_syscalls_dlopen
+	%D%/check_syscalls_dlopen \
+	%D%/check_unload
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
@@ -66,6 +68,16 @@ thread_tests += \
 %C%_check_readers_SOURCES = %D%/check_readers.c %D%/support/peer.c %D%/support/peer.h
 %C%_check_readers_CFLAGS = $(%C%_cflags)
 %C%_check_readers_LDADD = $(%C%_libs)
+
+# Its own clock_gettime() has to be seen by the libraries.
+%C%_check_process_SOURCES = %D%/check_process.c
+%C%_check_process_CFLAGS = $(%C%_cflags)
+%C%_check_process_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
+%C%_check_process_LDADD = $(%C%_libs)
+
+%C%_check_unload_SOURCES = %D%/check_unload.c $(%C%_hot)
+%C%_check_unload_CFLAGS = $(%C%_dlopen_cflags)
+%C%_check_unload_LDADD = $(%C%_dlopen_libs)
 
 %C%_check_replaced_SOURCES = %D%/check_replaced.c
 %C%_check_replaced_CFLAGS = $(%C%_cflags)
