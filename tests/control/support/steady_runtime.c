@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A runtime whose step times are known: passes of 4 rows take 2 ms and passes of 16 rows 4 ms, in
- * turns, and each takes 2 ms more when it is recorded. Its steps follow a timetable, so that being
- * late once does not make the next step late. It serves FILE until it is told to end, or a minute.
+ * turns, and each takes 2 ms more when it is recorded. Each step has its length from its own begin, so
+ * that being late in one does not make the next one shorter. It serves FILE until it is told to
+ * end, or a minute or two.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -34,7 +35,6 @@ static int serve(struct moetrace_session *session, uint32_t model)
 	struct timespec next;
 	uint32_t i;
 
-	clock_gettime(CLOCK_MONOTONIC, &next);
 	for (i = 0; i < 20000 && !is_over; i++) {
 		struct moetrace_pass_info info;
 		struct moetrace_pass *pass;
@@ -43,6 +43,7 @@ static int serve(struct moetrace_session *session, uint32_t model)
 		info.model = model;
 		info.phase = MOETRACE_PHASE_DECODE;
 		info.n_rows = i % 2 ? 16 : 4;
+		clock_gettime(CLOCK_MONOTONIC, &next);
 		pass = moetrace_pass_begin(session, &info);
 		add_ns(&next, (i % 2 ? 4 : 2) * MS + (pass ? 2 : 0) * MS);
 		while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &next, NULL) && !is_over)
