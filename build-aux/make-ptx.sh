@@ -22,7 +22,7 @@ trap 'rm -f "$output.tmp" "$output.raw"' EXIT
 	echo '// SPDX-License-Identifier: MIT'
 	echo '//'
 	echo "// Made from $source by build-aux/make-ptx.sh."
-	sed -e '/^\/\//d' -e '/^[[:blank:]]*\/\//d' -e 's/^\.version .*/.version 7.8/' "$output.raw"
+	sed -e '/^\/\//d' -e '/^[[:blank:]]*\/\//d' -e '/used_bytes_mask/d' -e 's/^\.version .*/.version 7.8/' "$output.raw"
 } >"$output.tmp"
 "$(dirname "$nvcc")/ptxas" -arch=sm_80 -o /dev/null "$output.tmp"
 mv "$output.tmp" "$output"

@@ -50,6 +50,7 @@
 			     "or for another model; ignored, and what was open is lost") \
 	X(CUDA_CAPTURING, "cuda", "a pass was begun or ended while its stream is captured; ignored: " \
 				  "do it around the launch of the graph") \
+	X(CUDA_NAN, "cuda", "a router kernel saw NaN among the scores of a row; what it chose is stored") \
 	X(CUDA_ROWS, "cuda", "kernels stored some rows of a layer and not the others; the layer is " \
 			     "unwritten")
 

@@ -5,6 +5,7 @@
 
 if HAVE_NVCC
 %C%_programs = \
+	%D%/bench_capture \
 	%D%/bench_experts_cuda \
 	%D%/bench_route_cuda
 
@@ -15,6 +16,11 @@ endif
 
 %C%_libgpu_time_a_SOURCES = %D%/gpu_time.cu %D%/gpu_time.h
 %C%_libs = %D%/libgpu_time.a $(mtk_cuda_libs)
+
+%C%_bench_capture_SOURCES = %D%/bench_capture.c \
+	tests/cuda/support/graph.cu tests/cuda/support/graph.h
+%C%_bench_capture_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
+%C%_bench_capture_LDADD = libtrace/libmoetrace.la $(CUDA_LIBS) $(PTHREAD_LIBS) -lm
 
 %C%_bench_experts_cuda_SOURCES = %D%/bench_experts_cuda.c
 %C%_bench_experts_cuda_LDADD = $(%C%_libs)

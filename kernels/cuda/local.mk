@@ -46,5 +46,5 @@ SUFFIXES = .cu
 
 clean-local: clean-cuda
 clean-cuda:
-	-rm -f kernels/*/*.cu.d tests/kernels/cuda/*.cu.d bench/cuda/*.cu.d
+	-rm -f kernels/*/*.cu.d tests/kernels/cuda/*.cu.d tests/cuda/support/*.cu.d bench/cuda/*.cu.d
 .PHONY: clean-cuda

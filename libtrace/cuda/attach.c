@@ -294,6 +294,7 @@ int moetrace_cuda_query(struct moetrace_cuda *cuda, struct moetrace_cuda_status 
 	known.driver_version = cuda->driver_version;
 	known.n_lanes = atomic_load(&cuda->n_lanes);
 	known.has_stream_writes = cuda->has_write != 0;
+	known.has_stream_waits = cuda->has_wait != 0;
 	known.has_kernels = cuda->store_kernel != NULL;
 	known.timer_resolution_ns = cuda->resolution_ns;
 	known.ring_bytes = cuda->ring_bytes;
@@ -314,8 +315,7 @@ static int init_layers(struct moetrace_cuda_lane *lane, const struct mt_model *m
 		return mt_session_error(lane->cuda->session, MOETRACE_E_NOMEM, "out of memory");
 	for (uint32_t i = 0; i < model->n_layers; i++)
 		if (mt_cuda_layer_init(&lane->layers[i], model->layers[i].n_ids,
-				       model->layers[i].top_k,
-				       lane->weight_format != MOETRACE_WEIGHT_FORMAT_NONE))
+				       model->layers[i].top_k))
 			return mt_session_error(lane->cuda->session, MOETRACE_E_UNSUPPORTED,
 						"cuda: layer %u has %u ids; 65534 are possible", i,
 						model->layers[i].n_ids);

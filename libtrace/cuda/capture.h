@@ -70,9 +70,8 @@ struct moetrace_cuda_lane {
 	void *stream;
 	void *side;          /* copies run here, after the pass */
 	void *event;
-	uint64_t word;       /* address of the word; the done counter lies behind it */
+	uint64_t word;       /* address of the word */
 	uint64_t word_value; /* as last written */
-	uint64_t n_shipped;
 
 	_Atomic int is_busy; /* a thread is in a call: others are refused */
 	int is_open;
@@ -96,7 +95,7 @@ struct moetrace_cuda {
 	void *timer_kernel;
 	void *store_kernel;
 	int has_write;      /* the stream writes values */
-	int has_reset;      /* it writes several, and waits for one */
+	int has_wait;       /* it waits for values */
 	int device;
 	char name[128];
 	uint32_t driver_version;
@@ -127,7 +126,7 @@ struct moetrace_cuda {
 	int is_reported;            /* of the drain thread: error is in the file */
 	pthread_mutex_t deliver;    /* protects lanes' passes, abandoned and offset_ns */
 	uint64_t abandoned;         /* records before this position are not delivered any more */
-	int64_t offset_ns;          /* session clock minus the GPU's timer */
+	uint32_t offset_ns;         /* low half of: session clock minus the GPU's timer */
 	int has_offset;
 	pthread_mutex_t messages;   /* protects first and last */
 	struct mt_message *first;
@@ -137,7 +136,6 @@ struct moetrace_cuda {
 };
 
 #define MT_CUDA_WORD_BYTES 64u
-#define MT_CUDA_DONE_OFFSET 8u
 
 /* driver calls of the hot path; see issue.c. */
 int mt_cuda_write_word(struct moetrace_cuda_lane *lane, uint64_t value);

@@ -18,9 +18,10 @@
 /* A record of a layer beside its rows, and the pass's end. */
 #define SLACK_BYTES 16384u
 
+/* A layer's rows, unpacked: row_map u32 [n_rows], then ids and weights u16 [n_rows][k] each. */
 struct mt_cuda_scratch {
-	uint32_t n_rows;
-	uint32_t row_map[];
+	uint64_t n_bytes;
+	uint32_t words[];
 };
 
 void mt_cuda_scratch_free(struct mt_cuda_scratch *scratch)
@@ -89,53 +90,57 @@ static void wait_for_room(struct moetrace_cuda *cuda, struct moetrace_pass *pass
 		rest();
 }
 
-/* The GPU's time of a layer lies between the pass's begin and its arrival, and so corrects the
-   offset between the clocks, which drift apart. */
-static uint64_t to_session_ns(struct moetrace_cuda *cuda, uint64_t timer_ns, uint64_t begin_ns,
+/*
+ * The GPU's time of a layer, of which 32 bits are known, is the one next to the arrival. It lies
+ * between the pass's begin and its arrival, and so corrects the offset between the clocks, which
+ * drift apart.
+ */
+static uint64_t to_session_ns(struct moetrace_cuda *cuda, uint32_t timer_ns, uint64_t begin_ns,
 			      uint64_t arrival_ns)
 {
-	int64_t least = (int64_t)(begin_ns - timer_ns);
-	int64_t most = (int64_t)(arrival_ns - timer_ns);
+	uint64_t time_ns;
 
-	if (!cuda->has_offset || cuda->offset_ns < least)
-		cuda->offset_ns = least;
-	if (cuda->offset_ns > most)
-		cuda->offset_ns = most;
+	if (!cuda->has_offset)
+		cuda->offset_ns = (uint32_t)arrival_ns - timer_ns;
 	cuda->has_offset = 1;
-	return timer_ns + (uint64_t)cuda->offset_ns;
+	time_ns = arrival_ns + (uint64_t)(int64_t)(int32_t)(timer_ns + cuda->offset_ns -
+							    (uint32_t)arrival_ns);
+	if (time_ns < begin_ns || time_ns > arrival_ns) {
+		time_ns = time_ns < begin_ns ? begin_ns : arrival_ns;
+		cuda->offset_ns = (uint32_t)time_ns - timer_ns;
+	}
+	return time_ns;
 }
 
-/* Room for a map of the pass's rows; NULL: out of memory. */
-static uint32_t *row_map(struct moetrace_cuda *cuda, uint32_t n_rows)
+/* Room for @n_rows rows of @k entries; NULL: out of memory. */
+static struct mt_cuda_scratch *scratch_of(struct moetrace_cuda *cuda, uint32_t n_rows, uint32_t k)
 {
 	struct mt_cuda_scratch *scratch = cuda->scratch;
+	uint64_t n_bytes = (uint64_t)n_rows * 4 * (k + 1);
 
-	if (scratch && scratch->n_rows >= n_rows)
-		return scratch->row_map;
+	if (scratch && scratch->n_bytes >= n_bytes)
+		return scratch;
 	free(scratch);
-	scratch = malloc(sizeof(*scratch) + (size_t)n_rows * 4);
+	scratch = malloc(sizeof(*scratch) + n_bytes);
 	cuda->scratch = scratch;
-	if (!scratch)
-		return NULL;
-	scratch->n_rows = n_rows;
-	return scratch->row_map;
+	if (scratch)
+		scratch->n_bytes = n_bytes;
+	return scratch;
 }
 
 /* A layer's rows as the GPU left them. */
 struct seen {
 	const struct mt_cuda_head *head;
-	const uint8_t *rows;
+	const uint32_t *rows;
 	const struct mt_cuda_layer *layer;
 	uint32_t stamp;
 };
 
-static int is_written(const struct seen *seen, uint32_t row)
+static int is_written(const struct seen *seen, uint64_t row)
 {
-	const uint32_t *mark = (const uint32_t *)(const void *)(seen->rows +
-								 (size_t)row * seen->layer->row_bytes +
-								 seen->layer->mark_offset);
+	uint32_t mark = seen->rows[row * (seen->layer->k + 1) + seen->layer->k];
 
-	return (*mark & MT_CUDA_STAMP_MASK) == seen->stamp;
+	return (mark & MT_CUDA_STAMP_MASK) == seen->stamp;
 }
 
 static uint32_t count_written(const struct seen *seen, uint32_t first, uint32_t end)
@@ -149,14 +154,13 @@ static uint32_t count_written(const struct seen *seen, uint32_t first, uint32_t 
 
 /*
  * Which rows of the layer are to be handed over: all, all with padding, or those that its kernel
- * says it was launched for. 0: neither is so, and the layer stays unwritten.
+ * says it was launched for, by a map. 0: neither is so, and the layer stays unwritten.
  */
 static int choose_rows(struct moetrace_cuda *cuda, const struct mt_cuda_record *record,
-		       const struct seen *seen, struct moetrace_selection *selection)
+		       const struct seen *seen, uint32_t *map, struct moetrace_selection *selection)
 {
 	uint32_t n_all = record->n_rows + record->padding_rows;
 	uint32_t n = count_written(seen, 0, record->n_rows);
-	uint32_t *map;
 
 	selection->n_rows = n;
 	if (n == record->n_rows) {
@@ -165,58 +169,72 @@ static int choose_rows(struct moetrace_cuda *cuda, const struct mt_cuda_record *
 			selection->n_rows = n_all;
 		return 1;
 	}
-	if (n == seen->head->n_rows && (map = row_map(cuda, record->n_rows))) {
-		uint32_t *at = map;
-
-		for (uint32_t row = 0; row < record->n_rows; row++)
-			if (is_written(seen, row))
-				*at++ = row;
-		selection->row_map = map;
-		return 1;
+	if (n != seen->head->n_rows) {
+		mt_misuse(cuda->session, MT_MISUSE_CUDA_ROWS);
+		return 0;
 	}
-	mt_misuse(cuda->session, MT_MISUSE_CUDA_ROWS);
-	return 0;
+	for (uint32_t row = 0, i = 0; row < record->n_rows; row++)
+		if (is_written(seen, row))
+			map[i++] = row;
+	selection->row_map = map;
+	return 1;
 }
 
-/* Rows that a map names follow each other only in the map: they are moved together. */
-static void gather(const struct seen *seen, uint8_t *rows, const uint32_t *map, uint32_t n_rows)
+/* Entries of the chosen rows, apart into ids and weights. */
+static void unpack(struct moetrace_session *session, const struct seen *seen,
+		   const struct moetrace_selection *selection, uint16_t *ret_ids,
+		   uint16_t *ret_weights)
 {
-	for (uint32_t i = 0; i < n_rows; i++)
-		memmove(rows + (size_t)i * seen->layer->row_bytes,
-			rows + (size_t)map[i] * seen->layer->row_bytes, seen->layer->row_bytes);
+	uint32_t k = seen->layer->k;
+
+	for (uint64_t i = 0; i < selection->n_rows; i++) {
+		uint64_t row = selection->row_map ? selection->row_map[i] : i;
+		const uint32_t *entries = seen->rows + row * (k + 1);
+
+		for (uint32_t j = 0; j < k; j++) {
+			*ret_ids++ = (uint16_t)entries[j];
+			*ret_weights++ = (uint16_t)(entries[j] >> 16);
+		}
+		if (entries[k] & MT_CUDA_FLAG_NAN)
+			mt_misuse(session, MT_MISUSE_CUDA_NAN);
+	}
 }
 
 static void deliver_layer(struct moetrace_cuda_lane *lane, const struct mt_cuda_record *record,
-			  uint32_t layer_index, uint8_t *data, uint64_t arrival_ns)
+			  uint32_t layer_index, const uint8_t *data, uint64_t arrival_ns)
 {
 	struct moetrace_cuda *cuda = lane->cuda;
 	const struct mt_cuda_layer *layer = &lane->layers[layer_index];
-	uint8_t *rows = data + MT_CUDA_HEAD_BYTES;
-	struct seen seen = { (const struct mt_cuda_head *)(void *)data, rows, layer, record->stamp };
+	uint32_t n_all = record->n_rows + record->padding_rows;
+	struct seen seen = { (const struct mt_cuda_head *)(const void *)data,
+			     (const uint32_t *)(const void *)(data + MT_CUDA_HEAD_BYTES), layer,
+			     record->stamp };
+	struct mt_cuda_scratch *scratch = scratch_of(cuda, n_all, layer->k);
 	struct moetrace_selection selection;
+	uint16_t *ids, *weights;
 
-	if (seen.head->stamp != record->stamp || seen.head->layer_index != layer_index)
+	if (!scratch || seen.head->stamp != record->stamp ||
+	    seen.head->layer_index != layer_index)
 		return;
 	MOETRACE_INIT(&selection);
-	if (!choose_rows(cuda, record, &seen, &selection))
+	if (!choose_rows(cuda, record, &seen, scratch->words, &selection))
 		return;
-	if (selection.row_map)
-		gather(&seen, rows, selection.row_map, selection.n_rows);
+	ids = (uint16_t *)(scratch->words + n_all);
+	weights = ids + (uint64_t)n_all * layer->k;
+	unpack(cuda->session, &seen, &selection, ids, weights);
 	selection.layer_index = layer_index;
 	selection.k = layer->k;
 	selection.order = lane->order;
-	selection.id_type = layer->id_bytes == 1 ? MOETRACE_TYPE_U8 : MOETRACE_TYPE_U16;
-	selection.ids = rows;
-	selection.ids_row_bytes = layer->row_bytes;
+	selection.id_type = MOETRACE_TYPE_U16;
+	selection.ids = ids;
 	if (lane->weight_format != MOETRACE_WEIGHT_FORMAT_NONE) {
 		selection.weight_type = lane->weight_format == MOETRACE_WEIGHT_FORMAT_BF16 ?
 						MOETRACE_TYPE_BF16 :
 						MOETRACE_TYPE_F16;
-		selection.weights = rows + layer->weights_offset;
-		selection.weights_row_bytes = layer->row_bytes;
+		selection.weights = weights;
 	}
-	mt_pass_set_time(lane->pass, to_session_ns(cuda, seen.head->timer_ns, record->start.begin_ns,
-						   arrival_ns));
+	mt_pass_set_time(lane->pass, to_session_ns(cuda, seen.head->timer_ns,
+						   record->start.begin_ns, arrival_ns));
 	wait_for_room(cuda, lane->pass, mt_cuda_layer_bytes(layer, selection.n_rows));
 	moetrace_select_experts(lane->pass, &selection);
 }
@@ -224,7 +242,7 @@ static void deliver_layer(struct moetrace_cuda_lane *lane, const struct mt_cuda_
 static void deliver_stored(struct moetrace_cuda_lane *lane, struct mt_cuda_record *record,
 			   uint64_t arrival_ns)
 {
-	uint8_t *data = (uint8_t *)record + record->data_offset;
+	const uint8_t *data = (const uint8_t *)record + record->data_offset;
 	uint32_t n_rows = mt_cuda_rows_of_code(
 		mt_cuda_rows_code(record->n_rows + record->padding_rows));
 

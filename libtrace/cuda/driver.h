@@ -19,21 +19,6 @@
 #define MT_CU_EVENT_DISABLE_TIMING 2u
 #define MT_CU_MEMHOSTALLOC_PORTABLE 1u
 #define MT_CU_WAIT_GEQ 0u
-#define MT_CU_OP_WRITE_64 5u
-#define MT_CU_ATTRIBUTE_MULTIPROCESSORS 16
-
-/* CUstreamBatchMemOpParams, of which writes of 64 bits are used. */
-struct mt_cu_op {
-	uint32_t operation;
-	uint32_t reserved;
-	uint64_t address;
-	uint64_t value;
-	uint32_t flags;
-	uint32_t reserved2;
-	uint64_t alias;
-	uint64_t pad;
-};
-_Static_assert(sizeof(struct mt_cu_op) == 48, "the driver's layout");
 
 /* CUDA_MEMCPY2D: one side of a copy of rows, and the copy. */
 struct mt_cu_side {
@@ -61,11 +46,9 @@ _Static_assert(sizeof(struct mt_cu_copy_2d) == 128, "the driver's layout");
 #define MT_CU_FUNCTIONS(X)                                                                     \
 	X(init, "cuInit", (unsigned int flags))                                                \
 	X(driver_version, "cuDriverGetVersion", (int *ret_version))                            \
-	X(device_count, "cuDeviceGetCount", (int *ret_count))                                  \
 	X(device_get, "cuDeviceGet", (int *ret_device, int ordinal))                           \
 	X(device_name, "cuDeviceGetName", (char *ret_name, int n_bytes, int device))           \
 	X(device_uuid, "cuDeviceGetUuid_v2 cuDeviceGetUuid", (uint8_t * ret_uuid, int device)) \
-	X(device_attribute, "cuDeviceGetAttribute", (int *ret_value, int attribute, int device)) \
 	X(ctx_get_current, "cuCtxGetCurrent", (void **ret_context))                            \
 	X(ctx_get_device, "cuCtxGetDevice", (int *ret_device))                                 \
 	X(ctx_push, "cuCtxPushCurrent_v2 cuCtxPushCurrent", (void *context))                   \
@@ -96,8 +79,6 @@ _Static_assert(sizeof(struct mt_cu_copy_2d) == 128, "the driver's layout");
 	  (void *stream, uint64_t address, uint64_t value, unsigned int flags))                \
 	X(wait_value, "cuStreamWaitValue64_v2 cuStreamWaitValue64",                            \
 	  (void *stream, uint64_t address, uint64_t value, unsigned int flags))                \
-	X(write_values, "cuStreamBatchMemOp_v2 cuStreamBatchMemOp",                            \
-	  (void *stream, unsigned int n_ops, struct mt_cu_op *ops, unsigned int flags))        \
 	X(module_load, "cuModuleLoadData", (void **ret_module, const void *image))             \
 	X(module_unload, "cuModuleUnload", (void *module))                                     \
 	X(module_function, "cuModuleGetFunction",                                              \

@@ -43,7 +43,7 @@ static int fill_layer(struct moetrace_cuda_lane *lane, const struct moetrace_cud
 {
 	int status = moetrace_cuda_target_get(lane, layers->first_layer + i, layers->n_rows,
 					  &to->target);
-	uint64_t k = to->target.k;
+	uint64_t k = to->target.packed >> 16 & 0xff;
 	uint64_t ids_bytes = layers->ids_row_bytes ? layers->ids_row_bytes :
 						     k * mt_type_bytes(layers->id_type);
 	uint64_t weights_bytes = layers->weights_row_bytes ?

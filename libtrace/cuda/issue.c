@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The driver calls of the hot path. A pass costs five at most: its word is written; at its end
- * an adopted buffer is copied aside, or nothing; the stream says that it got there; the side
- * stream waits for that, copies, and writes the done word. All are asynchronous.
+ * the word is closed (an adopted buffer is copied aside before, and had no word to write); the
+ * side stream waits for that, copies, and writes the done word. All are asynchronous.
  *
- * Where the stream can write several values in one call, the end also sets the word back to 0,
- * so that a graph that is replayed outside of a pass finds nothing to write to. Else an event
- * says that the stream got there, and the word stays until the next pass.
+ * Words of a lane only grow, as their stamps do, and a closed word is larger than the one before
+ * it: so one write closes the pass, which makes a graph that is replayed outside of a pass find
+ * nothing to write to, and tells the side stream that the pass is over. Where the driver refuses
+ * waits for values an event tells it, and the word stays until the next pass.
  *
  * An error of the driver here means that the device is lost or misused: from then on nothing is
  * recorded, and no memory of the ring that a copy may still write to is used again.
@@ -52,27 +53,23 @@ int mt_cuda_write_word(struct moetrace_cuda_lane *lane, uint64_t value)
 	return MOETRACE_OK;
 }
 
-/* The side stream goes on when the lane's got here. */
-static int follow_by_values(struct moetrace_cuda_lane *lane)
+/* The side stream goes on when the lane's is at the end of the record's pass or group. */
+static int follow(struct moetrace_cuda_lane *lane, const struct mt_cuda_record *record)
 {
 	const struct mt_cu *cu = lane->cuda->cu;
-	uint64_t done = lane->word + MT_CUDA_DONE_OFFSET;
-	struct mt_cu_op ops[] = {
-		{ .operation = MT_CU_OP_WRITE_64, .address = lane->word, .value = 0 },
-		{ .operation = MT_CU_OP_WRITE_64, .address = done, .value = ++lane->n_shipped },
-	};
-	int result = cu->write_values(lane->stream, 2, ops, 0);
+	uint64_t closed = mt_cuda_closed(mt_cuda_word(record->stamp, 0, 0));
+	int result = 0;
 
-	lane->word_value = 0;
-	return result ? result : cu->wait_value(lane->side, done, lane->n_shipped, MT_CU_WAIT_GEQ);
-}
-
-static int follow_by_event(struct moetrace_cuda_lane *lane)
-{
-	const struct mt_cu *cu = lane->cuda->cu;
-	int result = cu->event_record(lane->event, lane->stream);
-
-	return result ? result : cu->stream_wait_event(lane->side, lane->event, 0);
+	if (!lane->cuda->has_wait) {
+		result = cu->event_record(lane->event, lane->stream);
+		return result ? result : cu->stream_wait_event(lane->side, lane->event, 0);
+	}
+	/* The word of a next group says it already. */
+	if ((int64_t)(lane->word_value - closed) < 0) {
+		result = write_value(lane->cuda, lane->stream, lane->word, closed);
+		lane->word_value = closed;
+	}
+	return result ? result : cu->wait_value(lane->side, lane->word, closed, MT_CU_WAIT_GEQ);
 }
 
 /* The rows that the runtime's kernels left in its own buffer, before it reuses that. */
@@ -109,7 +106,7 @@ int mt_cuda_ship(struct moetrace_cuda_lane *lane, struct mt_cuda_record *record)
 
 	if (!result) {
 		call = "the signal between streams";
-		result = cuda->has_reset ? follow_by_values(lane) : follow_by_event(lane);
+		result = follow(lane, record);
 	}
 	if (!result) {
 		call = "the copy to the host";

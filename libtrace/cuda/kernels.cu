@@ -60,7 +60,8 @@ static __device__ int64_t read_id(uint64_t row, uint32_t type, uint32_t i)
 
 static __device__ float read_weight(uint64_t row, uint32_t type, uint32_t i)
 {
-	const uint16_t bits = type == MOETRACE_TYPE_F32 ? 0 : reinterpret_cast<const uint16_t *>(row)[i];
+	const uint16_t bits =
+		type == MOETRACE_TYPE_F32 ? 0 : reinterpret_cast<const uint16_t *>(row)[i];
 	float weight;
 
 	if (type == MOETRACE_TYPE_F32)
@@ -75,25 +76,26 @@ static __device__ float read_weight(uint64_t row, uint32_t type, uint32_t i)
 extern "C" __global__ void mt_store(const __grid_constant__ struct mt_cuda_store_args args)
 {
 	const struct mt_cuda_store_layer &layer = args.layers[blockIdx.y];
-	const struct moetrace_cuda_target &target = layer.target;
-	const uint64_t word = moetrace_cuda_load(target);
 	const uint32_t row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
 	const uint32_t lane = threadIdx.x % 32;
+	const struct moetrace_cuda_row to = moetrace_cuda_open(layer.target, row);
 
-	if (row >= args.n_rows || row >= target.n_rows || !moetrace_cuda_is_on(target, word))
+	if (row >= args.n_rows || !moetrace_cuda_is_on(to))
 		return;
-	const uint64_t row_at = moetrace_cuda_row(target, word, row);
+	const uint64_t at = moetrace_cuda_row_at(to);
 	const uint64_t ids = layer.ids + row * args.ids_row_bytes;
 	const uint64_t weights = layer.weights + row * args.weights_row_bytes;
-	for (uint32_t i = lane; i < target.k; i += 32) {
-		const float weight = layer.weights ? read_weight(weights, args.weight_type, i) : 0.0f;
+	for (uint32_t i = lane; i < moetrace_cuda_k(to); i += 32) {
+		const float weight =
+			layer.weights ? read_weight(weights, args.weight_type, i) : 0.0f;
 
-		moetrace_cuda_store_entry(target, row_at, i, read_id(ids, args.id_type, i),
-					  moetrace_cuda_narrow(target, weight));
+		moetrace_cuda_put(at, i,
+				  moetrace_cuda_entry(to, read_id(ids, args.id_type, i),
+						      moetrace_cuda_narrow(to, weight)));
 	}
 	if (lane != 0)
 		return;
-	moetrace_cuda_store_mark(target, row_at, word, 0);
+	moetrace_cuda_put(at, moetrace_cuda_k(to), moetrace_cuda_mark(to, 0));
 	if (row == 0)
-		moetrace_cuda_store_head(target, word, args.n_rows);
+		moetrace_cuda_store_head(to, args.n_rows);
 }

@@ -6,7 +6,7 @@
  * Recording is latched as in the recorder's own pass.c: the record is reserved and counted
  * first, then the recording is read; stop clears the recording first and then looks for passes
  * in flight. The GPU takes part by the lane's word: kernels of a pass that is not recorded
- * find 0 there.
+ * find no tag of theirs there.
  */
 #include <moetrace/cuda.h>
 
@@ -66,16 +66,11 @@ int moetrace_cuda_target_get(struct moetrace_cuda_lane *lane, uint32_t layer_ind
 		return MOETRACE_E_LIMIT;
 	layer = &lane->layers[layer_index];
 	ret_target->word = lane->word;
-	ret_target->ring = lane->cuda->device_ring;
-	ret_target->layer_offset = group.layer_offset;
-	ret_target->row_bytes = layer->row_bytes;
+	ret_target->base = lane->cuda->device_ring + group.layer_offset;
 	ret_target->n_rows = mt_cuda_rows_of_code(code);
-	ret_target->layer_index = layer_index;
-	ret_target->n_ids = layer->n_ids;
-	ret_target->tag = (uint16_t)mt_cuda_tag(code, group.group);
-	ret_target->k = layer->k;
-	ret_target->id_bytes = layer->id_bytes;
-	ret_target->weight_format = lane->weight_format;
+	ret_target->packed = mt_cuda_tag(code, group.group) | layer->k << 16 |
+			     (uint32_t)lane->weight_format << 24;
+	ret_target->indices = layer->n_ids | layer_index << 16;
 	return MOETRACE_OK;
 }
 
@@ -137,7 +132,9 @@ static void commit(struct moetrace_cuda_lane *lane)
 /* Kernels of what comes next store nothing. */
 static int clear_word(struct moetrace_cuda_lane *lane)
 {
-	return lane->word_value ? mt_cuda_write_word(lane, 0) : MOETRACE_OK;
+	return mt_cuda_is_closed(lane->word_value) ?
+		       MOETRACE_OK :
+		       mt_cuda_write_word(lane, mt_cuda_closed(lane->word_value));
 }
 
 static int write_word(struct moetrace_cuda_lane *lane, const struct mt_cuda_record *record,
@@ -289,7 +286,7 @@ static int begin(struct moetrace_cuda_lane *lane, const struct moetrace_pass_inf
 	struct mt_pass_start start;
 	int is_recording = atomic_load_explicit(&session->recording_id, memory_order_relaxed) != 0;
 
-	if (!is_recording && !lane->is_open && !lane->word_value) {
+	if (!is_recording && !lane->is_open && mt_cuda_is_closed(lane->word_value)) {
 		lane->is_open = 1;
 		return MOETRACE_OK;
 	}
@@ -339,7 +336,9 @@ static int next_group(struct moetrace_cuda_lane *lane, uint32_t layer_index)
 	record->start = before->start;
 	record->n_rows = before->n_rows;
 	record->padding_rows = before->padding_rows;
-	status = mt_cuda_ship(lane, before);
+	status = write_word(lane, record, group.group, n_rows);
+	if (!status)
+		status = mt_cuda_ship(lane, before);
 	before->end_ns = now_ns(lane);
 	before->is_lost = status != 0;
 	if (status)
@@ -347,8 +346,6 @@ static int next_group(struct moetrace_cuda_lane *lane, uint32_t layer_index)
 	commit(lane);
 	lane->record = record;
 	lane->reservation = reservation;
-	if (!status)
-		status = write_word(lane, record, group.group, n_rows);
 	if (status) {
 		record->has_data = 0;
 		(void)finish(lane, 1);

@@ -3,15 +3,15 @@
  * Where things lie in the ring, as host and kernels agree. <moetrace/cuda_device.cuh> reads the
  * same numbers; tests hold the two to each other.
  *
- * The word of a lane: stamp << 36 | place << 14 | tag. 0: idle. place is the pass's (or group's)
- * offset in the ring in granules; the tag is what a kernel's target must have: the number of
- * rows and the group of layers that the place was made for. The stamp is a number that no other
- * pass of the last 2^28 had; with each row it is stored, too, so that rows which nobody wrote
- * are told from those of a pass that had the same place before.
+ * The word of a lane: stamp << 36 | place << 14 | tag. A tag of 0: nothing is stored. place is
+ * the pass's (or group's) offset in the ring in granules; the tag is what a kernel's target must
+ * have: the number of rows and the group of layers that the place was made for. The stamp is a
+ * number that no other pass of the last 2^28 had; with each row it is stored, too, so that rows
+ * which nobody wrote are told from those of a pass that had the same place before.
  *
- * At the place, for each layer of the group: a head, then rows of
- * ids [k] of id_bytes, padding to 2 bytes, weights u16 [k] if any, padding to 4 bytes, a mark
- * (stamp | flags << 28); the next layer begins at a multiple of 32 bytes.
+ * At the place, for each layer of the group: a head, then rows of words of 32 bits:
+ * k entries (weight << 16 | id), so that a warp stores a row by one instruction, and a mark
+ * (stamp | flags << 28); the next layer begins at a multiple of 16 bytes.
  */
 #ifndef MT_CUDA_LAYOUT_H
 #define MT_CUDA_LAYOUT_H
@@ -26,19 +26,15 @@
 #define MT_CUDA_PLACE_SHIFT 14u
 #define MT_CUDA_STAMP_SHIFT 36u
 #define MT_CUDA_N_GROUPS 8u /* numbers of groups are told apart up to here, and by the head */
-#define MT_CUDA_HEAD_BYTES 32u
-
-#define MT_CUDA_FLAG_NAN 1u /* a score of the row was NaN */
-#define MT_CUDA_FLAG_TIE 2u /* the k-th and the next score were equal */
+#define MT_CUDA_HEAD_BYTES 16u
+#define MT_CUDA_FLAG_NAN (UINT32_C(1) << MT_CUDA_STAMP_BITS)
 
 /* Written by one thread of the layer's kernel. */
 struct mt_cuda_head {
 	uint32_t stamp;
 	uint32_t layer_index;
-	uint32_t n_rows; /* that the kernel was launched for */
-	uint32_t reserved;
-	uint64_t timer_ns; /* the GPU's */
-	uint64_t reserved2;
+	uint32_t n_rows;   /* that the kernel was launched for */
+	uint32_t timer_ns; /* the low half of the GPU's */
 };
 _Static_assert(sizeof(struct mt_cuda_head) == MT_CUDA_HEAD_BYTES, "the kernels' layout");
 
@@ -46,10 +42,7 @@ _Static_assert(sizeof(struct mt_cuda_head) == MT_CUDA_HEAD_BYTES, "the kernels' 
 struct mt_cuda_layer {
 	uint32_t n_ids;
 	uint32_t row_bytes;
-	uint32_t weights_offset;
-	uint32_t mark_offset;
-	uint8_t k;
-	uint8_t id_bytes;
+	uint32_t k;
 };
 
 /* A group of layers that is stored in one place, and where one of them lies in it. */
@@ -61,18 +54,14 @@ struct mt_cuda_group {
 	uint64_t n_bytes;
 };
 
-/* One byte where the two largest values can still say "no expert" and "none that exists". */
-static inline int mt_cuda_layer_init(struct mt_cuda_layer *layer, uint32_t n_ids, uint32_t k,
-				     int has_weights)
+/* The two largest values of 16 bits say "no expert" and "none that exists". */
+static inline int mt_cuda_layer_init(struct mt_cuda_layer *layer, uint32_t n_ids, uint32_t k)
 {
 	if (n_ids > 65534)
 		return -1;
 	layer->n_ids = n_ids;
-	layer->k = (uint8_t)k;
-	layer->id_bytes = n_ids <= 254 ? 1 : 2;
-	layer->weights_offset = (k * layer->id_bytes + 1) & ~1u;
-	layer->mark_offset = (layer->weights_offset + (has_weights ? 2 * k : 0) + 3) & ~3u;
-	layer->row_bytes = layer->mark_offset + 4;
+	layer->k = k;
+	layer->row_bytes = 4 * (k + 1);
 	return 0;
 }
 
@@ -105,6 +94,17 @@ static inline uint64_t mt_cuda_word(uint32_t stamp, uint64_t ring_offset, uint32
 	       ring_offset / MT_CUDA_GRANULE_BYTES << MT_CUDA_PLACE_SHIFT | tag;
 }
 
+/* What is written when nothing more goes to the place of @word: no kernel has its tag. */
+static inline uint64_t mt_cuda_closed(uint64_t word)
+{
+	return ((word >> MT_CUDA_STAMP_SHIFT) + 1) << MT_CUDA_STAMP_SHIFT;
+}
+
+static inline int mt_cuda_is_closed(uint64_t word)
+{
+	return !(word & ((UINT64_C(1) << MT_CUDA_PLACE_SHIFT) - 1));
+}
+
 static inline uint64_t mt_cuda_granules(uint64_t n_bytes)
 {
 	return (n_bytes + MT_CUDA_GRANULE_BYTES - 1) & ~(uint64_t)(MT_CUDA_GRANULE_BYTES - 1);
@@ -112,7 +112,7 @@ static inline uint64_t mt_cuda_granules(uint64_t n_bytes)
 
 static inline uint64_t mt_cuda_layer_bytes(const struct mt_cuda_layer *layer, uint32_t n_rows)
 {
-	return (MT_CUDA_HEAD_BYTES + (uint64_t)n_rows * layer->row_bytes + 31) & ~UINT64_C(31);
+	return (MT_CUDA_HEAD_BYTES + (uint64_t)n_rows * layer->row_bytes + 15) & ~UINT64_C(15);
 }
 
 /*

@@ -44,19 +44,11 @@ static int can_write(struct moetrace_cuda *cuda, void *stream)
 	       has_arrived(cuda, stream);
 }
 
-/* Several values in one call, and waiting for one that is there. */
-static int can_reset(struct moetrace_cuda *cuda, void *stream)
+/* Waiting for a value that is there. */
+static int can_wait(struct moetrace_cuda *cuda, void *stream)
 {
-	struct mt_cu_op ops[] = {
-		{ .operation = MT_CU_OP_WRITE_64, .address = cuda->words, .value = PROBE_VALUE },
-		{ .operation = MT_CU_OP_WRITE_64,
-		  .address = cuda->words + MT_CUDA_DONE_OFFSET,
-		  .value = 1 },
-	};
-
-	return !cuda->cu->write_values(stream, 2, ops, 0) &&
-	       !cuda->cu->wait_value(stream, cuda->words + MT_CUDA_DONE_OFFSET, 1,
-				     MT_CU_WAIT_GEQ) &&
+	return !cuda->cu->write_value(stream, cuda->words, PROBE_VALUE, 0) &&
+	       !cuda->cu->wait_value(stream, cuda->words, PROBE_VALUE, MT_CU_WAIT_GEQ) &&
 	       has_arrived(cuda, stream);
 }
 
@@ -96,7 +88,7 @@ static void read_timer(struct moetrace_cuda *cuda, void *stream)
 			continue;
 		best_ns = after_ns - before_ns;
 		/* The kernel reads it at its very end. */
-		cuda->offset_ns = (int64_t)(after_ns - out[0]);
+		cuda->offset_ns = (uint32_t)(after_ns - out[0]);
 		cuda->has_offset = 1;
 		cuda->resolution_ns = out[1];
 	}
@@ -108,7 +100,7 @@ int mt_cuda_probe(struct moetrace_cuda *cuda, void *stream)
 	if (!can_launch(cuda, stream))
 		cuda->write_kernel = cuda->timer_kernel = cuda->store_kernel = NULL;
 	cuda->has_write = can_write(cuda, stream);
-	cuda->has_reset = cuda->has_write && can_reset(cuda, stream);
+	cuda->has_wait = cuda->has_write && can_wait(cuda, stream);
 	if (cuda->timer_kernel)
 		read_timer(cuda, stream);
 	return cuda->has_write || cuda->write_kernel ? MOETRACE_OK : MOETRACE_E_UNSUPPORTED;

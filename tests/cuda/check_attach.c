@@ -108,15 +108,10 @@ static const struct {
 	int status;
 	uint32_t has_stream_writes, has_kernels;
 } refusals[] = {
-	{"cuStreamWriteValue64", MOETRACE_OK, 0, 1},
-	{"cuStreamBatchMemOp", MOETRACE_OK, 1, 1},
-	{"cuStreamWaitValue64", MOETRACE_OK, 1, 1},
-	{"cuModuleLoadData", MOETRACE_OK, 1, 0},
-	{"cuLaunchKernel", MOETRACE_OK, 1, 0},
-	{"cuMemAlloc", MOETRACE_E_NOMEM, 0, 0},
-	{"cuMemHostAlloc", MOETRACE_E_NOMEM, 0, 0},
-	{"cuStreamCreate", MOETRACE_E_IO, 0, 0},
-	{"cuMemsetD8Async", MOETRACE_E_IO, 0, 0},
+	{"cuStreamWriteValue64", MOETRACE_OK, 0, 1}, {"cuStreamWaitValue64", MOETRACE_OK, 1, 1},
+	{"cuModuleLoadData", MOETRACE_OK, 1, 0},     {"cuLaunchKernel", MOETRACE_OK, 1, 0},
+	{"cuMemAlloc", MOETRACE_E_NOMEM, 0, 0},	     {"cuMemHostAlloc", MOETRACE_E_NOMEM, 0, 0},
+	{"cuStreamCreate", MOETRACE_E_IO, 0, 0},     {"cuMemsetD8Async", MOETRACE_E_IO, 0, 0},
 	{"cuCtxPushCurrent", MOETRACE_E_IO, 0, 0},
 };
 
@@ -147,9 +142,9 @@ START_TEST(test_refused)
 	gpu.lane = gpu_lane(&gpu, &gpu.stream);
 	for (uint32_t i = 0; i < 50; i++)
 		ck_assert_int_eq(gpu_pass(&gpu, request, i * 4, 4, 1), MOETRACE_OK);
-	ck_assert_int_eq(moetrace_request_end(gpu.toy.session, request, MOETRACE_REQUEST_FINISHED,
-					      200),
-			 MOETRACE_OK);
+	ck_assert_int_eq(
+		moetrace_request_end(gpu.toy.session, request, MOETRACE_REQUEST_FINISHED, 200),
+		MOETRACE_OK);
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 50);
@@ -157,9 +152,10 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* The device fails on the hot path: everything from then on is lost and counted, nothing crashes. */
-static const char *const hot_calls[] = {"cuStreamWriteValue64", "cuStreamBatchMemOp",
-					"cuStreamWaitValue64", "cuMemcpyDtoHAsync"};
+/* The device fails on the hot path: everything from then on is lost and counted, nothing crashes.
+ */
+static const char *const hot_calls[] = {"cuStreamWriteValue64", "cuStreamWaitValue64",
+					"cuMemcpyDtoHAsync"};
 
 START_TEST(test_hot_failure)
 {
@@ -174,14 +170,15 @@ START_TEST(test_hot_failure)
 	for (uint32_t i = 10; i < 20; i++)
 		gpu_pass(&gpu, request, i * 4, 4, 0);
 	gpu.fake->heal();
-	ck_assert_int_eq(moetrace_request_end(gpu.toy.session, request, MOETRACE_REQUEST_FINISHED,
-					      80),
-			 MOETRACE_OK);
+	ck_assert_int_eq(
+		moetrace_request_end(gpu.toy.session, request, MOETRACE_REQUEST_FINISHED, 80),
+		MOETRACE_OK);
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_int_eq(db_stat(db, 1, "recorded_passes"), 10);
 	ck_assert_int_eq(db_stat(db, 1, "dropped_passes"), 10);
 	ck_assert_int_eq(db_int(db, "SELECT sum(n_lost) FROM gap WHERE reason = 'device'"), 10);
-	ck_assert_str_eq(db_text(db, "SELECT verdict || ' ' || reasons FROM request"), "partial lost");
+	ck_assert_str_eq(db_text(db, "SELECT verdict || ' ' || reasons FROM request"),
+			 "partial lost");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM meta WHERE key = 'source.cuda'"
 				    " AND value LIKE 'failed: %%CUDA_ERROR_UNKNOWN%%'"),
 			 1);
@@ -297,18 +294,20 @@ START_TEST(test_close_in_flight)
 	for (uint32_t i = 1; i < 4; i++)
 		ck_assert_int_eq(gpu_pass(&gpu, request, i * 4, 4, 0), MOETRACE_OK);
 	ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_E_TIMEOUT);
-	ck_assert_int_eq(moetrace_request_end(gpu.toy.session, request, MOETRACE_REQUEST_FINISHED,
-					      16),
-			 MOETRACE_OK);
+	ck_assert_int_eq(
+		moetrace_request_end(gpu.toy.session, request, MOETRACE_REQUEST_FINISHED, 16),
+		MOETRACE_OK);
 	if (_i == 0)
 		ck_assert_int_eq(moetrace_stop(gpu.toy.session, NULL), MOETRACE_E_TIMEOUT);
 	if (_i == 2)
 		gpu.fake->hold(false);
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), _i == 2 ? 4 : 1);
-	ck_assert_int_eq(db_int(db, "SELECT ifnull(sum(n_lost), 0) FROM gap WHERE reason = 'device'"),
-			 _i == 2 ? 0 : 3);
-	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"), _i == 2 ? "complete" : "partial");
+	ck_assert_int_eq(
+		db_int(db, "SELECT ifnull(sum(n_lost), 0) FROM gap WHERE reason = 'device'"),
+		_i == 2 ? 0 : 3);
+	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"),
+			 _i == 2 ? "complete" : "partial");
 	ck_assert_uint_eq(gpu.fake->allocated_bytes() > 1024, _i != 2);
 	db_close(db);
 }
@@ -379,7 +378,8 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_what_is_found);
 	tcase_add_test(tc, test_options);
 	tcase_add_loop_test(tc, test_refused, 0, (int)(sizeof(refusals) / sizeof(refusals[0])));
-	tcase_add_loop_test(tc, test_hot_failure, 0, (int)(sizeof(hot_calls) / sizeof(hot_calls[0])));
+	tcase_add_loop_test(tc, test_hot_failure, 0,
+			    (int)(sizeof(hot_calls) / sizeof(hot_calls[0])));
 	tcase_add_test(tc, test_capturing);
 	tcase_add_test(tc, test_misuse);
 	tcase_add_test(tc, test_start_stop);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Runtimes whose kernels do not store rows themselves: buffers that are adopted, and layers that the
- * recorder's own kernel gathers.
+ * Runtimes whose kernels do not store rows themselves: buffers that are adopted, and layers that
+ * the recorder's own kernel gathers.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,8 @@ static void run_fill(void *argument)
 	for (uint32_t row = 0; row < MAX_ROWS; row++)
 		for (uint32_t layer = 0; layer < N_LAYERS; layer++)
 			for (uint32_t i = 0; i < TOP_K; i++)
-				fill->ids[row * fill->row_entries + layer * fill->layer_entries + i] =
+				fill->ids[row * fill->row_entries + layer * fill->layer_entries +
+					  i] =
 					(int32_t)toy_expert(&fill->toy, layer, row + fill->pass, i);
 }
 
@@ -93,9 +94,11 @@ START_TEST(test_adopt)
 		ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_OK);
 	}
 	db = toy_close_and_open(&gpu.toy);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), N_PASSES);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE selected_ns IS NOT NULL OR"
-				    " padding_active_experts IS NULL"),
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
+			 N_PASSES);
+	ck_assert_int_eq(db_int(db,
+				"SELECT count(*) FROM pass_layer WHERE selected_ns IS NOT NULL OR"
+				" padding_active_experts IS NULL"),
 			 0);
 	expect_ids(db, &gpu.toy);
 	db_close(db);
@@ -155,8 +158,10 @@ static const struct {
 	uint32_t id_type, weight_type;
 	int is_one_launch;
 } kinds[] = {
-	{MOETRACE_TYPE_I32, MOETRACE_TYPE_F32, 1},   {MOETRACE_TYPE_I64, MOETRACE_TYPE_F16, 1},
-	{MOETRACE_TYPE_I16, MOETRACE_TYPE_NONE, 0},  {MOETRACE_TYPE_I32, MOETRACE_TYPE_BF16, 0},
+	{MOETRACE_TYPE_I32, MOETRACE_TYPE_F32, 1},
+	{MOETRACE_TYPE_I64, MOETRACE_TYPE_F16, 1},
+	{MOETRACE_TYPE_I16, MOETRACE_TYPE_NONE, 0},
+	{MOETRACE_TYPE_I32, MOETRACE_TYPE_BF16, 0},
 };
 
 static void put_id(uint8_t *at, uint32_t type, uint32_t id)
@@ -174,8 +179,8 @@ static void put_id(uint8_t *at, uint32_t type, uint32_t id)
 static void put_weight(uint8_t *at, uint32_t type, double weight)
 {
 	const float value = (float)weight;
-	const uint16_t half = half_from_double(
-		type == MOETRACE_TYPE_BF16 ? &half_bf16 : &half_fp16, weight);
+	const uint16_t half =
+		half_from_double(type == MOETRACE_TYPE_BF16 ? &half_bf16 : &half_fp16, weight);
 
 	if (type == MOETRACE_TYPE_F32)
 		memcpy(at, &value, 4);
@@ -217,7 +222,8 @@ START_TEST(test_store)
 				put_id(at + i * id_bytes, layers.id_type,
 				       toy_expert(&gpu.toy, layer, row + pass, rank));
 				put_weight(at + N_ROWS * TOP_K * 8 + i * weight_bytes,
-					   layers.weight_type, (double)toy_weight(layer, row, rank));
+					   layers.weight_type,
+					   (double)toy_weight(layer, row, rank));
 			}
 			at += (size_t)N_ROWS * TOP_K * 16;
 		}
@@ -233,7 +239,8 @@ START_TEST(test_store)
 		ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_OK);
 	}
 	db = toy_close_and_open(&gpu.toy);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), N_PASSES);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
+			 N_PASSES);
 	expect_ids(db, &gpu.toy);
 	db_close(db);
 	free(memory);
@@ -252,10 +259,10 @@ START_TEST(test_store_refuses)
 	good.n_rows = 4;
 	good.id_type = MOETRACE_TYPE_I32;
 	good.ids = addresses;
-#define REFUSED(member, value, status)                                                         \
-	do {                                                                                   \
-		layers = good;                                                                 \
-		layers.member = (value);                                                       \
+#define REFUSED(member, value, status)                                                          \
+	do {                                                                                    \
+		layers = good;                                                                  \
+		layers.member = (value);                                                        \
 		ck_assert_int_eq(moetrace_cuda_store(gpu.lane, gpu.stream, &layers), (status)); \
 	} while (0)
 	REFUSED(size, 3, MOETRACE_E_INVALID);

@@ -41,29 +41,31 @@ static void expect_same(sqlite3 *db, char *want)
 static const struct {
 	uint32_t n_layers, n_experts, top_k, n_rows, padding_rows;
 } shapes[] = {
-	{3, 16, 2, 5, 0},  {3, 254, 8, 64, 0}, {2, 255, 8, 3, 1},   {2, 256, 7, 1, 63},
-	{1, 300, 9, 33, 0}, {4, 128, 1, 7, 2},  {2, 1000, 32, 130, 0}, {1, 64, 6, 1000, 24},
+	{3, 16, 2, 5, 0},   {3, 254, 8, 64, 0}, {2, 255, 8, 3, 1},     {2, 256, 7, 1, 63},
+	{1, 300, 9, 33, 0}, {4, 128, 1, 7, 2},	{2, 1000, 32, 130, 0}, {1, 64, 6, 1000, 24},
 };
 
 /* Widths of ids, odd numbers of entries, rows that are rounded up, padding. */
 START_TEST(test_same_as_host)
 {
-	struct gpu gpu = gpu_start("gpu.db", shapes[_i].n_layers, shapes[_i].n_experts,
-				   shapes[_i].top_k, 0);
+	struct gpu gpu =
+		gpu_start("gpu.db", shapes[_i].n_layers, shapes[_i].n_experts, shapes[_i].top_k, 0);
 	const uint64_t request = toy_request(&gpu.toy, "r");
 	const uint32_t n_rows = shapes[_i].n_rows;
 	sqlite3 *db;
 
 	for (uint32_t i = 0; i < 20; i++)
-		ck_assert_int_eq(gpu_pass(&gpu, request, i * n_rows, n_rows, shapes[_i].padding_rows),
-				 MOETRACE_OK);
+		ck_assert_int_eq(
+			gpu_pass(&gpu, request, i * n_rows, n_rows, shapes[_i].padding_rows),
+			MOETRACE_OK);
 	ck_assert_int_eq(moetrace_request_end(gpu.toy.session, request, MOETRACE_REQUEST_FINISHED,
 					      20 * n_rows),
 			 MOETRACE_OK);
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 20);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE selected_ns IS NULL"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE selected_ns IS NULL"),
+			 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE"
 				    " padding_active_experts IS NULL"),
 			 0);
@@ -142,8 +144,9 @@ START_TEST(test_full_ring)
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_int_eq(db_stat(db, 1, "recorded_passes"), n_begun + 1);
 	ck_assert_int_eq(db_stat(db, 1, "dropped_passes"), 400 - n_begun);
-	ck_assert_int_eq(db_int(db, "SELECT sum(n_lost) FROM gap WHERE reason = 'device_ring_full'"),
-			 400 - n_begun);
+	ck_assert_int_eq(
+		db_int(db, "SELECT sum(n_lost) FROM gap WHERE reason = 'device_ring_full'"),
+		400 - n_begun);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
 			 n_begun + 1);
 	db_close(db);
@@ -153,7 +156,7 @@ END_TEST
 /* A prefill that needs more than a quarter of the ring goes in groups of layers. */
 START_TEST(test_groups)
 {
-	const uint32_t n_rows = 3000;
+	const uint32_t n_rows = 2300;
 	struct gpu gpu = gpu_start("groups.db", 12, 128, 8, 1 << 20);
 	const uint64_t request = toy_request(&gpu.toy, "r");
 	const uint64_t n_writes = gpu.fake->n_calls("cuStreamWriteValue64");
@@ -163,8 +166,9 @@ START_TEST(test_groups)
 		ck_assert_int_eq(gpu_pass(&gpu, request, i * n_rows, n_rows, 0), MOETRACE_OK);
 		ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
 	}
-	/* 84 KiB a layer, 3 layers a group: 4 groups, each with a word and a done word. */
-	ck_assert_uint_eq(gpu.fake->n_calls("cuStreamWriteValue64") - n_writes, 3 * 4 * 2);
+	/* 81 KiB a layer, 3 layers a group: 4 groups, each with a word and a done word, and the
+	   word that closes the pass. */
+	ck_assert_uint_eq(gpu.fake->n_calls("cuStreamWriteValue64") - n_writes, 3 * (4 * 2 + 1));
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 3);
 	expect_same(db, from_host(12, 128, 8, 3, n_rows));
@@ -175,7 +179,7 @@ END_TEST
 /* Groups that are never asked for, and groups that find no room, are layers that were dropped. */
 START_TEST(test_groups_dropped)
 {
-	const uint32_t n_rows = 3000;
+	const uint32_t n_rows = 2300;
 	struct gpu gpu = gpu_start("dropped.db", 16, 128, 8, 1 << 20);
 	struct moetrace_slice slice;
 	struct moetrace_pass_info info = gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, n_rows, 0);
@@ -243,9 +247,9 @@ END_TEST
 /* At most five asynchronous calls a pass, and none while idle. */
 START_TEST(test_number_of_calls)
 {
-	static const char *const calls[] = {"cuStreamWriteValue", "cuStreamBatchMemOp", "cuMem",
-					    "cuStreamWaitValue", "cuEventRecord",
-					    "cuStreamWaitEvent", "cuLaunchKernel"};
+	static const char *const calls[] = {"cuStreamWriteValue", "cuMem",
+					    "cuStreamWaitValue",  "cuEventRecord",
+					    "cuStreamWaitEvent",  "cuLaunchKernel"};
 	struct gpu gpu = gpu_start("calls.db", 3, 64, 4, 0);
 	uint64_t before = 0, after = 0;
 
@@ -310,7 +314,8 @@ START_TEST(test_some_rows)
 {
 	struct gpu gpu = gpu_start("rows.db", 2, 64, 4, 0);
 	struct moetrace_slice slice;
-	const struct moetrace_pass_info info = gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, 16, 0);
+	const struct moetrace_pass_info info =
+		gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, 16, 0);
 	sqlite3 *db;
 
 	for (uint32_t i = 0; i < 2; i++) {
@@ -320,9 +325,24 @@ START_TEST(test_some_rows)
 		ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_OK);
 	}
 	db = toy_close_and_open(&gpu.toy);
-	ck_assert_int_eq(db_int(db, "SELECT n_rows FROM pass_layer WHERE pass_id = 1 AND layer_id = 2"),
-			 5);
+	ck_assert_int_eq(
+		db_int(db, "SELECT n_rows FROM pass_layer WHERE pass_id = 1 AND layer_id = 2"), 5);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 2);
+	db_close(db);
+}
+END_TEST
+
+/* Rows whose scores were no numbers are stored, and counted. */
+START_TEST(test_nan)
+{
+	struct gpu gpu = gpu_start("nan.db", 2, 64, 4, 0);
+	sqlite3 *db;
+
+	gpu.flags = 1;
+	ck_assert_int_eq(gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 3, 0), MOETRACE_OK);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT n_times FROM diagnostic WHERE source = 'cuda'"), 2 * 3);
 	db_close(db);
 }
 END_TEST
@@ -343,6 +363,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_number_of_calls);
 	tcase_add_test(tc, test_unwritten);
 	tcase_add_test(tc, test_some_rows);
+	tcase_add_test(tc, test_nan);
 	suite_add_tcase(suite, tc);
 	return suite;
 }

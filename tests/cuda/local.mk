@@ -40,4 +40,13 @@ thread_tests += $(%C%_programs)
 %C%_check_lane_SOURCES = %D%/check_lane.c $(%C%_support)
 %C%_check_lane_CFLAGS = $(%C%_cflags)
 %C%_check_lane_LDADD = $(%C%_libs)
+
+if HAVE_NVCC
+check_PROGRAMS += %D%/check_capture
+gpu_tests += %D%/check_capture
+endif
+
+%C%_check_capture_SOURCES = %D%/check_capture.c %D%/support/graph.cu %D%/support/graph.h
+%C%_check_capture_CFLAGS = $(%C%_cflags)
+%C%_check_capture_LDADD = $(%C%_libs) $(CUDA_LIBS)
 endif

@@ -22,12 +22,14 @@
  *   - moetrace_cuda_store() for one layer: one launch a layer, the last resort.
  *
  * A lane is a word in device memory and a stream. The word says where in the ring the pass that
- * the stream is in stores its rows; it is 0 while nothing is recorded, and that is all that a
- * kernel looks at. It changes in stream order, so graphs that were captured while idle record
+ * the stream is in stores its rows, or that nothing is recorded, and that is all that a kernel
+ * looks at. It changes in stream order, so graphs that were captured while idle record
  * as soon as a recording runs, stop when it stops, and may be replayed for ever, also after the
  * session was closed. Concurrent streams need a lane each. What belongs to a pass is what runs
  * in the lane's stream, or is ordered by events, between begin and end: any number of graph
- * launches with eager work between them. Work outside of begin and end is not recorded.
+ * launches with eager work between them. Work outside of begin and end is not recorded; only where
+ * the driver refuses waits for values (moetrace_cuda_status.has_stream_waits is 0) it must not
+ * come between a pass's end and the next begin, since it would store over what is being copied.
  *
  * What the traced program can rely on. moetrace_cuda_pass_begin(), _pass_layers() and _pass_end()
  * do not allocate, lock, log or wait, and issue at most five asynchronous driver calls a pass
@@ -70,6 +72,7 @@ struct moetrace_cuda_status {
 	uint32_t n_lanes;
 	uint32_t has_stream_writes;   /* 1: the stream itself writes a lane's word; 0: a kernel of one
 	                                 thread does, since the driver refused the former */
+	uint32_t has_stream_waits;    /* 1: a stream waits for a word; 0: for an event */
 	uint32_t has_kernels;         /* 1: moetrace_cuda_store() works; 0: its code was refused */
 	uint64_t timer_resolution_ns; /* of the GPU's timer, measured; 0: unknown */
 	uint64_t ring_bytes;
@@ -144,18 +147,12 @@ int moetrace_cuda_lane_add(struct moetrace_cuda *cuda, const struct moetrace_cud
  * <moetrace/cuda_device.cuh>.
  */
 struct moetrace_cuda_target {
-	uint64_t word;         /* address of the lane's word; 0: none */
-	uint64_t ring;         /* address of the ring */
-	uint32_t layer_offset; /* from the pass's place in the ring to the layer's */
-	uint32_t row_bytes;    /* from row to row */
-	uint32_t n_rows;       /* rows that fit */
-	uint32_t layer_index;
-	uint32_t n_ids;        /* ids that the layer can emit */
-	uint16_t tag;          /* what the low bits of the word must be */
-	uint8_t k;             /* entries a row */
-	uint8_t id_bytes;      /* 1 or 2 */
-	uint8_t weight_format; /* enum moetrace_weight_format */
-	uint8_t reserved[7];
+	uint64_t word;    /* address of the lane's word; 0: none */
+	uint64_t base;    /* address of the layer's rows for a pass at the ring's begin */
+	uint32_t n_rows;  /* rows that fit */
+	uint32_t packed;  /* what the low 14 bits of the word must be; k << 16; weight format << 24 */
+	uint32_t indices; /* ids that the layer can emit; layer index << 16 */
+	uint32_t reserved;
 };
 
 /**

@@ -15,9 +15,9 @@
 #include "libtrace/cuda/driver.h"
 #include "tests/cuda/support/device.h"
 
-#define API __attribute__((visibility("default")))
-#define OFFSET_NS UINT64_C(1000000000000000)
-#define MAX_FUNCTIONS 64
+#define API		    __attribute__((visibility("default")))
+#define OFFSET_NS	    UINT64_C(1000000000000000)
+#define MAX_FUNCTIONS	    64
 #define MAX_PARAMETER_BYTES 4096
 
 enum kind {
@@ -100,8 +100,9 @@ static int called(const char *symbol)
 static bool must_wait(const struct work *work)
 {
 	if (work->kind == KIND_WAIT_VALUE)
-		return __atomic_load_n((uint64_t *)(uintptr_t)work->to, __ATOMIC_ACQUIRE) <
-		       work->value;
+		return (int64_t)(__atomic_load_n((uint64_t *)(uintptr_t)work->to,
+						 __ATOMIC_ACQUIRE) -
+				 work->value) < 0;
 	return work->kind == KIND_WAIT_EVENT && work->event->n_reached < work->value;
 }
 
@@ -225,11 +226,11 @@ static void wait_for(struct stream *stream)
 
 /* ---- the driver's functions ---- */
 
-#define CALLED(symbol)                      \
-	do {                                \
+#define CALLED(symbol)                       \
+	do {                                 \
 		int answer = called(symbol); \
-		if (answer)                 \
-			return answer;      \
+		if (answer)                  \
+			return answer;       \
 	} while (0)
 
 API int cuInit(unsigned int flags);
@@ -244,13 +245,6 @@ API int cuDriverGetVersion(int *version);
 API int cuDriverGetVersion(int *version)
 {
 	*version = 13000;
-	return 0;
-}
-
-API int cuDeviceGetCount(int *count);
-API int cuDeviceGetCount(int *count)
-{
-	*count = 1;
 	return 0;
 }
 
@@ -275,15 +269,6 @@ API int cuDeviceGetUuid_v2(uint8_t *uuid, int device)
 	(void)device;
 	for (int i = 0; i < 16; i++)
 		uuid[i] = (uint8_t)(i * 17);
-	return 0;
-}
-
-API int cuDeviceGetAttribute(int *value, int attribute, int device);
-API int cuDeviceGetAttribute(int *value, int attribute, int device)
-{
-	(void)attribute;
-	(void)device;
-	*value = 1;
 	return 0;
 }
 
@@ -558,21 +543,6 @@ API int cuStreamWaitValue64_v2(void *stream, uint64_t address, uint64_t value, u
 	return push(stream, work);
 }
 
-API int cuStreamBatchMemOp_v2(void *stream, unsigned int n_ops, struct mt_cu_op *ops,
-			      unsigned int flags);
-API int cuStreamBatchMemOp_v2(void *stream, unsigned int n_ops, struct mt_cu_op *ops,
-			      unsigned int flags)
-{
-	(void)flags;
-	CALLED("cuStreamBatchMemOp");
-	for (unsigned int i = 0; i < n_ops; i++) {
-		if (ops[i].operation != MT_CU_OP_WRITE_64)
-			return 801;
-		write_64(stream, ops[i].address, ops[i].value);
-	}
-	return 0;
-}
-
 /* The recorder's own kernels, in C. */
 static void run_write(void *argument)
 {
@@ -628,12 +598,14 @@ API int cuModuleGetFunction(void **function, void *module, const char *name)
 	return 500;
 }
 
-API int cuLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-		       unsigned int block_x, unsigned int block_y, unsigned int block_z,
-		       unsigned int shared_bytes, void *stream, void **parameters, void **extra);
-API int cuLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y, unsigned int grid_z,
-		       unsigned int block_x, unsigned int block_y, unsigned int block_z,
-		       unsigned int shared_bytes, void *stream, void **parameters, void **extra)
+API int cuLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y,
+		       unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+		       unsigned int block_z, unsigned int shared_bytes, void *stream,
+		       void **parameters, void **extra);
+API int cuLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y,
+		       unsigned int grid_z, unsigned int block_x, unsigned int block_y,
+		       unsigned int block_z, unsigned int shared_bytes, void *stream,
+		       void **parameters, void **extra)
 {
 	static void (*const runs[])(void *) = {run_write, run_timer, run_store};
 	uintptr_t which = (uintptr_t)function - 1;
@@ -750,9 +722,9 @@ static uint64_t allocated_bytes(void)
 
 API const struct fake_api *fake_api(void)
 {
-	static const struct fake_api api = {launch,	stream_new, stream_wait, fail,
-					    heal,	set_delay,  hold,	 capture,
-					    make_current, n_calls, timer_ns,	 allocated_bytes};
+	static const struct fake_api api = {launch,	  stream_new, stream_wait, fail,
+					    heal,	  set_delay,  hold,	   capture,
+					    make_current, n_calls,    timer_ns,	   allocated_bytes};
 
 	return &api;
 }

@@ -12,7 +12,8 @@
 
 struct fake_api {
 	/* Work of the test's own, in stream order; @size bytes of @argument are copied. */
-	void (*launch)(void *stream, void (*run)(void *argument), const void *argument, uint32_t size);
+	void (*launch)(void *stream, void (*run)(void *argument), const void *argument,
+		       uint32_t size);
 	void *(*stream_new)(void);
 	void (*stream_wait)(void *stream);
 	/* From now on the function @symbol (a prefix) answers @error, after @n_good more calls. */

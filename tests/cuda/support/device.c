@@ -24,36 +24,35 @@ uint64_t device_load(const struct moetrace_cuda_target *target)
 
 bool device_is_on(const struct moetrace_cuda_target *target, uint64_t word)
 {
-	return word != 0 && target->word != 0 && word % 16384 == target->tag;
+	return word != 0 && target->word != 0 && word % 16384 == target->packed % 65536;
+}
+
+uint32_t device_k(const struct moetrace_cuda_target *target)
+{
+	return target->packed / 65536 % 256;
 }
 
 static uint8_t *place(const struct moetrace_cuda_target *target, uint64_t word)
 {
 	const uint64_t granule = word / 16384 % (1u << 22);
 
-	return (uint8_t *)(uintptr_t)(target->ring + granule * 256 + target->layer_offset);
+	return (uint8_t *)(uintptr_t)(target->base + granule * 256);
 }
 
 static uint8_t *row_of(const struct moetrace_cuda_target *target, uint64_t word, uint32_t row)
 {
-	return place(target, word) + 32 + (size_t)row * target->row_bytes;
+	return place(target, word) + 16 + (size_t)row * 4 * (device_k(target) + 1);
 }
 
-static void store_entry(const struct moetrace_cuda_target *target, uint8_t *row, uint32_t rank,
-			int64_t id, double weight)
+static uint32_t entry(const struct moetrace_cuda_target *target, int64_t id, double weight)
 {
-	const uint16_t none = target->id_bytes == 1 ? 0xff : 0xffff;
-	const uint16_t value = (uint16_t)(id < 0		  ? none
-					  : id >= target->n_ids ? none - 1
-								: id);
-	const size_t ids_bytes = ((size_t)target->k * target->id_bytes + 1) / 2 * 2;
 	const struct half_format *format =
-		target->weight_format == MOETRACE_WEIGHT_FORMAT_BF16 ? &half_bf16 : &half_fp16;
-	const uint16_t half = half_from_double(format, weight);
+		target->packed >> 24 == MOETRACE_WEIGHT_FORMAT_BF16 ? &half_bf16 : &half_fp16;
+	const uint32_t bits = id < 0			      ? 0xffff
+			      : id >= target->indices % 65536 ? 0xfffe
+							      : (uint32_t)id;
 
-	memcpy(row + (size_t)rank * target->id_bytes, &value, target->id_bytes);
-	if (target->weight_format != MOETRACE_WEIGHT_FORMAT_NONE)
-		memcpy(row + ids_bytes + 2 * (size_t)rank, &half, 2);
+	return half_from_double(format, weight) * 65536u + bits;
 }
 
 void device_store_row(const struct moetrace_cuda_target *target, uint64_t word, uint32_t row,
@@ -64,19 +63,21 @@ void device_store_row(const struct moetrace_cuda_target *target, uint64_t word, 
 
 	if (row >= target->n_rows)
 		return;
-	for (uint32_t i = 0; i < target->k; i++)
-		store_entry(target, at, i, ids[i], weights ? weights[i] : 0);
-	memcpy(at + target->row_bytes - 4, &mark, 4);
+	for (uint32_t i = 0; i < device_k(target); i++) {
+		const uint32_t bits = entry(target, ids[i], weights ? weights[i] : 0);
+
+		memcpy(at + 4 * (size_t)i, &bits, 4);
+	}
+	memcpy(at + 4 * (size_t)device_k(target), &mark, 4);
 }
 
 void device_store_head(const struct moetrace_cuda_target *target, uint64_t word, uint32_t n_rows,
 		       uint64_t timer_ns)
 {
-	const uint32_t head[] = {(uint32_t)(word >> 36), target->layer_index, n_rows, 0};
-	uint8_t *at = place(target, word);
+	const uint32_t head[] = {(uint32_t)(word >> 36), target->indices >> 16, n_rows,
+				 (uint32_t)timer_ns};
 
-	memcpy(at, head, sizeof(head));
-	memcpy(at + sizeof(head), &timer_ns, 8);
+	memcpy(place(target, word), head, sizeof(head));
 }
 
 void device_store_args(const void *parameter, uint32_t grid_x, uint32_t grid_y, uint32_t block_x,
@@ -135,7 +136,7 @@ static void store_layer_row(const struct mt_cuda_store_args *args,
 	int64_t row_ids[MOETRACE_MAX_TOP_K];
 	double row_weights[MOETRACE_MAX_TOP_K];
 
-	for (uint32_t i = 0; i < layer->target.k; i++) {
+	for (uint32_t i = 0; i < device_k(&layer->target); i++) {
 		row_ids[i] = read_id(ids, args->id_type, i);
 		row_weights[i] = layer->weights ? read_weight(weights, args->weight_type, i) : 0;
 	}

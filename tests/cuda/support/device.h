@@ -15,6 +15,9 @@
 uint64_t device_load(const struct moetrace_cuda_target *target);
 bool device_is_on(const struct moetrace_cuda_target *target, uint64_t word);
 
+/* Its entries a row. */
+uint32_t device_k(const struct moetrace_cuda_target *target);
+
 /* A row of k ids and weights (NULL: none). */
 void device_store_row(const struct moetrace_cuda_target *target, uint64_t word, uint32_t row,
 		      const int64_t *ids, const double *weights, uint32_t flags);

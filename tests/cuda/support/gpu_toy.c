@@ -86,6 +86,7 @@ struct router {
 	const struct fake_api *fake;
 	struct toy toy;
 	uint32_t n_rows;
+	uint32_t flags;
 };
 
 static void run_router(void *argument)
@@ -99,11 +100,11 @@ static void run_router(void *argument)
 	if (!device_is_on(target, word))
 		return;
 	for (uint32_t row = 0; row < router->n_rows; row++) {
-		for (uint32_t i = 0; i < target->k; i++) {
-			ids[i] = toy_expert(&router->toy, target->layer_index, row, i);
-			weights[i] = (double)toy_weight(target->layer_index, row, i);
+		for (uint32_t i = 0; i < device_k(target); i++) {
+			ids[i] = toy_expert(&router->toy, target->indices >> 16, row, i);
+			weights[i] = (double)toy_weight(target->indices >> 16, row, i);
 		}
-		device_store_row(target, word, row, ids, weights, 0);
+		device_store_row(target, word, row, ids, weights, router->flags);
 	}
 	device_store_head(target, word, router->n_rows, router->fake->timer_ns());
 }
@@ -111,7 +112,8 @@ static void run_router(void *argument)
 void gpu_route(struct gpu *gpu, struct moetrace_cuda_lane *lane, void *stream, uint32_t layer,
 	       uint32_t n_rows, uint32_t n_all)
 {
-	struct router router = {.fake = gpu->fake, .toy = gpu->toy, .n_rows = n_rows};
+	struct router router = {
+		.fake = gpu->fake, .toy = gpu->toy, .n_rows = n_rows, .flags = gpu->flags};
 
 	ck_assert_int_eq(moetrace_cuda_target_get(lane, layer, n_all, &router.target), MOETRACE_OK);
 	gpu->fake->launch(stream, run_router, &router, sizeof(router));

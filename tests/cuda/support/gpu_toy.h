@@ -24,6 +24,7 @@ struct gpu {
 	struct moetrace_cuda *cuda;
 	struct moetrace_cuda_lane *lane;
 	void *stream;
+	uint32_t flags; /* that router kernels store with each row */
 };
 
 struct gpu gpu_start(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k,

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the capture costs on a GPU: a graph of 58 layers, each four small kernels and a router (256
+ * experts top-8), with and without it, by rows. Blocks of replays are paired A B B A, so that
+ * drifts cancel; printed is the difference a layer with its 95 % interval. Recording goes to a file
+ * in the folder that is the first argument (else TMPDIR, else /tmp); nothing may be lost.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/cuda/support/graph.h"
+
+enum { N_LAYERS = 58, N_REPLAYS = 40, N_PAIRS = 32, MAX_PASSES = N_PAIRS * N_REPLAYS * 8 };
+
+struct bench {
+	struct moetrace_session *session;
+	struct moetrace_cuda *cuda;
+	struct moetrace_cuda_lane *lane;
+	struct moetrace_pass_info info;
+	void *stream;
+	double *host_us; /* begin and end of each pass */
+	uint32_t n_host;
+	double begun_us;
+};
+
+static double now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static void must(struct bench *bench, int status, const char *what)
+{
+	char text[512] = "";
+
+	if (status == MOETRACE_OK)
+		return;
+	moetrace_errmsg(bench->session, text, sizeof(text));
+	fprintf(stderr, "bench_capture: %s: %s: %s\n", what, moetrace_status_string(status), text);
+	exit(1);
+}
+
+static void around(void *context, int is_after)
+{
+	struct bench *bench = context;
+	const double before = now_us();
+
+	if (!is_after) {
+		(void)moetrace_cuda_pass_begin(bench->lane, &bench->info);
+		bench->begun_us = now_us() - before;
+		return;
+	}
+	(void)moetrace_cuda_pass_end(bench->lane);
+	if (bench->n_host < MAX_PASSES)
+		bench->host_us[bench->n_host++] = bench->begun_us + (now_us() - before);
+}
+
+/* A graph to time, and whether its replays are passes. */
+struct variant {
+	const char *name;
+	struct graph *graph;
+	int is_recorded;
+};
+
+static double block_us(struct bench *bench, const struct variant *variant)
+{
+	double us = graph_time_us(variant->graph, bench->stream, N_REPLAYS,
+				  variant->is_recorded ? around : NULL, bench);
+
+	if (variant->is_recorded)
+		must(bench, moetrace_flush(bench->session), "flush");
+	return us;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static void compare(struct bench *bench, uint32_t n_rows, const struct variant *base,
+		    const struct variant *variant)
+{
+	double mean = 0, base_us = 0, squares = 0;
+	double differences[N_PAIRS];
+	double half_width;
+
+	(void)block_us(bench, base);
+	(void)block_us(bench, variant);
+	for (int i = 0; i < N_PAIRS; i++) {
+		const double a1 = block_us(bench, base);
+		const double b1 = block_us(bench, variant);
+		const double b2 = block_us(bench, variant);
+		const double a2 = block_us(bench, base);
+
+		differences[i] = (b1 + b2 - a1 - a2) / 2;
+		mean += differences[i] / N_PAIRS;
+		base_us += (a1 + a2) / 2 / N_PAIRS;
+	}
+	for (int i = 0; i < N_PAIRS; i++)
+		squares += (differences[i] - mean) * (differences[i] - mean);
+	half_width = 2.04 * sqrt(squares / (N_PAIRS - 1) / N_PAIRS);
+	printf("%6u %-22s %9.2f %9.2f %9.1f  [%7.1f, %7.1f]\n", n_rows, variant->name, base_us,
+	       base_us + mean, mean / N_LAYERS * 1e3, (mean - half_width) / N_LAYERS * 1e3,
+	       (mean + half_width) / N_LAYERS * 1e3);
+	fflush(stdout);
+}
+
+static void add_model(struct bench *bench)
+{
+	static struct moetrace_layer_info layers[N_LAYERS];
+	struct moetrace_model_info info;
+
+	for (uint32_t i = 0; i < N_LAYERS; i++) {
+		MOETRACE_INIT(&layers[i]);
+		layers[i].layer = i;
+		layers[i].n_experts = GRAPH_EXPERTS;
+		layers[i].top_k = GRAPH_TOP_K;
+	}
+	MOETRACE_INIT(&info);
+	info.name = "skeleton";
+	info.layers = layers;
+	info.n_moe_layers = N_LAYERS;
+	MOETRACE_INIT(&bench->info);
+	must(bench, moetrace_model_add(bench->session, &info, &bench->info.model), "model_add");
+	bench->info.phase = MOETRACE_PHASE_DECODE;
+}
+
+struct store {
+	struct bench *bench;
+	struct moetrace_cuda_layers layers;
+	int is_one_launch;
+};
+
+static void launch_stores(void *context)
+{
+	struct store *store = context;
+	struct moetrace_cuda_layers layers = store->layers;
+
+	layers.n_layers = store->is_one_launch ? N_LAYERS : 1;
+	for (uint32_t l = 0; l < (store->is_one_launch ? 1 : N_LAYERS); l++) {
+		layers.first_layer = l;
+		layers.ids = store->layers.ids + l;
+		layers.weights = store->layers.weights + l;
+		must(store->bench,
+		     moetrace_cuda_store(store->bench->lane, store->bench->stream, &layers),
+		     "store");
+	}
+}
+
+/* All ways for one number of rows. */
+static void measure_rows(struct bench *bench, uint32_t n_rows, int has_all)
+{
+	struct graph_buffers *buffers = graph_buffers_new(N_LAYERS, n_rows, 1);
+	struct moetrace_cuda_target targets[N_LAYERS];
+	uint64_t ids[N_LAYERS], weights[N_LAYERS];
+	struct store store = {.bench = bench};
+	struct moetrace_cuda_buffer buffer;
+	struct variant base = {.name = "none"}, idle = {.name = "idle"},
+		       fused = {.name = "fused", .is_recorded = 1},
+		       other = {.name = "adopted buffer", .is_recorded = 1};
+
+	bench->info.n_rows = n_rows;
+	for (uint32_t l = 0; l < N_LAYERS; l++) {
+		must(bench, moetrace_cuda_target_get(bench->lane, l, n_rows, &targets[l]),
+		     "target");
+		ids[l] = graph_ids(buffers) + (uint64_t)l * n_rows * GRAPH_TOP_K * 4;
+		weights[l] = graph_weights(buffers) + (uint64_t)l * n_rows * GRAPH_TOP_K * 4;
+	}
+	base.graph = graph_new(buffers, bench->stream, 0, N_LAYERS, NULL, NULL, NULL);
+	fused.graph = graph_new(buffers, bench->stream, 0, N_LAYERS, targets, NULL, NULL);
+	idle.graph = fused.graph;
+	compare(bench, n_rows, &base, &base);
+	compare(bench, n_rows, &base, &idle);
+	compare(bench, n_rows, &base, &fused);
+	if (!has_all)
+		return;
+	MOETRACE_INIT(&buffer);
+	buffer.ids = ids[0];
+	buffer.id_type = MOETRACE_TYPE_I32;
+	buffer.max_rows = n_rows;
+	buffer.row_bytes = GRAPH_TOP_K * 4;
+	buffer.layer_bytes = (uint64_t)n_rows * GRAPH_TOP_K * 4;
+	other.graph = base.graph;
+	must(bench, moetrace_cuda_adopt(bench->lane, &buffer), "adopt");
+	compare(bench, n_rows, &base, &other);
+	must(bench, moetrace_cuda_adopt(bench->lane, NULL), "adopt");
+	MOETRACE_INIT(&store.layers);
+	store.layers.n_rows = n_rows;
+	store.layers.id_type = MOETRACE_TYPE_I32;
+	store.layers.weight_type = MOETRACE_TYPE_F32;
+	store.layers.ids = ids;
+	store.layers.weights = weights;
+	store.is_one_launch = 1;
+	other.name = "gather launch a pass";
+	other.graph = graph_new(buffers, bench->stream, 0, N_LAYERS, NULL, launch_stores, &store);
+	compare(bench, n_rows, &base, &other);
+	store.is_one_launch = 0;
+	other.name = "launch a layer";
+	other.graph = graph_new(buffers, bench->stream, 0, N_LAYERS, NULL, launch_stores, &store);
+	compare(bench, n_rows, &base, &other);
+}
+
+static void set_up(struct bench *bench, const char *path)
+{
+	struct moetrace_session_opts opts;
+	struct moetrace_cuda_lane_info lane;
+	struct moetrace_cuda_status status;
+
+	MOETRACE_INIT(&opts);
+	opts.ring_bytes = UINT64_C(64) << 20;
+	must(bench, moetrace_session_open(path, &opts, &bench->session), moetrace_open_errmsg());
+	add_model(bench);
+	must(bench, moetrace_start(bench->session, NULL), "start");
+	must(bench, moetrace_cuda_attach(bench->session, NULL, &bench->cuda), "attach");
+	bench->stream = graph_stream_new();
+	MOETRACE_INIT(&lane);
+	lane.stream = bench->stream;
+	lane.model = bench->info.model;
+	lane.order = MOETRACE_ORDER_SELECTION;
+	must(bench, moetrace_cuda_lane_add(bench->cuda, &lane, &bench->lane), "lane_add");
+	MOETRACE_INIT(&status);
+	must(bench, moetrace_cuda_query(bench->cuda, &status), "query");
+	printf("%s, driver %u.%u, stream writes %s, timer resolution %llu ns\n", status.name,
+	       status.driver_version / 1000, status.driver_version % 1000 / 10,
+	       status.has_stream_writes ? "yes" : "no",
+	       (unsigned long long)status.timer_resolution_ns);
+}
+
+int main(int argc, char **argv)
+{
+	static const uint32_t rows[] = {64, 1, 16, 256};
+	const char *folder = argc > 1 ? argv[1] : getenv("TMPDIR");
+	struct bench bench = {.host_us = calloc(MAX_PASSES, sizeof(double))};
+	struct moetrace_cuda_status status;
+	char path[512], reason[256];
+
+	if (graph_open(reason, sizeof(reason))) {
+		fprintf(stderr, "bench_capture: %s\n", reason);
+		return 77;
+	}
+	snprintf(path, sizeof(path), "%s/bench_capture-%ld.db", folder && *folder ? folder : "/tmp",
+		 (long)getpid());
+	set_up(&bench, path);
+	printf("  rows what                    base us   with us  ns/layer  95 %% interval\n");
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		measure_rows(&bench, rows[i], rows[i] == 64);
+		qsort(bench.host_us, bench.n_host, sizeof(double), by_value);
+		printf("%6u host time of begin + end: median %.2f us, 99 %% %.2f us\n", rows[i],
+		       bench.host_us[bench.n_host / 2],
+		       bench.host_us[(uint64_t)bench.n_host * 99 / 100]);
+		bench.n_host = 0;
+	}
+	MOETRACE_INIT(&status);
+	must(&bench, moetrace_cuda_query(bench.cuda, &status), "query");
+	printf("%llu passes, %llu delivered, %llu lost, %llu refused\n",
+	       (unsigned long long)status.begun_passes, (unsigned long long)status.delivered_passes,
+	       (unsigned long long)status.lost_passes, (unsigned long long)status.refused_passes);
+	must(&bench, moetrace_session_close(bench.session), "close");
+	unlink(path);
+	free(bench.host_us);
+	return status.refused_passes || status.lost_passes ? 1 : 0;
+}

@@ -1,0 +1,390 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The capture on a real GPU: what the file holds is, bit for bit, what the router kernels wrote to
+ * their own buffers in the same replay. Skipped without a GPU.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/cuda/support/graph.h"
+#include "tests/unit/support/agree.h"
+#include "tests/unit/support/db.h"
+#include "tests/unit/support/half.h"
+#include "tests/unit/support/suite.h"
+#include "tests/unit/support/toy.h"
+
+enum { N_LAYERS = 58 };
+
+struct fixture {
+	struct toy toy;
+	struct moetrace_cuda *cuda;
+	struct moetrace_cuda_lane *lane;
+	void *stream;
+	struct graph_buffers *buffers;
+	struct moetrace_cuda_target targets[N_LAYERS];
+	uint32_t n_rows; /* with padding */
+};
+
+static struct moetrace_cuda_lane *add_lane(struct fixture *f, void *stream)
+{
+	struct moetrace_cuda_lane_info info;
+	struct moetrace_cuda_lane *lane;
+
+	MOETRACE_INIT(&info);
+	info.stream = stream;
+	info.model = f->toy.model;
+	info.order = MOETRACE_ORDER_SELECTION;
+	ck_assert_int_eq(moetrace_cuda_lane_add(f->cuda, &info, &lane), MOETRACE_OK);
+	return lane;
+}
+
+static struct fixture open_fixture(const char *name, uint32_t n_rows, uint32_t n_kept,
+				   uint64_t ring_bytes)
+{
+	struct fixture f = {.n_rows = n_rows};
+	struct moetrace_cuda_opts opts;
+	char reason[256];
+
+	REQUIRE(graph_open(reason, sizeof(reason)) == 0, "%s", reason);
+	f.toy = toy_start(name, NULL, N_LAYERS, GRAPH_EXPERTS, GRAPH_TOP_K);
+	f.stream = graph_stream_new();
+	f.buffers = graph_buffers_new(N_LAYERS, n_rows, n_kept);
+	MOETRACE_INIT(&opts);
+	opts.ring_bytes = ring_bytes;
+	if (moetrace_cuda_attach(f.toy.session, &opts, &f.cuda)) {
+		moetrace_errmsg(f.toy.session, reason, sizeof(reason));
+		ck_abort_msg("%s", reason);
+	}
+	f.lane = add_lane(&f, f.stream);
+	for (uint32_t i = 0; i < N_LAYERS; i++)
+		ck_assert_int_eq(moetrace_cuda_target_get(f.lane, i, n_rows, &f.targets[i]),
+				 MOETRACE_OK);
+	return f;
+}
+
+static struct moetrace_pass_info info_of(const struct fixture *f, const uint64_t *runtime_pass,
+					 uint32_t padding_rows)
+{
+	struct moetrace_pass_info info;
+
+	MOETRACE_INIT(&info);
+	info.model = f->toy.model;
+	info.phase = MOETRACE_PHASE_DECODE;
+	info.n_rows = f->n_rows - padding_rows;
+	info.padding_rows = padding_rows;
+	info.runtime_pass = runtime_pass;
+	return info;
+}
+
+static void begin(struct fixture *f, uint64_t number, uint32_t padding_rows)
+{
+	const struct moetrace_pass_info info = info_of(f, &number, padding_rows);
+
+	ck_assert_int_eq(moetrace_cuda_pass_begin(f->lane, &info), MOETRACE_OK);
+}
+
+/* Passes of the file, by the runtime's number: that of what was kept. */
+static void expect_kept(sqlite3 *db, struct fixture *f, uint32_t n_want, bool has_weights)
+{
+	sqlite3_stmt *stmt =
+		db_query(db, "SELECT p.runtime_pass, l.layer_id - 1, p.n_rows,"
+			     " substr(t.topk_ids, l.topk_row * t.k + 1, p.n_rows * t.k),"
+			     " substr(t.topk_weights, l.topk_row * t.k * 2 + 1, p.n_rows * t.k * 2)"
+			     " FROM pass AS p JOIN pass_layer AS l USING (pass_id)"
+			     " JOIN topk AS t USING (topk_id) ORDER BY 1, 2");
+	const size_t n = (size_t)N_LAYERS * f->n_rows * GRAPH_TOP_K;
+	int32_t *ids = malloc(n * sizeof(*ids));
+	float *weights = malloc(n * sizeof(*weights));
+	int64_t last = -1;
+	uint32_t n_seen = 0;
+
+	REQUIRE(ids && weights, "out of memory");
+	while (db_step(stmt)) {
+		const int64_t number = sqlite3_column_int64(stmt, 0);
+		const uint32_t layer = (uint32_t)sqlite3_column_int(stmt, 1);
+		const uint32_t n_entries = (uint32_t)sqlite3_column_int(stmt, 2) * GRAPH_TOP_K;
+		const uint8_t *got = sqlite3_column_blob(stmt, 3);
+		const uint8_t *halves = sqlite3_column_blob(stmt, 4);
+
+		if (number != last)
+			graph_kept(f->buffers, (uint32_t)number, ids, weights);
+		last = number;
+		for (uint32_t i = 0; i < n_entries; i++) {
+			const size_t at = (size_t)layer * f->n_rows * GRAPH_TOP_K + i;
+			const uint16_t want = half_from_double(&half_fp16, (double)weights[at]);
+
+			REQUIRE(got[i] == (uint8_t)ids[at],
+				"pass %lld, layer %u, entry %u: id %u for %d", (long long)number,
+				layer, i, got[i], ids[at]);
+			REQUIRE(!has_weights || halves[2 * i] + 256u * halves[2 * i + 1] == want,
+				"pass %lld, layer %u, entry %u: weight", (long long)number, layer,
+				i);
+		}
+		n_seen++;
+	}
+	sqlite3_finalize(stmt);
+	free(ids);
+	free(weights);
+	ck_assert_uint_eq(n_seen, n_want * N_LAYERS);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
+			 n_want);
+}
+
+START_TEST(test_fused)
+{
+	struct fixture f = open_fixture("fused.db", 64, 200, 0);
+	struct graph *graph = graph_new(f.buffers, f.stream, 0, N_LAYERS, f.targets, NULL, NULL);
+	struct moetrace_cuda_status status;
+	sqlite3 *db;
+
+	/* Outside of a pass nothing is stored. */
+	graph_launch(graph, f.stream);
+	for (uint32_t i = 0; i < 200; i++) {
+		begin(&f, i, _i == 0 ? 0 : 4);
+		graph_launch(graph, f.stream);
+		ck_assert_int_eq(moetrace_cuda_pass_end(f.lane), MOETRACE_OK);
+		graph_keep(f.buffers, i, f.stream);
+	}
+	MOETRACE_INIT(&status);
+	ck_assert_int_eq(moetrace_cuda_query(f.cuda, &status), MOETRACE_OK);
+	printf("%s, driver %u, stream writes %u, waits %u, kernels %u, timer %llu ns\n",
+	       status.name, status.driver_version, status.has_stream_writes,
+	       status.has_stream_waits, status.has_kernels,
+	       (unsigned long long)status.timer_resolution_ns);
+	db = toy_close_and_open(&f.toy);
+	expect_kept(db, &f, 200, true);
+	/* Layers follow each other on the GPU's own clock. */
+	ck_assert_int_eq(db_int(db,
+				"SELECT count(*) FROM pass_layer AS a JOIN pass_layer AS b ON"
+				" b.pass_id = a.pass_id AND b.layer_id = a.layer_id + 1"
+				" WHERE b.selected_ns < a.selected_ns OR a.selected_ns IS NULL"),
+			 0);
+	printf("layers lie %.0f ns apart\n",
+	       db_double(db,
+			 "SELECT avg(d) FROM (SELECT (max(selected_ns) - min(selected_ns)) / 57.0"
+			 " AS d FROM pass_layer GROUP BY pass_id)"));
+	db_close(db);
+	/* The graph outlives the session. */
+	graph_launch(graph, f.stream);
+	graph_stream_wait(f.stream);
+}
+END_TEST
+
+/* Three graphs with eager work and waits in between make one pass. */
+START_TEST(test_pieces)
+{
+	struct fixture f = open_fixture("pieces.db", 16, 20, 0);
+	struct graph *pieces[3];
+	sqlite3 *db;
+
+	for (uint32_t p = 0; p < 3; p++)
+		pieces[p] = graph_new(f.buffers, f.stream, p * 20, p == 2 ? N_LAYERS : p * 20 + 20,
+				      f.targets, NULL, NULL);
+	for (uint32_t i = 0; i < 20; i++) {
+		begin(&f, i, 0);
+		for (uint32_t p = 0; p < 3; p++) {
+			graph_launch(pieces[p], f.stream);
+			if (p == i % 3)
+				graph_stream_wait(f.stream);
+		}
+		ck_assert_int_eq(moetrace_cuda_pass_end(f.lane), MOETRACE_OK);
+		graph_keep(f.buffers, i, f.stream);
+	}
+	db = toy_close_and_open(&f.toy);
+	expect_kept(db, &f, 20, true);
+	db_close(db);
+}
+END_TEST
+
+/* A prefill in groups of layers, with a graph a layer. */
+START_TEST(test_groups)
+{
+	struct fixture f = open_fixture("groups.db", 4099, 2, 16 << 20);
+	struct graph *layers[N_LAYERS];
+	sqlite3 *db;
+
+	for (uint32_t l = 0; l < N_LAYERS; l++)
+		layers[l] = graph_new(f.buffers, f.stream, l, l + 1, f.targets, NULL, NULL);
+	for (uint32_t i = 0; i < 2; i++) {
+		begin(&f, i, 0);
+		for (uint32_t l = 0; l < N_LAYERS; l++) {
+			while (moetrace_cuda_pass_layers(f.lane, l) != MOETRACE_OK)
+				suite_sleep_ms(1);
+			graph_launch(layers[l], f.stream);
+		}
+		ck_assert_int_eq(moetrace_cuda_pass_end(f.lane), MOETRACE_OK);
+		graph_keep(f.buffers, i, f.stream);
+		ck_assert_int_eq(moetrace_flush(f.toy.session), MOETRACE_OK);
+	}
+	db = toy_close_and_open(&f.toy);
+	expect_kept(db, &f, 2, true);
+	db_close(db);
+}
+END_TEST
+
+/* Replays go on while recordings start and stop. */
+START_TEST(test_start_stop)
+{
+	struct fixture f = open_fixture("start.db", 64, 60, 0);
+	struct graph *graph = graph_new(f.buffers, f.stream, 0, N_LAYERS, f.targets, NULL, NULL);
+	sqlite3 *db;
+
+	for (uint32_t i = 0; i < 60; i++) {
+		begin(&f, i, 0);
+		graph_launch(graph, f.stream);
+		ck_assert_int_eq(moetrace_cuda_pass_end(f.lane), MOETRACE_OK);
+		graph_keep(f.buffers, i, f.stream);
+		if (i % 20 == 9)
+			ck_assert_int_eq(moetrace_stop(f.toy.session, NULL), MOETRACE_OK);
+		if (i % 20 == 19)
+			ck_assert_int_eq(moetrace_start(f.toy.session, NULL), MOETRACE_OK);
+	}
+	db = toy_close_and_open(&f.toy);
+	expect_kept(db, &f, 30, true);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE runtime_pass %% 20 >= 10"), 0);
+	db_close(db);
+}
+END_TEST
+
+struct gather {
+	struct fixture *f;
+	struct moetrace_cuda_layers layers;
+};
+
+static void launch_gather(void *context)
+{
+	struct gather *gather = context;
+
+	ck_assert_int_eq(moetrace_cuda_store(gather->f->lane, gather->f->stream, &gather->layers),
+			 MOETRACE_OK);
+}
+
+/* 0: the runtime's buffer is adopted; 1: a launch a pass gathers, inside the graph. */
+START_TEST(test_buffers)
+{
+	struct fixture f = open_fixture("buffers.db", 33, 40, 0);
+	uint64_t ids[N_LAYERS], weights[N_LAYERS];
+	const uint64_t row_bytes = GRAPH_TOP_K * 4;
+	struct moetrace_cuda_buffer buffer;
+	struct gather gather = {.f = &f};
+	struct graph *graph;
+	sqlite3 *db;
+
+	for (uint32_t l = 0; l < N_LAYERS; l++) {
+		ids[l] = graph_ids(f.buffers) + l * f.n_rows * row_bytes;
+		weights[l] = graph_weights(f.buffers) + l * f.n_rows * row_bytes;
+	}
+	MOETRACE_INIT(&gather.layers);
+	gather.layers.n_layers = N_LAYERS;
+	gather.layers.n_rows = f.n_rows;
+	gather.layers.id_type = MOETRACE_TYPE_I32;
+	gather.layers.ids = ids;
+	gather.layers.weight_type = MOETRACE_TYPE_F32;
+	gather.layers.weights = weights;
+	MOETRACE_INIT(&buffer);
+	buffer.ids = ids[0];
+	buffer.id_type = MOETRACE_TYPE_I32;
+	buffer.order = MOETRACE_ORDER_SELECTION;
+	buffer.max_rows = f.n_rows;
+	buffer.row_bytes = row_bytes;
+	buffer.layer_bytes = f.n_rows * row_bytes;
+	if (_i == 0)
+		ck_assert_int_eq(moetrace_cuda_adopt(f.lane, &buffer), MOETRACE_OK);
+	graph = graph_new(f.buffers, f.stream, 0, N_LAYERS, NULL, _i == 0 ? NULL : launch_gather,
+			  &gather);
+	for (uint32_t i = 0; i < 40; i++) {
+		begin(&f, i, 0);
+		graph_launch(graph, f.stream);
+		ck_assert_int_eq(moetrace_cuda_pass_end(f.lane), MOETRACE_OK);
+		graph_keep(f.buffers, i, f.stream);
+	}
+	db = toy_close_and_open(&f.toy);
+	expect_kept(db, &f, 40, _i == 1);
+	db_close(db);
+}
+END_TEST
+
+/* Two graphs in two streams at once, and calls that must not be made in a capture. */
+START_TEST(test_two_streams)
+{
+	struct fixture f = open_fixture("streams.db", 16, 30, 0);
+	struct graph_buffers *other = graph_buffers_new(N_LAYERS, 16, 1);
+	struct moetrace_cuda_target targets[N_LAYERS];
+	void *stream = graph_stream_new();
+	struct moetrace_cuda_lane *lane = add_lane(&f, stream);
+	struct graph *graph, *beside;
+	sqlite3 *db;
+
+	for (uint32_t l = 0; l < N_LAYERS; l++)
+		ck_assert_int_eq(moetrace_cuda_target_get(lane, l, 16, &targets[l]), MOETRACE_OK);
+	graph = graph_new(f.buffers, f.stream, 0, N_LAYERS, f.targets, NULL, NULL);
+	beside = graph_new(other, stream, 0, N_LAYERS, targets, NULL, NULL);
+	for (uint32_t i = 0; i < 30; i++) {
+		const struct moetrace_pass_info info = info_of(&f, NULL, 0);
+
+		begin(&f, i, 0);
+		ck_assert_int_eq(moetrace_cuda_pass_begin(lane, &info), MOETRACE_OK);
+		graph_launch(graph, f.stream);
+		graph_launch(beside, stream);
+		ck_assert_int_eq(moetrace_cuda_pass_end(lane), MOETRACE_OK);
+		ck_assert_int_eq(moetrace_cuda_pass_end(f.lane), MOETRACE_OK);
+		graph_keep(f.buffers, i, f.stream);
+	}
+	graph_stream_wait(f.stream);
+	graph_capture_begin(f.stream);
+	{
+		const struct moetrace_pass_info info = info_of(&f, NULL, 0);
+
+		ck_assert_int_eq(moetrace_cuda_pass_begin(f.lane, &info), MOETRACE_E_STATE);
+	}
+	graph_capture_end(f.stream);
+	ck_assert_int_eq(moetrace_stop(f.toy.session, NULL), MOETRACE_OK);
+	db = toy_close_and_open(&f.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 60);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE runtime_pass IS NULL"), 30);
+	db_close(db);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+	Suite *suite = suite_create("cuda capture");
+	TCase *tc = tcase_create("capture");
+
+	tcase_set_timeout(tc, 120);
+	tcase_add_loop_test(tc, test_fused, 0, 2);
+	tcase_add_test(tc, test_pieces);
+	tcase_add_test(tc, test_groups);
+	tcase_add_test(tc, test_start_stop);
+	tcase_add_loop_test(tc, test_buffers, 0, 2);
+	tcase_add_test(tc, test_two_streams);
+	suite_add_tcase(suite, tc);
+	return suite;
+}
+
+/* Asked in a child: CUDA does not survive the fork that each case runs in. */
+static int has_gpu(void)
+{
+	char reason[256];
+	int status = 0;
+	pid_t child = fork();
+
+	if (child == 0) {
+		const int result = graph_open(reason, sizeof(reason));
+
+		if (result)
+			fprintf(stderr, "%s\n", reason);
+		_exit(result ? 1 : 0);
+	}
+	return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+
+int main(void)
+{
+	if (!has_gpu())
+		return SUITE_SKIPPED;
+	return suite_run(make_suite());
+}
