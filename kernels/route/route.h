@@ -32,6 +32,9 @@
 #define MTK_ROUTE_MAX_COLUMNS 8192
 #define MTK_ROUTE_MAX_GROUPS  256
 #define MTK_ROUTE_MAX_SHARED  8
+/* A score is at most 2.7e19 (sqrtsoftplus): scaled by this, it is still a finite fp32 weight. */
+#define MTK_ROUTE_MIN_SCALE 1e-12
+#define MTK_ROUTE_MAX_SCALE 1e12
 /* Entries a row: those chosen and the shared slots. */
 #define MTK_ROUTE_MAX_WIDTH	(MTK_ROUTE_MAX_TOP_K + MTK_ROUTE_MAX_SHARED)
 #define MTK_ROUTE_MESSAGE_BYTES 256

@@ -171,23 +171,25 @@ static int check_groups(const struct mtk_route_config *config, char *message)
 
 static int check_reals(const struct mtk_route_config *config, char *message)
 {
-	if (!isfinite(config->scale) || config->scale <= 0.0)
-		return refuse(message, "scale is %g, expected a finite number above 0",
-			      config->scale);
+	if (!(config->scale >= MTK_ROUTE_MIN_SCALE && config->scale <= MTK_ROUTE_MAX_SCALE))
+		return refuse(message,
+			      "scale is %g, expected a finite number above 0, from %g to %g",
+			      config->scale, MTK_ROUTE_MIN_SCALE, MTK_ROUTE_MAX_SCALE);
 	if (!isfinite(config->soft_cap) || config->soft_cap < 0.0)
 		return refuse(message, "soft_cap is %g, expected a finite number, 0 for none",
 			      config->soft_cap);
-	if (!isfinite(config->shared_weight))
-		return refuse(message, "shared_weight is %g, expected a finite number",
-			      config->shared_weight);
+	if (!(fabs(config->shared_weight) <= MTK_ROUTE_MAX_SCALE))
+		return refuse(message, "shared_weight is %g, expected a finite number, %g to %g",
+			      config->shared_weight, -MTK_ROUTE_MAX_SCALE, MTK_ROUTE_MAX_SCALE);
 	if (config->scoring == MTK_ROUTE_SPARSEMIXER &&
 	    (!isfinite(config->jitter) || config->jitter < 0.0))
 		return refuse(message, "jitter is %g, expected a finite number of at least 0",
 			      config->jitter);
 	if (config->renormalise == MTK_ROUTE_RENORMALISE_CLAMP &&
-	    (!isfinite(config->renormalise_min) || config->renormalise_min <= 0.0))
-		return refuse(message, "renormalise_min is %g, expected a finite number above 0",
-			      config->renormalise_min);
+	    !(config->renormalise_min > 0.0 && config->renormalise_min <= MTK_ROUTE_MAX_SCALE))
+		return refuse(message,
+			      "renormalise_min is %g, expected a finite number above 0, at most %g",
+			      config->renormalise_min, MTK_ROUTE_MAX_SCALE);
 	return MOETRACE_OK;
 }
 

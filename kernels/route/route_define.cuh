@@ -268,22 +268,24 @@ static __device__ double define_weight(const struct route_row *row, struct route
 static __device__ float define_weigh(const struct mtk_route_config *config, double weight)
 {
 	const double sum = define_sum(weight);
-	double factor = config->scale_owner == MTK_ROUTE_SCALE_IN_ROUTER ? config->scale : 1.0;
+	const double scale = config->scale_owner == MTK_ROUTE_SCALE_IN_ROUTER ? config->scale : 1.0;
+	double divisor = 1.0;
 
 	switch (config->renormalise) {
 	case MTK_ROUTE_RENORMALISE_EPSILON:
-		factor /= sum + 1e-20;
+		divisor = sum + 1e-20;
 		break;
 	case MTK_ROUTE_RENORMALISE_IF_POSITIVE:
-		factor = sum > 0.0 ? factor / sum : factor;
+		divisor = sum > 0.0 ? sum : 1.0;
 		break;
 	case MTK_ROUTE_RENORMALISE_CLAMP:
-		factor /= sum > config->renormalise_min ? sum : config->renormalise_min;
+		divisor = sum > config->renormalise_min ? sum : config->renormalise_min;
 		break;
 	default:
 		break;
 	}
-	return (float)(weight * factor);
+	/* Not by the reciprocal, which a sum of denormal scores does not have. */
+	return (float)(weight / divisor * scale);
 }
 
 static __device__ double define_softmax_selected(double logit, bool has_entry)

@@ -3,6 +3,7 @@
  * The ends of a row, the same for every implementation: its inputs, and how what was chosen is
  * weighed and written. Weights are kept in double precision until they are written.
  */
+#include <math.h>
 #include <string.h>
 
 #include "kernels/route/route_impl.h"
@@ -21,28 +22,33 @@ struct mtk_route_row mtk_route_row_of(const struct mtk_route_config *config,
 	};
 }
 
+/* What weights of that sum are divided by; above 0. */
+static double divisor_of(const struct mtk_route_config *config, double sum)
+{
+	switch (config->renormalise) {
+	case MTK_ROUTE_RENORMALISE_EPSILON:
+		return sum + 1e-20;
+	case MTK_ROUTE_RENORMALISE_IF_POSITIVE:
+		return sum > 0.0 ? sum : 1.0;
+	case MTK_ROUTE_RENORMALISE_CLAMP:
+		return sum > config->renormalise_min ? sum : config->renormalise_min;
+	default:
+		return 1.0;
+	}
+}
+
 void mtk_route_weigh(const struct mtk_route_config *config, double *weights)
 {
-	double sum = 0.0;
-	double factor = config->scale_owner == MTK_ROUTE_SCALE_IN_ROUTER ? config->scale : 1.0;
+	const double scale = config->scale_owner == MTK_ROUTE_SCALE_IN_ROUTER ? config->scale : 1.0;
+	double sum = 0.0, divisor, factor;
 
 	for (uint32_t j = 0; j < config->top_k; j++)
 		sum += weights[j];
-	switch (config->renormalise) {
-	case MTK_ROUTE_RENORMALISE_EPSILON:
-		factor /= sum + 1e-20;
-		break;
-	case MTK_ROUTE_RENORMALISE_IF_POSITIVE:
-		factor = sum > 0.0 ? factor / sum : factor;
-		break;
-	case MTK_ROUTE_RENORMALISE_CLAMP:
-		factor /= sum > config->renormalise_min ? sum : config->renormalise_min;
-		break;
-	default:
-		break;
-	}
+	divisor = divisor_of(config, sum);
+	factor = scale / divisor;
+	/* A sum of denormal scores has no reciprocal; the quotients are at most 1 all the same. */
 	for (uint32_t j = 0; j < config->top_k; j++)
-		weights[j] *= factor;
+		weights[j] = isfinite(factor) ? weights[j] * factor : weights[j] / divisor * scale;
 }
 
 uint32_t mtk_route_pack(int32_t id, float weight)

@@ -369,6 +369,49 @@ START_TEST(test_underflowing_sigmoids_give_no_nan)
 }
 END_TEST
 
+/* The reciprocal of a denormal sum is infinite; its parts are not. */
+START_TEST(test_denormal_sums_give_finite_weights)
+{
+	struct mtk_route_config config = mtk_preset_find("deepseek-v3")->route;
+	const float bias[256] = {0};
+	float logits[256];
+
+	for (int i = 0; i < 50 * MTK_ROUTE_N_RENORMALISE; i++) {
+		const struct routed *routed;
+		double sum = 0.0;
+
+		for (int e = 0; e < 256; e++)
+			logits[e] = -700.0f - (float)(i % 50);
+		config.renormalise = (enum mtk_route_renormalise)(i / 50);
+		config.renormalise_min = 1e-320;
+		routed = route(_i, &config, 1, logits, bias);
+		for (int j = 0; j < 8; j++) {
+			ck_assert_float_finite(routed->weights[j]);
+			ck_assert_float_ge(routed->weights[j], 0.0f);
+			sum += routed->weights[j];
+		}
+		if (config.renormalise == MTK_ROUTE_RENORMALISE_IF_POSITIVE && sum > 0.0)
+			ck_assert_double_eq_tol(sum, config.scale, 1e-6);
+		ck_assert_double_le(sum, config.scale + 1e-6);
+	}
+}
+END_TEST
+
+START_TEST(test_largest_settings_give_finite_weights)
+{
+	struct mtk_route_config config = mtk_route_config_make(2, 2);
+	const float logits[] = {FLT_MAX, -FLT_MAX};
+	const float bias[] = {FLT_MAX, FLT_MAX};
+
+	config.scoring = MTK_ROUTE_SQRTSOFTPLUS;
+	config.bias = MTK_ROUTE_BIAS_LOGIT;
+	config.n_shared_slots = 1;
+	config.scale = config.shared_weight = MTK_ROUTE_MAX_SCALE;
+	for (int j = 0; j < 3; j++)
+		ck_assert_float_finite(route(_i, &config, 1, logits, bias)->weights[j]);
+}
+END_TEST
+
 START_TEST(test_every_shape_weighs_alike)
 {
 	static const uint32_t shapes[][2] = {
@@ -560,6 +603,8 @@ int main(void)
 		test_three_meanings_of_softmax_with_bias,
 		test_softmax_before_and_after_choice_differ,
 		test_underflowing_sigmoids_give_no_nan,
+		test_denormal_sums_give_finite_weights,
+		test_largest_settings_give_finite_weights,
 		test_every_shape_weighs_alike,
 		test_scale_has_one_owner,
 		test_sqrtsoftplus_is_stable,

@@ -60,6 +60,12 @@ START_TEST(test_refusals)
 	REFUSE(config.scale = NAN, "scale is nan");
 	REFUSE(config.scale = INFINITY, "scale is inf");
 	REFUSE(config.scale = 0.0, "scale is 0");
+	REFUSE(config.scale = 1e39, "scale is 1e+39, expected a finite number above 0, from 1e-12 "
+				    "to 1e+12");
+	REFUSE(config.scale = 1e-46, "scale is 1e-46");
+	REFUSE(config.shared_weight = -1e39, "shared_weight is -1e+39");
+	REFUSE((config.renormalise = MTK_ROUTE_RENORMALISE_CLAMP, config.renormalise_min = 1e300),
+	       "renormalise_min is 1e+300");
 	REFUSE(config.soft_cap = NAN, "soft_cap is nan");
 	REFUSE(config.soft_cap = -1.0, "soft_cap is -1");
 	REFUSE(config.shared_weight = NAN, "shared_weight is nan");
