@@ -159,29 +159,6 @@ static void weights_make(const struct mtk_route_row *row, const double *scores,
 	mtk_route_weigh(&config, choice->weights);
 }
 
-/* Restrict row r. Returns the number of its entries. */
-static uint32_t row_choose(const struct mtk_oea_batch *batch, uint32_t r, double *scratch,
-			   const struct mtk_route_result *result)
-{
-	const struct mtk_route_row row = mtk_route_row_of(batch->route, &batch->rows, r);
-	struct mtk_route_config wide = *batch->route;
-	struct mtk_route_choice choice;
-	double *scores = scratch;
-	double *values = scratch + row.n;
-	uint32_t n;
-
-	choice.flags = mtk_route_score_row(&row, scores, values);
-	n = columns_take(batch, r, row.n, values, choice.ids);
-	weights_make(&row, scores, values, n, &choice);
-	wide.top_k = mtk_oea_width(batch->oea, batch->route) - wide.n_shared_slots;
-	for (uint32_t j = n; j < wide.top_k; j++) {
-		choice.ids[j] = -1;
-		choice.weights[j] = 0.0;
-	}
-	mtk_route_write_row(&wide, &choice, r, result);
-	return n;
-}
-
 /* The router's own row, in a row of the result: shared slots stay last. */
 static void row_copy(const struct mtk_oea_batch *batch, uint32_t r,
 		     const struct mtk_oea_result *result)
@@ -209,10 +186,50 @@ static void row_copy(const struct mtk_oea_batch *batch, uint32_t r,
 	}
 }
 
+/* Whether a row took what the router had chosen, in its order. */
+static bool is_base(const struct mtk_oea_batch *batch, uint32_t r, uint32_t n,
+		    const int32_t *columns)
+{
+	const struct mtk_route_config *route = batch->route;
+
+	for (uint32_t j = 0; n == route->top_k && j < n; j++)
+		if ((uint32_t)columns[j] != column_of(route, base_ids(batch, r)[j]))
+			return false;
+	return n == route->top_k;
+}
+
+/* Restrict row r. Returns the number of its entries. */
+static uint32_t row_choose(const struct mtk_oea_batch *batch, uint32_t r, double *scratch,
+			   const struct mtk_oea_result *result)
+{
+	const struct mtk_route_result written = {.ids = result->ids, .weights = result->weights};
+	const struct mtk_route_row row = mtk_route_row_of(batch->route, &batch->rows, r);
+	struct mtk_route_config wide = *batch->route;
+	struct mtk_route_choice choice;
+	double *scores = scratch;
+	double *values = scratch + row.n;
+	uint32_t n;
+
+	choice.flags = mtk_route_score_row(&row, scores, values);
+	n = columns_take(batch, r, row.n, values, choice.ids);
+	/* The router's weights may differ from the definition's in their last bits. */
+	if (is_base(batch, r, n, choice.ids)) {
+		row_copy(batch, r, result);
+		return n;
+	}
+	weights_make(&row, scores, values, n, &choice);
+	wide.top_k = mtk_oea_width(batch->oea, batch->route) - wide.n_shared_slots;
+	for (uint32_t j = n; j < wide.top_k; j++) {
+		choice.ids[j] = -1;
+		choice.weights[j] = 0.0;
+	}
+	mtk_route_write_row(&wide, &choice, r, &written);
+	return n;
+}
+
 void mtk_oea_choose(const struct mtk_oea_batch *batch, uint32_t begin, uint32_t end, void *scratch,
 		    const struct mtk_oea_result *result)
 {
-	const struct mtk_route_result written = {.ids = result->ids, .weights = result->weights};
 	const uint8_t one_row = batch->rows.n_valid_rows == 1 ? MTK_OEA_FLAG_ONE_ROW : 0;
 
 	for (uint32_t r = begin; r < end; r++) {
@@ -222,7 +239,7 @@ void mtk_oea_choose(const struct mtk_oea_batch *batch, uint32_t begin, uint32_t 
 		if (keeps_choice(batch, r))
 			row_copy(batch, r, result);
 		else
-			n = row_choose(batch, r, scratch, &written);
+			n = row_choose(batch, r, scratch, result);
 		flags |= n < batch->route->top_k ? MTK_OEA_FLAG_BELOW_K : 0;
 		if (result->flags)
 			result->flags[r] = flags;
