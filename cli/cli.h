@@ -128,6 +128,10 @@ error_t mt_args_error(struct mt_args *args, const char *format, ...)
 error_t mt_args_uint(struct mt_args *args, const char *name, const char *text, uint64_t min,
 		     uint64_t max, uint64_t *ret_value);
 
+/* Take the path of a file, which must not be empty, as option @name's value. */
+error_t mt_args_path(struct mt_args *args, const char *name, const char *text,
+		     const char **ret_path);
+
 /* ---- traces (cli_open.c) ---- */
 
 struct mt_trace {

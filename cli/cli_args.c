@@ -40,6 +40,15 @@ error_t mt_args_uint(struct mt_args *args, const char *name, const char *text, u
 			     name, text, min, max);
 }
 
+error_t mt_args_path(struct mt_args *args, const char *name, const char *text,
+		     const char **ret_path)
+{
+	if (*text == '\0')
+		return mt_args_error(args, "%s is empty: give the path of a file", name);
+	*ret_path = text;
+	return 0;
+}
+
 /* The formats beside table and json that the verb has. */
 static const char *formats_more(const struct mt_args *args)
 {

@@ -50,10 +50,7 @@ struct options {
 
 static error_t text_add(struct options *options, const char *path)
 {
-	if (*path == '\0')
-		return mt_args_error(&options->args, "--text is empty: give the path of a file");
-	options->texts[options->n_texts++] = path;
-	return 0;
+	return mt_args_path(&options->args, "--text", path, &options->texts[options->n_texts++]);
 }
 
 static error_t options_complete(struct options *options)
@@ -74,8 +71,7 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		state->child_inputs[0] = &options->args;
 		return 0;
 	case OPT_MODEL:
-		options->model = text;
-		return 0;
+		return mt_args_path(&options->args, "--model", text, &options->model);
 	case OPT_TEXT:
 	case ARGP_KEY_ARG:
 		return text_add(options, text);
@@ -112,13 +108,14 @@ static const struct argp argp = {
 	       "position a pass, every row as a decode row; a text that has ended leaves it.\n"
 	       "\n"
 	       "  ce_nats              mean over predictions of -ln p(next byte)\n"
-	       "  kl_nats              mean over predictions of KL(plain || rule), 0 without a\n"
-	       "                       rule. The plain run goes beside the ruled one with a cache\n"
-	       "                       of its own, so that its whole context is plain\n"
-	       "  mean_active_experts  distinct routed experts of a pass and layer, mean over\n"
-	       "                       passes; in all: over passes and layers\n"
-	       "  tokens_below_k       rows of a layer with fewer experts than the model's top_k;\n"
-	       "                       in all: the sum over layers\n"
+	       "  kl_nats              mean over predictions of KL(plain || rule), 0\n"
+	       "                       without a rule. The plain run goes beside the\n"
+	       "                       ruled one with a cache of its own, so that its\n"
+	       "                       whole context is plain\n"
+	       "  mean_active_experts  distinct routed experts of a pass and layer, mean\n"
+	       "                       over passes; in all: over passes and layers\n"
+	       "  tokens_below_k       rows of a layer with fewer experts than the\n"
+	       "                       model's top_k; in all: the sum over layers\n"
 	       "\n"
 	       "The rule oea: a decode row keeps its best k0 experts, or fewer that hold p of its "
 	       "score [1: off], then takes further ones in the order of its preference from those "

@@ -120,6 +120,12 @@ static int inputs_read(struct mt_route_options *options, struct inputs *inputs)
 
 #define ROWS_AT_ONCE 512u
 
+/* An item of a file; NULL where none was read. */
+static const void *at(const struct file *file, size_t index)
+{
+	return file->bytes ? (const char *)file->bytes + 4 * index : NULL;
+}
+
 struct printer {
 	enum mt_route_format format;
 	uint32_t width;
@@ -217,9 +223,8 @@ static int route_rows(const struct mt_route_options *options, const struct input
 			.n_rows = n_rows,
 			.n_valid_rows = valid < n_rows ? (uint32_t)valid : n_rows,
 			.logits = (const float *)inputs->logits.bytes + first * n,
-			.bias = (const float *)inputs->bias.bytes +
-				(config->bias_per_token ? first * n : 0),
-			.token_ids = (const int32_t *)inputs->tokens.bytes + first,
+			.bias = at(&inputs->bias, config->bias_per_token ? first * n : 0),
+			.token_ids = at(&inputs->tokens, first),
 		};
 
 		ops->route(config, &batch, 0, n_rows, scratch, &result);

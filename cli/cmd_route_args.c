@@ -215,6 +215,8 @@ static error_t name_parse(int key, char *text, struct mt_route_options *options)
 static error_t number_parse(int key, char *text, struct mt_route_options *options)
 {
 	struct mtk_route_config *config = &options->config;
+	uint64_t n = 0;
+	error_t error;
 
 	switch (key) {
 	case OPT_EXPERTS:
@@ -233,7 +235,10 @@ static error_t number_parse(int key, char *text, struct mt_route_options *option
 	case OPT_SCALE:
 		return real_parse(options, "--scale", text, &config->scale);
 	case OPT_ZERO_EXPERTS:
-		return u32_parse(options, "--zero-experts", text, &config->n_zero_experts);
+		error = mt_args_uint(&options->args, "--zero-experts", text, 0,
+				     MTK_ROUTE_MAX_COLUMNS - 1, &n);
+		config->n_zero_experts = (uint32_t)n;
+		return error;
 	case OPT_SHARED_SLOTS:
 		return u32_parse(options, "--shared-slots", text, &config->n_shared_slots);
 	case OPT_SHARED_WEIGHT:
@@ -338,17 +343,13 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 	case OPT_PRESET:
 		return preset_apply(options, text);
 	case OPT_LOGITS:
-		options->logits = text;
-		return 0;
+		return mt_args_path(&options->args, "--logits", text, &options->logits);
 	case OPT_BIAS_FILE:
-		options->bias_file = text;
-		return 0;
+		return mt_args_path(&options->args, "--correction-bias", text, &options->bias_file);
 	case OPT_HASH_TABLE:
-		options->hash_file = text;
-		return 0;
+		return mt_args_path(&options->args, "--hash-table", text, &options->hash_file);
 	case OPT_TOKEN_IDS:
-		options->token_file = text;
-		return 0;
+		return mt_args_path(&options->args, "--token-ids", text, &options->token_file);
 	case ARGP_KEY_END:
 		return options_complete(options);
 	default:

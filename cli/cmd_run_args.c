@@ -24,7 +24,7 @@
 #define MAX_LAYERS	(1u << 12)
 #define MAX_TEMPERATURE 100.0
 
-#define MAX_REPEAT	(1u << 20)
+#define MAX_REPEAT (1u << 20)
 
 #define DIGITS "0123456789"
 
@@ -59,7 +59,8 @@ enum {
 static const struct argp_option argp_options[] = {
 	{"model", OPT_MODEL, "FILE.safetensors", 0, "The model, a Qwen3-MoE over bytes", 1},
 	{"shape", OPT_SHAPE, "NAME", 0,
-	 "Instead of a file: the true sizes and routing of a model that moetrace models lists, with "
+	 "Instead of a file: the true sizes and routing of a model that moetrace models lists, "
+	 "with "
 	 "synthetic weights",
 	 1},
 	{"workload", OPT_WORKLOAD, "FILE.jsonl", 0,
@@ -110,7 +111,8 @@ static const struct argp_option argp_options[] = {
 	 "A request ends after generating this byte, 0 to 255 [none]; it is the last of the text",
 	 5},
 	{"temperature", OPT_TEMPERATURE, "X", 0, "Sample at this temperature [0: greedy]", 5},
-	{"seed", OPT_SEED, "N", 0, "Seed of the sampling, of a shape's weights and of --routing [0]", 5},
+	{"seed", OPT_SEED, "N", 0,
+	 "Seed of the sampling, of a shape's weights and of --routing [0]", 5},
 	{"rule", OPT_RULE, "NAME:ARGS", 0, MT_RULE_HELP, 6},
 	{"oea", OPT_OEA, "ARGS", 0, MT_RULE_OEA_HELP, 6},
 	{0},
@@ -162,15 +164,6 @@ static error_t temperature_parse(struct mt_run_options *options, const char *tex
 	return 0;
 }
 
-static error_t path_parse(struct mt_run_options *options, const char *name, const char *text,
-			  const char **ret_path)
-{
-	if (*text == '\0')
-		return mt_args_error(&options->args, "%s is empty: give the path of a file", name);
-	*ret_path = text;
-	return 0;
-}
-
 static error_t zipf_parse(struct mt_run_options *options, const char *text, const char *number)
 {
 	double value = is_plain_decimal(number) ? strtod(number, NULL) : -1.0;
@@ -209,9 +202,9 @@ static error_t routing_parse(struct mt_run_options *options, const char *text)
 		options->replay_path = text + 7;
 		return 0;
 	}
-	return mt_args_error(&options->args,
-			     "--routing '%s': give model, uniform, round-robin, zipf:S or replay:FILE",
-			     text);
+	return mt_args_error(
+		&options->args,
+		"--routing '%s': give model, uniform, round-robin, zipf:S or replay:FILE", text);
 }
 
 static error_t mode_parse(struct mt_run_options *options, const char *text)
@@ -317,7 +310,8 @@ static error_t options_complete(struct mt_run_options *options)
 	if (error)
 		return error;
 	if (mt_rule_oea(&options->rule) && options->routing != MTK_CHOICE_MODEL)
-		return mt_args_error(args, "a rule changes the router's choice: leave --routing model");
+		return mt_args_error(args,
+				     "a rule changes the router's choice: leave --routing model");
 	if (!options->workload)
 		return mt_args_error(args, "--workload FILE.jsonl is missing");
 	if (options->mode != MOETRACE_MODE_PER_TOKEN && options->sample_every_n_requests > 1)
@@ -382,14 +376,17 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		state->child_inputs[0] = &options->args;
 		return 0;
 	case OPT_MODEL:
-		return path_parse(options, "--model", text, &options->model);
+		return mt_args_path(&options->args, "--model", text, &options->model);
 	case OPT_SHAPE:
+		if (*text == '\0')
+			return mt_args_error(&options->args,
+					     "--shape is empty: 'moetrace models' lists the names");
 		options->shape = text;
 		return 0;
 	case OPT_WORKLOAD:
-		return path_parse(options, "--workload", text, &options->workload);
+		return mt_args_path(&options->args, "--workload", text, &options->workload);
 	case OPT_TEXT_OUTPUT:
-		return path_parse(options, "--text-output", text, &options->text_output);
+		return mt_args_path(&options->args, "--text-output", text, &options->text_output);
 	case OPT_NO_RECORD:
 		options->no_record = true;
 		return 0;
@@ -405,12 +402,12 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		return u32_parse(options, "--sample-requests", text, UINT32_MAX,
 				 &options->sample_every_n_requests);
 	case OPT_SOCKET_DIR:
-		return path_parse(options, "--socket-dir", text, &options->socket_dir);
+		return mt_args_path(&options->args, "--socket-dir", text, &options->socket_dir);
 	case OPT_RECORD_TOKENS:
 		options->records_tokens = true;
 		return 0;
 	case 'o':
-		return path_parse(options, "-o", text, &options->output);
+		return mt_args_path(&options->args, "-o", text, &options->output);
 	case 'f':
 		options->overwrites = true;
 		return 0;

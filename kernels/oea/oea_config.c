@@ -47,13 +47,12 @@ static int count_parse(const struct field *field, uint32_t *ret_count, struct mt
 
 static int mass_parse(const struct field *field, double *ret_mass, struct mtk_error *error)
 {
-	char text[32];
+	const char *text = field->value;
 	size_t n_whole, n;
 	double mass = 0.0;
 
 	if (*ret_mass != 0.0)
 		return mtk_error_set(error, MOETRACE_E_INVALID, "oea: p is given twice");
-	snprintf(text, sizeof(text), "%.*s", (int)field->n_value, field->value);
 	n_whole = strspn(text, DIGITS);
 	n = text[n_whole] == '.' ? n_whole + 1 + strspn(text + n_whole + 1, DIGITS) : n_whole;
 	if (n_whole > 0 && n == field->n_value)
@@ -107,6 +106,9 @@ int mtk_oea_parse(const char *text, struct mtk_oea *ret_oea, struct mtk_error *e
 		status = field_parse(&field, &oea, error);
 		if (status)
 			return status;
+		if (text[n] == ',' && text[n + 1] == '\0')
+			return mtk_error_set(error, MOETRACE_E_INVALID,
+					     "oea: a field is missing behind the last comma");
 	}
 	if (oea.k0 == 0)
 		return mtk_error_set(error, MOETRACE_E_INVALID,

@@ -99,6 +99,11 @@ for k0 in 1 2 3 4 5 6 7 8; do
 		from json_each(readfile('live-$k0'), '\$.layers')")" "1|1"
 done
 expect_same live-8 plain
+for deepest in 1 7; do
+	expect_ok "$moetrace" eval --model "$model" --text seq-* --batch 10 --format json \
+		--oea k0=8,maxp=$deepest
+	expect_same out plain
+done
 expect_eq "k0 3 costs less than k0 1" "$(sqlite3 -batch :memory: "select
 	json_extract(readfile('live-3'), '\$.kl_nats') < json_extract(readfile('live-1'), '\$.kl_nats'),
 	json_extract(readfile('live-3'), '\$.ce_nats') < json_extract(readfile('live-1'), '\$.ce_nats')")" "1|1"
@@ -154,6 +159,9 @@ expect_error 2 "--format csv holds one table" "$moetrace" eval $base --format cs
 expect_error 2 "--oea 'k0=0': oea: k0 is '0', expected a whole number from 1" "$moetrace" eval $base --oea k0=0
 expect_error 2 "oea: k0 is 9, expected 1 to 8" "$moetrace" eval $base --oea k0=9
 expect_error 2 "oea: kmax is 2, expected k0, which is 3, to 32" "$moetrace" eval $base --oea k0=3,kmax=2
+expect_error 2 "oea: a field is missing behind the last comma" "$moetrace" eval $base --oea k0=3,
+expect_ok "$moetrace" eval $base --oea k0=3,p=0.500000000000000000000000000000000000001
+expect_error 2 "--model is empty: give the path of a file" "$moetrace" eval --model= --text seq-0
 expect_error 2 "oea: p is '2'" "$moetrace" eval $base --oea k0=3,p=2
 expect_error 2 "oea: maxp is 65, expected 1 to 64" "$moetrace" eval $base --oea k0=3,maxp=65
 expect_error 2 "k0 is missing" "$moetrace" eval $base --rule oea

@@ -163,6 +163,7 @@ refused() {
 pool='--expert-pool 1000000'
 
 refused 3 "no model is called 'gtp'; 'moetrace models' lists them" --shape gtp
+refused 2 "--shape is empty: 'moetrace models' lists the names" --shape=
 refused 2 '--model and --shape exclude each other' --shape glm-5 --model x
 refused 2 '--model FILE.safetensors is missing \(or --shape NAME\)'
 refused 2 '--layers is for a --shape' --model x --layers 2

@@ -85,6 +85,13 @@ expect_error 2 "top_k is 2, but the kept groups hold 1 experts" \
 	"$moetrace" route $soft --top-k 2 --groups 3 --keep-groups 1 --group-score max
 expect_error 2 "scale is nan, expected a finite number above 0" \
 	"$moetrace" route $soft --top-k 1 --scale nan
+expect_error 2 "scale is 1e\+39, expected a finite number above 0, from 1e-12 to 1e\+12" \
+	"$moetrace" route $soft --top-k 1 --scale 1e39
+expect_error 2 "--zero-experts '4294967295': give a whole number from 0 to 8191" \
+	"$moetrace" route --preset deepseek-v3 --logits logits --zero-experts 4294967295
+for option in logits correction-bias hash-table token-ids; do
+	expect_error 2 "--$option is empty: give the path of a file" "$moetrace" route "--$option="
+done
 expect_error 2 "--top-k '-1': give a whole number" "$moetrace" route $soft --top-k=-1
 expect_error 2 "--preset 'gpt' is unknown; 'moetrace models' lists them" \
 	"$moetrace" route --preset gpt
