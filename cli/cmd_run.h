@@ -39,6 +39,8 @@ struct mt_run_options {
 	uint32_t n_batch;
 	uint32_t n_chunk;
 	uint32_t n_context;
+	uint32_t n_kv_positions; /* 0: enough */
+	uint32_t n_abort;	 /* 0: none is aborted */
 	uint32_t n_threads;
 	uint32_t n_repeat;
 	int32_t stop_byte; /* -1: none */

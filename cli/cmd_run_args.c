@@ -39,6 +39,8 @@ enum {
 	OPT_BATCH,
 	OPT_CHUNK,
 	OPT_CONTEXT,
+	OPT_KV_POSITIONS,
+	OPT_ABORT_AFTER,
 	OPT_STOP_BYTE,
 	OPT_TEMPERATURE,
 	OPT_THREADS,
@@ -106,9 +108,17 @@ static const struct argp_option argp_options[] = {
 	 "Positions a request may take [1024]; one that reaches them ends with finish_reason "
 	 "length",
 	 4},
+	{"kv-positions", OPT_KV_POSITIONS, "N", 0,
+	 "Positions that the KV cache holds for all requests together [what --batch requests of "
+	 "--context need]; when they run out, the youngest request is retracted and computed again "
+	 "later, as its next attempt",
+	 4},
 	{"threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 4},
 	{"stop-byte", OPT_STOP_BYTE, "N", 0,
 	 "A request ends after generating this byte, 0 to 255 [none]; it is the last of the text",
+	 5},
+	{"abort-after", OPT_ABORT_AFTER, "N", 0,
+	 "Abort each request that has generated N tokens and is not done, with finish_reason abort",
 	 5},
 	{"temperature", OPT_TEMPERATURE, "X", 0, "Sample at this temperature [0: greedy]", 5},
 	{"seed", OPT_SEED, "N", 0,
@@ -348,6 +358,11 @@ static error_t own_parse(int key, char *text, struct mt_run_options *options)
 		return u32_parse(options, "--chunk", text, MAX_CHUNK, &options->n_chunk);
 	case OPT_CONTEXT:
 		return u32_parse(options, "--context", text, MAX_CONTEXT, &options->n_context);
+	case OPT_KV_POSITIONS:
+		return u32_parse(options, "--kv-positions", text, UINT32_MAX,
+				 &options->n_kv_positions);
+	case OPT_ABORT_AFTER:
+		return u32_parse(options, "--abort-after", text, UINT32_MAX, &options->n_abort);
 	case OPT_THREADS:
 		return u32_parse(options, "--threads", text, MTK_MAX_THREADS, &options->n_threads);
 	case OPT_STOP_BYTE:
@@ -423,8 +438,8 @@ static const char doc[] =
 	"A token is a byte. Requests are batched continuously: as soon as one ends, the next "
 	"begins. "
 	"What a request generates depends on the model, its prompt, the seed and its place in the "
-	"workload, not on --batch, --chunk, --threads or recording; under a rule it depends on the "
-	"requests beside it. 'moetrace help eval' explains the rule oea. A first SIGINT (Ctrl-C), "
+	"workload, not on --batch, --chunk, --kv-positions, --threads or recording; under a rule "
+	"it depends on the requests beside it. 'moetrace help eval' explains the rule oea. A first SIGINT (Ctrl-C), "
 	"SIGTERM or SIGHUP ends the run at the next pass and closes the recording properly, but "
 	"writes no text output; a second one ends it at once.\n\n"
 	"Of a shape the part with experts is exact: the router with its biases, groups and hash "

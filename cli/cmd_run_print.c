@@ -105,6 +105,11 @@ static void served_print(const struct mtk_serve_stats *served)
 	       " tokens generated, in %.3f s\n",
 	       "served", served->n_done, served->n_requests, served->n_generated,
 	       seconds(served->total_ns));
+	if (served->n_aborted > 0)
+		printf("%-10s %" PRIu32 " requests\n", "aborted", served->n_aborted);
+	if (served->n_retracts > 0)
+		printf("%-10s %" PRIu64 ", for want of KV positions\n", "retracts",
+		       served->n_retracts);
 	phase_print("prefill", served->prefill_rows, served->prefill_ns);
 	putchar('\n');
 	phase_print("decode", served->decode_rows, served->decode_ns);
@@ -176,7 +181,7 @@ struct metric {
 	{                                   \
 		name, 0, value, false, true \
 	}
-#define N_METRICS 22
+#define N_METRICS 24
 
 static void metrics_fill(const struct mt_run_result *result, struct metric *ret_metrics)
 {
@@ -198,6 +203,8 @@ static void metrics_fill(const struct mt_run_result *result, struct metric *ret_
 		COUNT("n_mixed_passes", served->n_mixed_passes),
 		COUNT("total_ns", served->total_ns),
 		COUNT("interrupted", served->interrupted),
+		COUNT("n_aborted", served->n_aborted),
+		COUNT("n_retracts", served->n_retracts),
 		RECORDED("recorded_passes", recorded->recorded_passes),
 		RECORDED("recorded_rows", recorded->recorded_rows),
 		RECORDED("recorded_assignments", recorded->recorded_assignments),

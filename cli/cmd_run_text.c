@@ -72,6 +72,8 @@ static void id_write(struct mt_jsonw *json, const struct mtk_workload_request *r
 
 static const char *finish_name(enum mtk_finish finish)
 {
+	if (finish == MTK_FINISH_ABORT)
+		return "abort";
 	return finish == MTK_FINISH_STOP ? "stop" : "length";
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The scheduler's state is the workload's sequences, the index of the next one to admit, and the
- * list of those admitted, in order of admission. Forming a pass and completing it are both one walk
- * over that list.
+ * list of those admitted, in order of admission, which is that of the workload. Forming a pass and
+ * completing it are both one walk over that list. From the next one on every sequence waits or is
+ * done: retracting the last of the list makes it the next one.
  */
 #include "kernels/engine/scheduler.h"
 
@@ -14,11 +15,44 @@ struct mtk_scheduler {
 	struct mtk_schedule_limits limits;
 	struct mtk_sequence *sequences;
 	uint32_t n_sequences;
-	uint32_t n_admitted; /* sequences below this were admitted */
+	uint32_t next;	     /* to admit; n_sequences: none waits */
 	uint32_t *active;    /* [n_batch] */
 	uint32_t n_active;
 	struct mtk_schedule_pass pass;
 };
+
+/* Tokens that a request may generate before it is done. */
+static uint32_t n_limit_of(const struct mtk_workload_request *request, uint32_t n_context)
+{
+	uint64_t n_room = (uint64_t)n_context - request->n_prompt_bytes + 1;
+
+	return (uint32_t)(request->max_new_tokens < n_room ? request->max_new_tokens : n_room);
+}
+
+/* Whether each request fits the cache when it is alone. Prompts fit the context already. */
+static int kv_positions_check(const struct mtk_workload *workload,
+			      const struct mtk_schedule_limits *limits, struct mtk_error *error)
+{
+	size_t i;
+
+	for (i = 0; limits->n_kv_positions > 0 && i < workload->n_requests; i++) {
+		const struct mtk_workload_request *request = &workload->requests[i];
+		uint32_t n_new = n_limit_of(request, limits->n_context);
+		uint64_t n_positions;
+
+		if (limits->n_abort > 0 && limits->n_abort < n_new)
+			n_new = limits->n_abort;
+		n_positions = (uint64_t)request->n_prompt_bytes + n_new - 1;
+		if (n_positions > limits->n_kv_positions)
+			return mtk_error_set(error, MOETRACE_E_LIMIT,
+					     "%s: line %zu: the request alone may need %llu "
+					     "positions, the KV cache has %u; raise --kv-positions",
+					     workload->name, request->line,
+					     (unsigned long long)n_positions,
+					     limits->n_kv_positions);
+	}
+	return MOETRACE_OK;
+}
 
 static int limits_check(const struct mtk_workload *workload,
 			const struct mtk_schedule_limits *limits, struct mtk_error *error)
@@ -45,18 +79,15 @@ static int limits_check(const struct mtk_workload *workload,
 					     workload->name, request->line, request->n_prompt_bytes,
 					     limits->n_context);
 	}
-	return MOETRACE_OK;
+	return kv_positions_check(workload, limits, error);
 }
 
 static void sequence_init(struct mtk_sequence *sequence, const struct mtk_workload_request *request,
 			  uint32_t n_context)
 {
-	uint64_t n_room = (uint64_t)n_context - request->n_prompt_bytes + 1;
-
 	sequence->request = request;
 	sequence->n_prompt = (uint32_t)request->n_prompt_bytes;
-	sequence->n_limit =
-		(uint32_t)(request->max_new_tokens < n_room ? request->max_new_tokens : n_room);
+	sequence->n_limit = n_limit_of(request, n_context);
 }
 
 static int pass_allocate(struct mtk_schedule_pass *pass, const struct mtk_schedule_limits *limits)
@@ -112,7 +143,7 @@ void mtk_scheduler_destroy(struct mtk_scheduler *scheduler)
 
 	if (!scheduler)
 		return;
-	for (i = 0; i < scheduler->n_admitted; i++)
+	for (i = 0; scheduler->sequences && i < scheduler->n_sequences; i++)
 		free(scheduler->sequences[i].text);
 	free(scheduler->sequences);
 	free(scheduler->active);
@@ -135,34 +166,69 @@ uint32_t mtk_scheduler_n_active(const struct mtk_scheduler *scheduler)
 	return scheduler->n_active;
 }
 
-uint32_t mtk_scheduler_active_at(const struct mtk_scheduler *scheduler, uint32_t index)
+/* Tokens whose value is known: when they are computed, the next one is sampled. */
+static uint32_t n_known(const struct mtk_sequence *sequence)
 {
-	return scheduler->active[index];
+	return sequence->n_prompt + sequence->n_generated;
+}
+
+/* Whether the known tokens of the active requests and of @waiting (NULL: none) fit the cache. */
+static bool positions_fit(const struct mtk_scheduler *scheduler, const struct mtk_sequence *waiting)
+{
+	uint64_t n_positions = waiting ? n_known(waiting) : 0;
+	uint32_t i;
+
+	if (scheduler->limits.n_kv_positions == 0)
+		return true;
+	for (i = 0; i < scheduler->n_active; i++)
+		n_positions += n_known(&scheduler->sequences[scheduler->active[i]]);
+	return n_positions <= scheduler->limits.n_kv_positions;
+}
+
+bool mtk_scheduler_retract(struct mtk_scheduler *scheduler, uint32_t *ret_sequence)
+{
+	struct mtk_sequence *sequence;
+
+	if (positions_fit(scheduler, NULL))
+		return false;
+	scheduler->next = scheduler->active[--scheduler->n_active];
+	sequence = &scheduler->sequences[scheduler->next];
+	sequence->n_computed = 0;
+	sequence->n_retracts++;
+	*ret_sequence = scheduler->next;
+	return true;
 }
 
 bool mtk_scheduler_can_admit(const struct mtk_scheduler *scheduler)
 {
 	return scheduler->n_active < scheduler->limits.n_batch &&
-	       scheduler->n_admitted < scheduler->n_sequences;
+	       scheduler->next < scheduler->n_sequences &&
+	       positions_fit(scheduler, &scheduler->sequences[scheduler->next]);
 }
 
 int mtk_scheduler_admit(struct mtk_scheduler *scheduler, uint32_t *ret_sequence)
 {
-	uint32_t index = scheduler->n_admitted;
+	uint32_t index = scheduler->next;
 	struct mtk_sequence *sequence = &scheduler->sequences[index];
 
-	sequence->text = malloc(sequence->n_limit);
+	if (!sequence->text)
+		sequence->text = malloc(sequence->n_limit);
 	if (!sequence->text)
 		return MOETRACE_E_NOMEM;
-	scheduler->n_admitted++;
+	/* Behind one that was retracted, younger ones may be done. */
+	do
+		scheduler->next++;
+	while (scheduler->next < scheduler->n_sequences &&
+	       scheduler->sequences[scheduler->next].finish != MTK_FINISH_NONE);
 	scheduler->active[scheduler->n_active++] = index;
 	*ret_sequence = index;
 	return MOETRACE_OK;
 }
 
+/* Only the token sampled last is left to compute. */
 static bool is_decoding(const struct mtk_sequence *sequence)
 {
-	return sequence->n_computed >= sequence->n_prompt;
+	return sequence->n_generated > 0 && sequence->n_computed + 1 == n_known(sequence);
 }
 
 /* Append the next @n_rows positions of a sequence to the pass. */
@@ -177,7 +243,7 @@ static void slice_add(struct mtk_scheduler *scheduler, uint32_t index, uint32_t 
 	slice->first_position = sequence->n_computed;
 	slice->n_rows = n_rows;
 	slice->is_decode = is_decoding(sequence);
-	slice->samples = sequence->n_computed + n_rows >= sequence->n_prompt;
+	slice->samples = sequence->n_computed + n_rows == n_known(sequence);
 	for (i = 0; i < n_rows; i++) {
 		uint32_t row = pass->n_rows + i, position = sequence->n_computed + i;
 
@@ -210,7 +276,7 @@ const struct mtk_schedule_pass *mtk_scheduler_pass_form(struct mtk_scheduler *sc
 
 		if (is_decoding(sequence))
 			continue;
-		n_rows = sequence->n_prompt - sequence->n_computed;
+		n_rows = n_known(sequence) - sequence->n_computed;
 		if (n_rows > n_left)
 			n_rows = n_left;
 		slice_add(scheduler, scheduler->active[i], n_rows);
@@ -227,6 +293,8 @@ static void token_take(const struct mtk_scheduler *scheduler, struct mtk_sequenc
 		sequence->finish = MTK_FINISH_STOP;
 	else if (sequence->n_generated == sequence->n_limit)
 		sequence->finish = MTK_FINISH_LENGTH;
+	else if (sequence->n_generated == scheduler->limits.n_abort)
+		sequence->finish = MTK_FINISH_ABORT;
 }
 
 void mtk_scheduler_pass_complete(struct mtk_scheduler *scheduler, const unsigned char *tokens)

@@ -9,6 +9,12 @@
  * first (chunked prefill); a pass with both is mixed. A request is in a pass with one slice at
  * most.
  *
+ * A cache may hold fewer positions than the requests need. An admitted request then takes those of
+ * all its known tokens, its prompt and what it generated; one is admitted where they are free, and
+ * when the next tokens do not fit any more, the request admitted last is retracted: it waits again,
+ * before all that were not admitted yet, and computes its known tokens anew as prefill. No token
+ * is sampled twice, and the oldest request is never retracted, so that every request ends.
+ *
  * The token sampled last is never computed, so a request that is done has computed n_prompt +
  * n_generated - 1 positions. Where max_new_tokens would pass the end of the context, the request
  * ends there, as if it had asked for less: with FINISH_LENGTH.
@@ -25,16 +31,18 @@
 enum mtk_finish {
 	MTK_FINISH_NONE, /* waiting or running */
 	MTK_FINISH_LENGTH,
-	MTK_FINISH_STOP, /* the stop byte was generated; it is the last of the text */
+	MTK_FINISH_STOP,  /* the stop byte was generated; it is the last of the text */
+	MTK_FINISH_ABORT, /* it generated as much as the limit n_abort, and was not done */
 };
 
 struct mtk_sequence {
 	const struct mtk_workload_request *request;
-	unsigned char *text;  /* generated; [n_limit], made at admission */
+	unsigned char *text;  /* generated; [n_limit], made at the first admission */
 	uint32_t n_limit;     /* tokens it may generate, at least 1 */
 	uint32_t n_prompt;    /* tokens of the prompt */
-	uint32_t n_computed;  /* positions forwarded through the model */
+	uint32_t n_computed;  /* positions forwarded through the model and not dropped since */
 	uint32_t n_generated; /* tokens sampled */
+	uint32_t n_retracts;  /* times that its positions were dropped */
 	uint32_t slot;	      /* of the KV cache; the caller's */
 	enum mtk_finish finish;
 };
@@ -52,6 +60,8 @@ struct mtk_schedule_limits {
 	uint32_t n_chunk;   /* prefill rows a pass, at least 1 */
 	uint32_t n_context; /* positions a request, at least 1 */
 	int32_t stop_byte;  /* negative: none */
+	uint32_t n_kv_positions; /* of all requests at a time; 0: as many as they need */
+	uint32_t n_abort;	 /* a request ends after so many tokens, as aborted; 0: none does */
 };
 
 /* One pass: slices in row order, and the rows themselves. The arrays belong to the scheduler. */
@@ -75,7 +85,8 @@ struct mtk_scheduler;
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID  a limit is 0, or n_batch + n_chunk or n_context above 2^31 - 1
- *          MOETRACE_E_LIMIT    a prompt is longer than the context; @error names the line
+ *          MOETRACE_E_LIMIT    a prompt is longer than the context, or a request alone may need
+ *                              more than n_kv_positions; @error names the line
  *          MOETRACE_E_NOMEM
  * Owner    caller; release with mtk_scheduler_destroy().
  */
@@ -92,14 +103,22 @@ struct mtk_sequence *mtk_scheduler_sequence(struct mtk_scheduler *scheduler, uin
 /* Requests admitted and not done. */
 uint32_t mtk_scheduler_n_active(const struct mtk_scheduler *scheduler);
 
-/* The admitted requests, in order of admission; @index below mtk_scheduler_n_active(). */
-uint32_t mtk_scheduler_active_at(const struct mtk_scheduler *scheduler, uint32_t index);
+/**
+ * Retract the request admitted last if the positions that the next pass may need are not there.
+ * Called until nothing is left to retract, before requests are admitted and the pass is formed.
+ *
+ * @ret_sequence  Whose positions the caller drops; it is not active any more.
+ *
+ * Returns whether one was retracted.
+ */
+bool mtk_scheduler_retract(struct mtk_scheduler *scheduler, uint32_t *ret_sequence);
 
 /* Whether a request waits and there is room for it. */
 bool mtk_scheduler_can_admit(const struct mtk_scheduler *scheduler);
 
 /**
- * Admit the next request. The caller sets its slot before the next pass is formed.
+ * Admit the next request, again if it was retracted. The caller sets its slot before the next pass
+ * is formed.
  *
  * Pre  mtk_scheduler_can_admit().
  *

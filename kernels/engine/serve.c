@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The serving loop. One round is: admit, form a pass, run it, sample, complete it, end what is
- * done. Every admitted request holds one slot of the cache and one open request of the recorder
- * until it ends; the order begin, pass_end, end that the recorder asks for follows from the order
- * of a round.
+ * The serving loop. One round is: retract, admit, form a pass, run it, sample, complete it, end
+ * what is done. Every admitted request holds one slot of the cache until it is retracted or ends,
+ * and one open request of the recorder from its first admission until it ends; the order begin,
+ * pass_end, end that the recorder asks for follows from the order of a round.
  */
 #include "kernels/engine/serve.h"
 
@@ -20,6 +20,9 @@
 #include "kernels/threads.h"
 
 #define N_VOCAB 256
+
+/* Of a request that was retracted and waits. */
+#define NO_SLOT UINT32_MAX
 
 struct mtk_server {
 	const struct mtk_model *model;
@@ -214,6 +217,24 @@ void mtk_server_destroy(struct mtk_server *server)
 	free(server);
 }
 
+static int requests_retract(struct mtk_server *server, struct mtk_error *error)
+{
+	uint32_t index;
+
+	while (mtk_scheduler_retract(server->scheduler, &index)) {
+		struct mtk_sequence *sequence = mtk_scheduler_sequence(server->scheduler, index);
+		int status;
+
+		mtk_kv_cache_slot_release(server->kv, sequence->slot);
+		sequence->slot = NO_SLOT;
+		server->stats.n_retracts++;
+		status = mtk_serve_record_retract(&server->recorder, index, sequence, error);
+		if (status < 0)
+			return status;
+	}
+	return MOETRACE_OK;
+}
+
 static int requests_admit(struct mtk_server *server, struct mtk_error *error)
 {
 	while (mtk_scheduler_can_admit(server->scheduler)) {
@@ -230,6 +251,8 @@ static int requests_admit(struct mtk_server *server, struct mtk_error *error)
 		}
 		sequence = mtk_scheduler_sequence(server->scheduler, index);
 		sequence->slot = slot;
+		if (sequence->n_retracts > 0)
+			continue;
 		status = mtk_serve_record_begin(&server->recorder, index, sequence, error);
 		if (status < 0)
 			return status;
@@ -306,12 +329,17 @@ static int finished_end(struct mtk_server *server, const struct mtk_schedule_pas
 
 	for (i = 0; i < pass->n_slices; i++) {
 		uint32_t index = pass->slices[i].sequence;
+		enum mtk_finish finish = mtk_scheduler_sequence(server->scheduler, index)->finish;
+		bool is_aborted = finish == MTK_FINISH_ABORT;
 		int status;
 
-		if (mtk_scheduler_sequence(server->scheduler, index)->finish == MTK_FINISH_NONE)
+		if (finish == MTK_FINISH_NONE)
 			continue;
 		server->stats.n_done++;
-		status = request_end(server, index, MOETRACE_REQUEST_FINISHED, error);
+		server->stats.n_aborted += is_aborted;
+		status = request_end(
+			server, index,
+			is_aborted ? MOETRACE_REQUEST_ABORTED : MOETRACE_REQUEST_FINISHED, error);
 		if (status < 0)
 			return status;
 	}
@@ -344,8 +372,10 @@ static int round_run(struct mtk_server *server, struct mtk_error *error)
 {
 	const struct mtk_schedule_pass *pass;
 	uint64_t begin_ns = now_ns();
-	int status = requests_admit(server, error);
+	int status = requests_retract(server, error);
 
+	if (status == MOETRACE_OK)
+		status = requests_admit(server, error);
 	if (status < 0)
 		return status;
 	pass = mtk_scheduler_pass_form(server->scheduler);
@@ -384,14 +414,20 @@ static int rounds_run(struct mtk_server *server, struct mtk_error *error)
 	return status;
 }
 
-/* What is still open ends as the run does; the first error is the one that counts. */
-static void active_end(struct mtk_server *server, enum moetrace_request_end_state end_state)
+/*
+ * What was admitted and is still open, running or retracted, ends as the run does; the first error
+ * is the one that counts.
+ */
+static void open_end(struct mtk_server *server, enum moetrace_request_end_state end_state)
 {
-	uint32_t n_active = mtk_scheduler_n_active(server->scheduler), i;
+	uint32_t i;
 
-	for (i = 0; i < n_active; i++)
-		(void)request_end(server, mtk_scheduler_active_at(server->scheduler, i), end_state,
-				  NULL);
+	for (i = 0; i < server->stats.n_requests; i++) {
+		const struct mtk_sequence *sequence = mtk_scheduler_sequence(server->scheduler, i);
+
+		if (sequence->text && sequence->finish == MTK_FINISH_NONE)
+			(void)request_end(server, i, end_state, NULL);
+	}
 }
 
 int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *recording,
@@ -411,7 +447,7 @@ int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *
 		status = mtk_serve_record_rule(&server->recorder, server->options.oea, error);
 		if (status == MOETRACE_OK)
 			status = rounds_run(server, error);
-		active_end(server, status < 0 ? MOETRACE_REQUEST_FAILED : MOETRACE_REQUEST_ABORTED);
+		open_end(server, status < 0 ? MOETRACE_REQUEST_FAILED : MOETRACE_REQUEST_ABORTED);
 		mtk_serve_recorder_release(&server->recorder);
 	}
 	*ret_stats = server->stats;

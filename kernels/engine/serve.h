@@ -3,7 +3,7 @@
  * Serving a workload: the loop that admits requests, forms passes, runs the model, samples and
  * tells the recorder. A token is a byte, so the model's vocabulary must have 256 entries. The text
  * that a request gets depends on the model, its prompt, the seed and its place in the workload, and
- * on nothing else: not on batch, chunk, threads, or recording.
+ * on nothing else: not on batch, chunk, threads, positions of the KV cache, or recording.
  */
 #ifndef MTK_ENGINE_SERVE_H
 #define MTK_ENGINE_SERVE_H
@@ -28,7 +28,9 @@ struct mtk_oea;
  */
 struct mtk_serve_stats {
 	uint32_t n_requests; /* in the workload */
-	uint32_t n_done;
+	uint32_t n_done;     /* aborted ones included */
+	uint32_t n_aborted;  /* by the limit n_abort */
+	uint64_t n_retracts;
 	uint32_t n_active;
 	uint64_t n_generated; /* tokens sampled */
 	uint64_t n_prefill_passes;
@@ -78,8 +80,9 @@ size_t mtk_server_size(const struct mtk_model *model, const struct mtk_workload 
  * Returns  MOETRACE_OK
  *          MOETRACE_E_UNSUPPORTED  the vocabulary does not have 256 entries
  *          MOETRACE_E_INVALID      a limit is out of range
- *          MOETRACE_E_LIMIT        a prompt is longer than the context, the choice does not hold
- *                                  every position of a request, or no thread can be made
+ *          MOETRACE_E_LIMIT        a prompt is longer than the context, a request than the KV
+ *                                  cache, the choice does not hold every position of a request,
+ *                                  or no thread can be made
  *          MOETRACE_E_NOMEM
  * Owner    caller; release with mtk_server_destroy().
  */

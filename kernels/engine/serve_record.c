@@ -115,6 +115,17 @@ int mtk_serve_record_begin(struct mtk_serve_recorder *recorder, uint32_t index,
 	return status < 0 ? failed(sequence, status, error) : MOETRACE_OK;
 }
 
+int mtk_serve_record_retract(struct mtk_serve_recorder *recorder, uint32_t index,
+			     const struct mtk_sequence *sequence, struct mtk_error *error)
+{
+	int status;
+
+	if (!recorder->session)
+		return MOETRACE_OK;
+	status = moetrace_request_retract(recorder->session, recorder->requests[index]);
+	return status < 0 ? failed(sequence, status, error) : MOETRACE_OK;
+}
+
 int mtk_serve_record_end(struct mtk_serve_recorder *recorder, uint32_t index,
 			 const struct mtk_sequence *sequence,
 			 enum moetrace_request_end_state end_state, struct mtk_error *error)

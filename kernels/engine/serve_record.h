@@ -61,6 +61,10 @@ int mtk_serve_record_rule(struct mtk_serve_recorder *recorder, const struct mtk_
 int mtk_serve_record_begin(struct mtk_serve_recorder *recorder, uint32_t index,
 			   const struct mtk_sequence *sequence, struct mtk_error *error);
 
+/* A request's positions were dropped; they are computed again later. */
+int mtk_serve_record_retract(struct mtk_serve_recorder *recorder, uint32_t index,
+			     const struct mtk_sequence *sequence, struct mtk_error *error);
+
 /* A request ended in @end_state, after the pass that computed its last position. */
 int mtk_serve_record_end(struct mtk_serve_recorder *recorder, uint32_t index,
 			 const struct mtk_sequence *sequence,

@@ -77,7 +77,8 @@ static void pass_expect(struct mtk_scheduler *scheduler, const char *expected)
 START_TEST(test_passes_are_mixed_and_chunked)
 {
 	static const uint32_t lengths[][2] = {{3, 3}, {6, 1}, {2, 2}};
-	struct mtk_schedule_limits limits = {2, 4, 16, -1};
+	struct mtk_schedule_limits limits = {
+		.n_batch = 2, .n_chunk = 4, .n_context = 16, .stop_byte = -1};
 	struct mtk_workload *workload = workload_make(lengths, 3);
 	struct mtk_scheduler *scheduler;
 
@@ -99,10 +100,78 @@ START_TEST(test_passes_are_mixed_and_chunked)
 }
 END_TEST
 
+/* The next request that has to give its positions back, or UINT32_MAX. */
+static uint32_t retract(struct mtk_scheduler *scheduler)
+{
+	uint32_t index;
+
+	return mtk_scheduler_retract(scheduler, &index) ? index : UINT32_MAX;
+}
+
+START_TEST(test_retract_the_youngest)
+{
+	static const uint32_t lengths[][2] = {{3, 5}, {4, 2}, {2, 3}, {1, 1}};
+	struct mtk_schedule_limits limits = {
+		.n_batch = 3, .n_chunk = 3, .n_context = 16, .stop_byte = -1, .n_kv_positions = 10};
+	struct mtk_workload *workload = workload_make(lengths, 4);
+	struct mtk_scheduler *scheduler;
+
+	ck_assert_int_eq(mtk_scheduler_create(workload, &limits, &scheduler, NULL), MOETRACE_OK);
+	pass_expect(scheduler, "P0@0+3*");
+	/* Of ten positions the first takes four, the second four, the third two. */
+	ck_assert_uint_eq(retract(scheduler), UINT32_MAX);
+	pass_expect(scheduler, "D0@3+1* P1@0+3");
+	/* The first needs five: the third goes, although nothing of it was computed. */
+	ck_assert_uint_eq(retract(scheduler), 2);
+	ck_assert_uint_eq(retract(scheduler), UINT32_MAX);
+	pass_expect(scheduler, "D0@4+1* P1@3+1*");
+	/* Six and five do not fit: the second waits, before the third and with its token. */
+	ck_assert_uint_eq(retract(scheduler), 1);
+	ck_assert_uint_eq(retract(scheduler), UINT32_MAX);
+	pass_expect(scheduler, "D0@5+1*");
+	ck_assert_uint_eq(retract(scheduler), UINT32_MAX);
+	pass_expect(scheduler, "D0@6+1*");
+	ck_assert_int_eq(mtk_scheduler_sequence(scheduler, 0)->finish, MTK_FINISH_LENGTH);
+	/* Its prompt and its token are five positions to compute again. */
+	pass_expect(scheduler, "P1@0+3");
+	pass_expect(scheduler, "P1@3+2* P2@0+1");
+	pass_expect(scheduler, "P2@1+1* P3@0+1*");
+	ck_assert_mem_eq(mtk_scheduler_sequence(scheduler, 1)->text, "BA", 2);
+	ck_assert_uint_eq(mtk_scheduler_sequence(scheduler, 1)->n_retracts, 1);
+	mtk_scheduler_destroy(scheduler);
+	mtk_workload_destroy(workload);
+}
+END_TEST
+
+/* The token that aborts is the one that no other rule ends the request with. */
+START_TEST(test_abort)
+{
+	static const uint32_t lengths[][2] = {{2, 1}, {2, 2}, {2, 3}, {2, 3}};
+	struct mtk_schedule_limits limits = {
+		.n_batch = 4, .n_chunk = 16, .n_context = 16, .stop_byte = 'C', .n_abort = 2};
+	static const enum mtk_finish finish[] = {MTK_FINISH_LENGTH, MTK_FINISH_LENGTH,
+						 MTK_FINISH_STOP, MTK_FINISH_ABORT};
+	struct mtk_workload *workload = workload_make(lengths, 4);
+	struct mtk_scheduler *scheduler;
+	uint32_t i;
+
+	ck_assert_int_eq(mtk_scheduler_create(workload, &limits, &scheduler, NULL), MOETRACE_OK);
+	pass_expect(scheduler, "P0@0+2* P1@0+2* P2@0+2* P3@0+2*");
+	pass_expect(scheduler, "D1@2+1* D3@2+1*");
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(mtk_scheduler_sequence(scheduler, i)->finish, finish[i]);
+	ck_assert_uint_eq(mtk_scheduler_sequence(scheduler, 3)->n_generated, 2);
+	ck_assert_uint_eq(mtk_scheduler_n_active(scheduler), 0);
+	mtk_scheduler_destroy(scheduler);
+	mtk_workload_destroy(workload);
+}
+END_TEST
+
 START_TEST(test_stop_byte_and_context)
 {
 	static const uint32_t lengths[][2] = {{2, 9}, {4, 9}, {5, 1}};
-	struct mtk_schedule_limits limits = {3, 16, 5, 'A'};
+	struct mtk_schedule_limits limits = {
+		.n_batch = 3, .n_chunk = 16, .n_context = 5, .stop_byte = 'A'};
 	struct mtk_workload *workload = workload_make(lengths, 3);
 	struct mtk_scheduler *scheduler;
 
@@ -134,12 +203,18 @@ START_TEST(test_create_refuses)
 		int status;
 		const char *words;
 	} cases[] = {
-		{{0, 1, 9, -1}, MOETRACE_E_INVALID, "at least 1"},
-		{{1, 0, 9, -1}, MOETRACE_E_INVALID, "at least 1"},
-		{{1, 1, 0, -1}, MOETRACE_E_INVALID, "at least 1"},
-		{{UINT32_MAX, 2, 9, -1}, MOETRACE_E_INVALID, "2^31"},
-		{{1, 1, 1u << 31, -1}, MOETRACE_E_INVALID, "2^31"},
-		{{1, 1, 5, -1},
+		{{0, 1, 9, -1, 0, 0}, MOETRACE_E_INVALID, "at least 1"},
+		{{1, 0, 9, -1, 0, 0}, MOETRACE_E_INVALID, "at least 1"},
+		{{1, 1, 0, -1, 0, 0}, MOETRACE_E_INVALID, "at least 1"},
+		{{UINT32_MAX, 2, 9, -1, 0, 0}, MOETRACE_E_INVALID, "2^31"},
+		{{1, 1, 1u << 31, -1, 0, 0}, MOETRACE_E_INVALID, "2^31"},
+		{{1, 1, 9, -1, 5, 0},
+		 MOETRACE_E_LIMIT,
+		 "w: line 2: the request alone may need 6 positions, the KV cache has 5; raise "
+		 "--kv-positions"},
+		{{1, 1, 9, -1, 4, 0}, MOETRACE_E_LIMIT, "w: line 1: the request alone may need 5"},
+		{{1, 1, 9, -1, 4, 2}, MOETRACE_E_LIMIT, "w: line 2: the request alone may need 6"},
+		{{1, 1, 5, -1, 0, 0},
 		 MOETRACE_E_LIMIT,
 		 "w: line 2: the prompt has 6 tokens, the context 5"},
 	};
@@ -189,11 +264,12 @@ static void pass_check(struct mtk_scheduler *scheduler, const struct mtk_schedul
 		} else {
 			ck_assert_uint_ge(row, pass->n_decode_rows);
 			ck_assert_uint_le(slice->first_position + slice->n_rows,
-					  sequence->n_prompt);
+					  sequence->n_prompt + sequence->n_generated);
 			n_prefill_rows += slice->n_rows;
 		}
 		ck_assert_int_eq(slice->samples,
-				 slice->first_position + slice->n_rows >= sequence->n_prompt);
+				 slice->first_position + slice->n_rows ==
+					 sequence->n_prompt + sequence->n_generated);
 		for (j = 0; j < slice->n_rows; j++, row++) {
 			uint32_t position = slice->first_position + j;
 
@@ -231,12 +307,44 @@ static void sequence_check(const struct mtk_sequence *sequence, uint32_t index,
 		if (i + 1 < sequence->n_generated)
 			ck_assert_int_ne(sequence->text[i], limits->stop_byte);
 	}
-	if (sequence->finish == MTK_FINISH_STOP) {
+	if (sequence->finish == MTK_FINISH_ABORT) {
+		ck_assert_uint_eq(sequence->n_generated, limits->n_abort);
+		ck_assert_uint_lt(sequence->n_generated, limit);
+	} else if (sequence->finish == MTK_FINISH_STOP) {
 		ck_assert_int_eq(sequence->text[sequence->n_generated - 1], limits->stop_byte);
 	} else {
 		ck_assert_int_eq(sequence->finish, MTK_FINISH_LENGTH);
 		ck_assert_uint_eq(sequence->n_generated, limit);
 	}
+}
+
+/* Retract what has to be; those that stay are all older, and their positions fit. */
+static void retract_all(struct mtk_scheduler *scheduler, const struct mtk_schedule_limits *limits,
+			uint32_t n_sequences)
+{
+	uint32_t index, last = n_sequences;
+
+	for (; (index = retract(scheduler)) != UINT32_MAX; last = index) {
+		ck_assert_uint_ne(limits->n_kv_positions, 0);
+		ck_assert_uint_lt(index, last);
+		ck_assert_uint_gt(mtk_scheduler_n_active(scheduler), 0);
+		ck_assert_uint_eq(mtk_scheduler_sequence(scheduler, index)->n_computed, 0);
+	}
+}
+
+/* The positions that the cache holds after a pass. */
+static void positions_check(struct mtk_scheduler *scheduler,
+			    const struct mtk_schedule_limits *limits, uint32_t n_sequences)
+{
+	uint32_t n_positions = 0, i;
+
+	for (i = 0; limits->n_kv_positions > 0 && i < n_sequences; i++) {
+		const struct mtk_sequence *sequence = mtk_scheduler_sequence(scheduler, i);
+
+		if (sequence->finish == MTK_FINISH_NONE)
+			n_positions += sequence->n_computed;
+	}
+	ck_assert_uint_le(n_positions, limits->n_kv_positions);
 }
 
 static void random_workload_serve(uint64_t seed)
@@ -257,17 +365,22 @@ static void random_workload_serve(uint64_t seed)
 	limits.n_chunk = 1 + random_below(50);
 	limits.n_context = 40 + random_below(30);
 	limits.stop_byte = random_below(2) ? 'F' : -1;
+	/* No request needs more than its 40 and 20. */
+	limits.n_kv_positions = random_below(2) ? 59 + random_below(100) : 0;
+	limits.n_abort = random_below(2) ? 1 + random_below(20) : 0;
 	workload = workload_make((const uint32_t(*)[2])lengths, n_sequences);
 	ck_assert_int_eq(mtk_scheduler_create(workload, &limits, &scheduler, NULL), MOETRACE_OK);
 	for (;;) {
 		const struct mtk_schedule_pass *pass;
 
+		retract_all(scheduler, &limits, n_sequences);
 		admit_all(scheduler);
 		if (mtk_scheduler_n_active(scheduler) == 0)
 			break;
 		pass = mtk_scheduler_pass_form(scheduler);
 		pass_check(scheduler, &limits, pass, tokens);
 		mtk_scheduler_pass_complete(scheduler, tokens);
+		positions_check(scheduler, &limits, n_sequences);
 	}
 	for (i = 0; i < n_sequences; i++)
 		sequence_check(mtk_scheduler_sequence(scheduler, i), i, &limits);
@@ -296,6 +409,8 @@ int main(void)
 	suite_add_tcase(suite, tcase);
 	tcase_add_test(tcase, test_passes_are_mixed_and_chunked);
 	tcase_add_test(tcase, test_stop_byte_and_context);
+	tcase_add_test(tcase, test_retract_the_youngest);
+	tcase_add_test(tcase, test_abort);
 	tcase_add_test(tcase, test_create_refuses);
 	tcase_add_loop_test(tcase, test_random_workloads, 0, 8);
 	srunner_run_all(runner, CK_ENV);

@@ -290,6 +290,108 @@ START_TEST(test_interrupted)
 }
 END_TEST
 
+/* Requests computed again have the text and the experts of those that never were retracted. */
+START_TEST(test_retracted)
+{
+	static struct texts plain, texts;
+	static struct fake_recorder kept;
+	struct mtk_serve_options options = usual;
+	const struct fake_recorder *recorder = fake_recorder();
+	struct mtk_serve_stats stats;
+	uint32_t n_retracts = 0, i;
+
+	serve(&usual, fake_recorder_reset(), &plain);
+	kept = *recorder;
+	options.limits.n_kv_positions = 300;
+	options.limits.n_chunk = 16;
+	stats = serve(&options, fake_recorder_reset(), &texts);
+	texts_compare(&texts, &plain, N_REQUESTS);
+	for (i = 0; i < N_REQUESTS; i++) {
+		const struct fake_request *again = &recorder->requests[i];
+		const struct fake_request *first = &kept.requests[i];
+
+		ck_assert_int_eq(again->end_state, MOETRACE_REQUEST_FINISHED);
+		ck_assert_uint_eq(again->n_positions, first->n_positions);
+		ck_assert_uint_eq(again->n_tokens, first->n_tokens);
+		ck_assert_mem_eq(again->tokens, first->tokens, sizeof(first->tokens));
+		ck_assert_mem_eq(again->ids, first->ids, sizeof(first->ids));
+		ck_assert_mem_eq(again->weights, first->weights, sizeof(first->weights));
+		n_retracts += again->n_retracts;
+	}
+	ck_assert_uint_gt(n_retracts, 0);
+	ck_assert_uint_eq(stats.n_retracts, n_retracts);
+	ck_assert_uint_eq(stats.n_done, N_REQUESTS);
+	ck_assert_uint_eq(stats.n_aborted, 0);
+}
+END_TEST
+
+static bool stop_when_retracted(void *context, const struct mtk_serve_stats *stats)
+{
+	(void)context;
+	return stats->n_retracts == 0;
+}
+
+/* What waits to be computed again is open, and ends with the run. */
+START_TEST(test_retracted_and_interrupted)
+{
+	struct mtk_serve_options options = usual;
+	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", true};
+	const struct fake_recorder *recorder = fake_recorder();
+	struct mtk_serve_stats stats;
+	struct mtk_server *server;
+	uint32_t n_retracted = 0, i;
+
+	options.limits.n_kv_positions = 300;
+	options.observe = stop_when_retracted;
+	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, NULL), MOETRACE_OK);
+	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, NULL), MOETRACE_OK);
+	ck_assert(stats.interrupted);
+	for (i = 0; i < recorder->n_requests; i++) {
+		ck_assert_int_ne(recorder->requests[i].end_state, 0);
+		if (recorder->requests[i].n_retracts == 0)
+			continue;
+		n_retracted++;
+		ck_assert_uint_gt(recorder->requests[i].n_before, 0);
+		ck_assert_uint_eq(recorder->requests[i].n_positions, 0);
+		ck_assert_int_eq(recorder->requests[i].end_state, MOETRACE_REQUEST_ABORTED);
+	}
+	ck_assert_uint_eq(n_retracted, stats.n_retracts);
+	mtk_server_destroy(server);
+}
+END_TEST
+
+/* A request of exactly as many tokens is done; a longer one is aborted, with the same beginning. */
+START_TEST(test_aborted)
+{
+	static struct texts plain, texts;
+	struct mtk_serve_options options = usual;
+	struct mtk_serve_stats stats;
+	uint32_t n_aborted = 0, i;
+
+	serve(&usual, NULL, &plain);
+	options.limits.n_abort = (uint32_t)workload->requests[0].max_new_tokens;
+	stats = serve(&options, fake_recorder_reset(), &texts);
+	for (i = 0; i < N_REQUESTS; i++) {
+		const struct mtk_workload_request *asked = &workload->requests[i];
+		const struct fake_request *request = &fake_recorder()->requests[i];
+		bool is_aborted = asked->max_new_tokens > options.limits.n_abort;
+
+		ck_assert_uint_eq(texts.n_bytes[i],
+				  is_aborted ? options.limits.n_abort : asked->max_new_tokens);
+		ck_assert_mem_eq(texts.bytes[i], plain.bytes[i], texts.n_bytes[i]);
+		ck_assert_int_eq(request->end_state,
+				 is_aborted ? MOETRACE_REQUEST_ABORTED : MOETRACE_REQUEST_FINISHED);
+		ck_assert_uint_eq(request->n_positions,
+				  asked->n_prompt_bytes + texts.n_bytes[i] - 1);
+		n_aborted += is_aborted;
+	}
+	ck_assert_uint_gt(n_aborted, 0);
+	ck_assert_uint_lt(n_aborted, N_REQUESTS);
+	ck_assert_uint_eq(stats.n_aborted, n_aborted);
+	ck_assert_uint_eq(stats.n_done, N_REQUESTS);
+}
+END_TEST
+
 START_TEST(test_recorder_fails)
 {
 	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", false};
@@ -368,6 +470,9 @@ int main(void)
 	tcase_add_test(tcase, test_seed_and_temperature);
 	tcase_add_test(tcase, test_stop_byte);
 	tcase_add_test(tcase, test_interrupted);
+	tcase_add_test(tcase, test_retracted);
+	tcase_add_test(tcase, test_retracted_and_interrupted);
+	tcase_add_test(tcase, test_aborted);
 	tcase_add_test(tcase, test_recorder_fails);
 	tcase_add_test(tcase, test_create_refuses);
 	srunner_run_all(runner, CK_ENV);

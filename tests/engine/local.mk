@@ -74,6 +74,7 @@ TESTS += \
 	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
+	%D%/run-retract.sh \
 	%D%/run-shapes.sh \
 	%D%/run-rule.sh \
 	%D%/run-interrupt.sh
@@ -83,6 +84,7 @@ EXTRA_DIST += \
 	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
+	%D%/run-retract.sh \
 	%D%/run-shapes.sh \
 	%D%/run-rule.sh \
 	%D%/run-interrupt.sh

@@ -33,7 +33,7 @@ refused() {
 refused 2 'model' --workload "$workload"
 refused 2 'workload' --model "$model"
 expect_error 2 '-o' "$moetrace" run --model "$model" --workload "$workload"
-for option in --batch --chunk --context --threads; do
+for option in --batch --chunk --context --threads --kv-positions --abort-after; do
 	for value in 0 -1 x '' 1.5 99999999999999999999; do
 		refused 2 "$option" --model "$model" --workload "$workload" "$option=$value"
 	done

@@ -137,6 +137,19 @@ int moetrace_request_tokens(struct moetrace_session *to, uint64_t handle, uint32
 	return MOETRACE_OK;
 }
 
+int moetrace_request_retract(struct moetrace_session *to, uint64_t handle)
+{
+	struct fake_request *request;
+
+	ck_assert_ptr_eq(to, &session);
+	ck_assert(!pass.is_open);
+	request = open_request(handle);
+	request->n_before = request->n_computed;
+	request->n_computed = 0;
+	request->n_retracts++;
+	return MOETRACE_OK;
+}
+
 int moetrace_request_end(struct moetrace_session *to, uint64_t handle,
 			 enum moetrace_request_end_state end_state, uint64_t n_positions)
 {
@@ -181,7 +194,7 @@ static void slice_take(const struct moetrace_slice *slice)
 	ck_assert_uint_le(slice->first_position + slice->n_rows, FAKE_MAX_POSITIONS);
 	if (slice->phase == MOETRACE_PHASE_DECODE)
 		ck_assert_uint_ge(slice->first_position, request->n_prompt);
-	else
+	else if (request->n_retracts == 0)
 		ck_assert_uint_le(slice->first_position + slice->n_rows, request->n_prompt);
 	for (i = 0; i < slice->n_rows; i++) {
 		pass.requests[pass.n_rows] = slice->request;

@@ -25,6 +25,8 @@ struct fake_request {
 	uint32_t tokens[FAKE_MAX_POSITIONS];
 	uint32_t n_tokens;
 	uint32_t n_computed; /* positions seen in passes, in order and without a gap */
+	uint32_t n_retracts;
+	uint32_t n_before;   /* positions computed at the last retract */
 	int end_state;	     /* 0: open */
 	uint64_t n_positions;
 	/* The experts of each position and layer, in the order of selection. */
