@@ -239,6 +239,17 @@ static const struct sql_proof sql_proofs[] = {
 	 "stats "
 	 "AS s WHERE s.recording_id = r.recording_id AND s.name = 'last_pass_id'), 0)"},
 
+	/* In flight mode the recording begins with the oldest pass that was kept. */
+	{CHECK_RECORDINGS, NULL,
+	 "SELECT 'recording', r.recording_id, 'is of flight mode, but does not begin with its first "
+	 "pass' FROM recording AS r JOIN (SELECT recording_id, min(begin_ns) AS begin_ns FROM pass "
+	 "GROUP BY recording_id) AS p USING (recording_id) WHERE p.begin_ns <> r.start_ns "
+	 "AND EXISTS (SELECT 1 FROM stats AS s WHERE s.recording_id = r.recording_id "
+	 "AND s.name = 'flight_let_go_passes')"},
+	{CHECK_STATS, NULL,
+	 "SELECT 'stats', recording_id || ',' || name, 'is ' || value FROM stats "
+	 "WHERE name = 'flight_let_go_passes' AND value < 0"},
+
 	{CHECK_STATS, "SELECT count(*) FROM stats",
 	 "SELECT 'stats', r.recording_id || ',' || column1, 'is missing' FROM recording AS r, "
 	 "(VALUES ('recorded_passes'), ('recorded_rows'), ('recorded_layers'), "

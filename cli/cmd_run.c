@@ -165,6 +165,8 @@ static int session_begin(struct run *run)
 	recording_opts.mode = run->options.mode;
 	recording_opts.sample_every_n_passes = run->options.sample_every_n_passes;
 	recording_opts.sample_every_n_requests = run->options.sample_every_n_requests;
+	recording_opts.flight_bytes = run->options.flight_bytes;
+	recording_opts.flight_seconds = run->options.flight_seconds;
 	if (moetrace_start(run->session, &recording_opts) < 0) {
 		moetrace_errmsg(run->session, text, sizeof(text));
 		mt_error("the recording cannot be started: %s", text);

@@ -51,6 +51,8 @@ struct mt_run_options {
 	bool has_mode;
 	uint32_t sample_every_n_passes;
 	uint32_t sample_every_n_requests;
+	uint64_t flight_bytes;	 /* 0: not given */
+	uint32_t flight_seconds; /* 0: not given */
 	bool no_record;
 	bool is_idle;
 	bool records_tokens;

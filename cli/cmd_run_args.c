@@ -56,6 +56,8 @@ enum {
 	OPT_MODE,
 	OPT_SAMPLE_PASSES,
 	OPT_SAMPLE_REQUESTS,
+	OPT_FLIGHT_SECONDS,
+	OPT_FLIGHT_BYTES,
 };
 
 static const struct argp_option argp_options[] = {
@@ -89,6 +91,12 @@ static const struct argp_option argp_options[] = {
 	{"record-tokens", OPT_RECORD_TOKENS, NULL, 0,
 	 "Store the tokens, too: the recording then reveals the text", 3},
 	{"idle", OPT_IDLE, NULL, 0, "Begin without recording; 'moetrace start' begins one", 3},
+	{"flight-seconds", OPT_FLIGHT_SECONDS, "N", 0,
+	 "Keep the last N seconds in memory, in 256 MiB unless --flight-bytes says otherwise; "
+	 "'moetrace dump' writes them, and what is not dumped is let go at the end",
+	 3},
+	{"flight-bytes", OPT_FLIGHT_BYTES, "N", 0,
+	 "Keep the last records in N bytes of memory, 1048576 or more", 3},
 	{"repeat", OPT_REPEAT, "N", 0,
 	 "Serve the workload N times over [1]; from the second time on ids end in .2, .3, ...", 3},
 	{"mode", OPT_MODE, "MODE", 0,
@@ -371,6 +379,12 @@ static error_t own_parse(int key, char *text, struct mt_run_options *options)
 		return temperature_parse(options, text);
 	case OPT_REPEAT:
 		return u32_parse(options, "--repeat", text, MAX_REPEAT, &options->n_repeat);
+	case OPT_FLIGHT_SECONDS:
+		return u32_parse(options, "--flight-seconds", text, UINT32_MAX,
+				 &options->flight_seconds);
+	case OPT_FLIGHT_BYTES:
+		return mt_args_uint(&options->args, "--flight-bytes", text, 1 << 20,
+				    UINT64_C(1) << 40, &options->flight_bytes);
 	case OPT_SEED:
 		return mt_args_uint(&options->args, "--seed", text, 0, UINT64_MAX, &options->seed);
 	case OPT_RULE:

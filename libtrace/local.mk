@@ -48,6 +48,8 @@ moetrace_HEADERS = \
 	%D%/definitions.c %D%/definitions.h \
 	%D%/expert_map.c %D%/expert_map.h \
 	%D%/experts.c %D%/experts.h \
+	%D%/flight.c %D%/flight.h \
+	%D%/flight_log.c \
 	%D%/fork.c \
 	%D%/hot.h \
 	%D%/layer.c %D%/layer.h \
@@ -75,6 +77,7 @@ moetrace_HEADERS = \
 	%D%/select.c \
 	%D%/select_wide.c \
 	%D%/session.c %D%/session.h \
+	%D%/session_flight.c \
 	%D%/session_rotate.c \
 	%D%/session_status.c \
 	%D%/settle.c %D%/settle.h \

@@ -34,9 +34,12 @@ enum mt_message_type {
 	MT_MESSAGE_ACCEPT,        /* number (of the pass), state (slice), data (u8), n_tokens (rows) */
 	/* From here on: somebody waits for them. */
 	MT_MESSAGE_START,         /* recording_id, text (routing source or NULL), text2 (sampling or
-	                             NULL), state (mode), number (every nth request) */
+	                             NULL), state (mode), number (every nth request), request (bytes
+	                             of flight mode; 0: written at once), source (and ns; 0: all) */
 	MT_MESSAGE_STOP,          /* text (reason) */
 	MT_MESSAGE_ROTATE,        /* text (path or NULL), recording_id (the next; 0: idle),
+	                             number (since when its passes begin) */
+	MT_MESSAGE_DUMP,          /* of flight mode: text (reason), recording_id (the next; 0: idle),
 	                             number (since when its passes begin) */
 	MT_MESSAGE_FLUSH,
 	MT_MESSAGE_EXPERTS,       /* request, ask */

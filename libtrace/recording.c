@@ -40,15 +40,7 @@ static int write_clock(struct mt_writer *writer)
 			      (int64_t)snapshot.uncertainty_ns);
 }
 
-/* Losses between two looks. */
-struct lost {
-	uint64_t n;
-	uint64_t n_bytes;
-	uint64_t first_ns; /* 0: its time was taken by the look before */
-	uint64_t last_ns;
-};
-
-static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct lost *lost)
+static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_lost *lost)
 {
 	static const char *const streams[] = { "pass", "pass", "layer", "dispatch", "pass", "pass" };
 	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full", "ring_full",
@@ -80,31 +72,40 @@ static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const str
 	return mt_store_gap(writer->store, &row);
 }
 
-/* Take what the hot path lost since the last look. */
-static int collect_losses(struct mt_writer *writer)
+int mt_writer_lose(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_lost *lost)
 {
+	if (kind == MT_LOSS_LAYER_RING_FULL)
+		writer->losses.layers += lost->n;
+	else if (kind == MT_LOSS_DISPATCH_RING_FULL)
+		writer->losses.dispatches += lost->n;
+	else
+		writer->losses.passes += lost->n;
+	writer->losses.bytes += lost->n_bytes;
+	return writer->recording_id ? write_gap(writer, kind, lost) : MOETRACE_OK;
+}
+
+/* Take what the hot path lost since the last look. */
+int mt_writer_collect_losses(struct mt_writer *writer)
+{
+	int is_flight = writer->flight.recording_id != 0;
 	struct mt_loss_counts now;
 	int status = MOETRACE_OK;
 
+	/* What is lost while a dump is written is of the recording after it. */
+	if (writer->flight.is_writing)
+		return MOETRACE_OK;
 	mt_losses_read(writer->session, &now);
 	for (int i = 0; !status && i < MT_N_LOSS; i++) {
 		struct mt_loss *loss = &writer->session->losses[i];
-		struct lost lost = { .n = now.n[i] - writer->losses_seen.n[i],
+		struct mt_lost lost = { .n = now.n[i] - writer->losses_seen.n[i],
 				     .n_bytes = now.n_bytes[i] - writer->losses_seen.n_bytes[i] };
 
 		if (!lost.n)
 			continue;
 		lost.first_ns = atomic_exchange(&loss->first_ns, 0);
 		lost.last_ns = atomic_load(&loss->last_ns);
-		if (i == MT_LOSS_LAYER_RING_FULL)
-			writer->losses.layers += lost.n;
-		else if (i == MT_LOSS_DISPATCH_RING_FULL)
-			writer->losses.dispatches += lost.n;
-		else
-			writer->losses.passes += lost.n;
-		writer->losses.bytes += lost.n_bytes;
-		if (writer->recording_id)
-			status = write_gap(writer, i, &lost);
+		status = is_flight ? mt_flight_lose(writer, i, &lost) :
+				     mt_writer_lose(writer, i, &lost);
 	}
 	writer->losses_seen = now;
 	writer->last_loss_ns = now_ns(writer);
@@ -229,6 +230,9 @@ static void publish(struct mt_writer *writer)
 		.file_limit_bytes = writer->limit_bytes,
 		.ring_peak_bytes = writer->ring_peak_bytes,
 		.writer_cpu_ns = cpu_ns(writer),
+		.flight_bytes = writer->flight.log.n_bytes,
+		.flight_fill_bytes = writer->flight.log.head - writer->flight.log.tail,
+		.flight_passes = writer->flight.recording_id ? writer->flight.n_passes : 0,
 		.store_memory_bytes = mt_store_memory_bytes(writer->store),
 		.start_ns = writer->start_ns,
 		.recording_id = writer->file_recording_id,
@@ -246,7 +250,7 @@ static int write_facts(struct mt_writer *writer)
 {
 	struct mt_store_stats stats;
 	uint64_t now = now_ns(writer);
-	int status = collect_losses(writer);
+	int status = mt_writer_collect_losses(writer);
 
 	if (!status)
 		status = collect_misuse(writer);
@@ -300,18 +304,15 @@ static void remember_start(struct mt_writer *writer, const struct mt_message *me
 		return;
 	start->number = message->number;
 	start->state = message->state;
+	start->request = message->request;
+	start->source = message->source;
 }
 
-int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message *message)
+void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message *message)
 {
 	struct mt_store_stats stats;
-	int status;
 
 	mt_store_stats_get(writer->store, &stats);
-	collect_losses(writer);
-	remember_start(writer, message);
-	writer->newest_id = message->recording_id;
-	writer->file_recording_id = message->recording_id;
 	writer->recording_id = message->recording_id;
 	writer->assembly.recording_id = message->recording_id;
 	memset(&writer->assembly.counts, 0, sizeof(writer->assembly.counts));
@@ -331,17 +332,32 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 		      writer->session->opts.window_ns);
 	writer->assembly.mode = message->state;
 	writer->assembly.sample_every_n_requests = (uint32_t)message->number;
+}
+
+int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message *message)
+{
+	int status;
+
+	mt_writer_collect_losses(writer);
+	remember_start(writer, message);
+	writer->newest_id = message->recording_id;
+	writer->file_recording_id = message->recording_id;
+	mt_writer_begin_counting(writer, message);
 	status = mt_store_recording(writer->store, message->recording_id,
 				    (int64_t)message->time_ns, message->state, message->text2,
 				    message->text);
 	if (!status)
 		status = write_clock(writer);
 	/* In mode STAT requests have no rows: the ledger stays idle. */
-	if (!status && message->state != MOETRACE_MODE_STAT)
+	if (!status && !message->request && message->state != MOETRACE_MODE_STAT)
 		status = mt_ledger_start(&writer->ledger, message->recording_id, message->time_ns,
 					 message->n_lost_passes);
 	/* At once, so that a process killed from now on leaves a recording without an end. */
-	return status ? status : mt_writer_commit(writer);
+	if (!status)
+		status = mt_writer_commit(writer);
+	if (!status && message->request)
+		mt_flight_start(writer, message);
+	return status;
 }
 
 static int write_cut_gap(struct mt_writer *writer, uint64_t end_ns, uint64_t n_lost,
@@ -368,6 +384,8 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 	uint64_t n_unended = writer->assembly.counts.unended;
 	int status;
 
+	if (writer->flight.recording_id && !writer->flight.is_writing)
+		return mt_flight_end(writer, reason, end_ns);
 	if (!writer->recording_id)
 		return MOETRACE_OK;
 	/* A stop may have been said while a rotation was on its way. */
@@ -430,7 +448,7 @@ void mt_writer_end_full(struct mt_writer *writer)
 			 "rotate into another file",
 			 session->path, (unsigned long long)writer->limit_bytes);
 	status = mt_assembly_cut(&writer->assembly);
-	n_lost = discard_rings(writer);
+	n_lost = discard_rings(writer) + mt_flight_abandon(writer);
 	writer->losses.passes += n_lost;
 	writer->discarded_passes += n_lost;
 	if (!status)
@@ -478,7 +496,7 @@ void mt_writer_count_failure(struct mt_writer *writer)
 
 	for (uint32_t i = 0; i < MT_MAX_RINGS; i++)
 		n_lost += writer->assembly.passes[i].is_open != 0;
-	n_lost += discard_rings(writer);
+	n_lost += discard_rings(writer) + writer->flight.n_passes;
 	writer->losses.passes += n_lost;
 	writer->discarded_passes += n_lost;
 	/* With those whose gaps were in the transaction that failed. */
@@ -486,7 +504,7 @@ void mt_writer_count_failure(struct mt_writer *writer)
 	writer->has_last_words = 1;
 	writer->last_gap = (struct mt_gap_row){
 		.gap_id = ++writer->last_gap_id,
-		.recording_id = writer->recording_id,
+		.recording_id = mt_writer_current_id(writer),
 		.stream = "pass",
 		.start_ns = (int64_t)writer->committed_ns,
 		.end_ns = (int64_t)now_ns(writer),
@@ -502,7 +520,7 @@ int mt_writer_close_store(struct mt_writer *writer)
 	int is_folded;
 	int status = MOETRACE_OK;
 
-	if (!writer->status && writer->recording_id)
+	if (!writer->status && mt_writer_current_id(writer))
 		status = mt_writer_end_recording(writer, "closed", now_ns(writer));
 	if (!writer->status && !status && mt_store_begin(writer->store) == MOETRACE_OK)
 		status = mt_writer_commit(writer);

@@ -123,8 +123,13 @@ static int rotate(struct mt_writer *writer, uint32_t next_id, uint64_t switch_ns
 {
 	int status = MOETRACE_OK;
 
-	if (writer->recording_id)
+	if (writer->flight.recording_id) {
+		status = mt_flight_write(writer, "rotated", switch_ns);
+		/* The file limit has ended the recording. */
+		next_id = status ? 0 : next_id;
+	} else if (writer->recording_id) {
 		status = mt_writer_end_recording(writer, "rotated", now_ns(writer));
+	}
 	if (next) {
 		/* A failed store ends here, and with it the failure. */
 		if (writer->has_last_words)
@@ -160,11 +165,38 @@ int mt_writer_rotate(struct mt_writer *writer, const struct mt_message *message)
 	return status ? status : open_status;
 }
 
+/* Write what flight mode kept, and keep what follows as recording @next_id. */
+static int dump(struct mt_writer *writer, uint32_t next_id, uint64_t switch_ns, const char *reason)
+{
+	int status = mt_flight_write(writer, reason, switch_ns);
+
+	if (!status && next_id)
+		status = mt_store_begin(writer->store);
+	if (!status && next_id)
+		status = start_again(writer, next_id, switch_ns);
+	return status;
+}
+
+int mt_writer_flight_dump(struct mt_writer *writer, const struct mt_message *message)
+{
+	uint32_t next_id = message->recording_id;
+
+	if (!writer->flight.recording_id)
+		return mt_session_error(writer->session, MOETRACE_E_STATE,
+					"dump: the recording has ended by itself");
+	if (next_id != atomic_load(&writer->session->recording_id))
+		next_id = 0;
+	return dump(writer, next_id, message->number, message->text);
+}
+
 static int is_due(const struct mt_writer *writer)
 {
 	const struct moetrace_session_opts *opts = &writer->session->opts;
 	struct mt_store_stats stats;
 
+	/* What is kept in memory lets the file be as it is. */
+	if (writer->flight.recording_id)
+		return 0;
 	if (opts->rotate_ns && now_ns(writer) - writer->start_ns >= opts->rotate_ns)
 		return 1;
 	mt_store_stats_get(writer->store, &stats);
@@ -176,18 +208,23 @@ void mt_writer_rotation_begin(struct mt_writer *writer)
 {
 	struct mt_rotation *rotation = &writer->rotation;
 	uint64_t now = mt_monotonic_ns();
+	uint32_t current_id = mt_writer_current_id(writer);
+	int is_dump;
 
-	if (!writer->recording_id || rotation->next_id || now < rotation->retry_ns ||
-	    !is_due(writer))
+	if (!current_id || rotation->next_id)
 		return;
-	if (open_next(writer, NULL, &rotation->path, &rotation->store)) {
+	is_dump = writer->flight.recording_id &&
+		  mt_session_take_trigger(writer->session, writer->flight.reason);
+	if (!is_dump && (now < rotation->retry_ns || !is_due(writer)))
+		return;
+	if (!is_dump && open_next(writer, NULL, &rotation->path, &rotation->store)) {
 		rotation->store = NULL;
 		rotation->retry_ns = now + RETRY_NS;
 		return;
 	}
 	rotation->switch_ns = now_ns(writer);
 	rotation->until_ns = now + writer->session->opts.stop_timeout_ms * MT_NS_PER_MS;
-	rotation->next_id = mt_session_next_recording(writer->session, writer->recording_id);
+	rotation->next_id = mt_session_next_recording(writer->session, current_id);
 	/* Somebody stops the recording at this moment. */
 	if (!rotation->next_id)
 		mt_writer_rotation_cancel(writer);
@@ -196,7 +233,7 @@ void mt_writer_rotation_begin(struct mt_writer *writer)
 int mt_writer_rotation_is_ready(struct mt_writer *writer)
 {
 	return writer->rotation.next_id &&
-	       (!mt_session_in_flight(writer->session, writer->recording_id) ||
+	       (!mt_session_in_flight(writer->session, mt_writer_current_id(writer)) ||
 		mt_monotonic_ns() > writer->rotation.until_ns);
 }
 
@@ -216,6 +253,14 @@ int mt_writer_rotation_end(struct mt_writer *writer)
 	if (writer->status || !rotation->next_id)
 		return writer->status;
 	rotation->next_id = 0;
+	if (writer->flight.recording_id) {
+		int status = dump(writer, next_id, rotation->switch_ns, writer->flight.reason);
+
+		/* The file limit has ended the recording, and that is said already. */
+		return mt_store_has_failed(writer->store) || status == MOETRACE_E_NOMEM ?
+			       status :
+			       MOETRACE_OK;
+	}
 	next = rotation->store;
 	rotation->store = NULL;
 	return rotate(writer, next_id, rotation->switch_ns, next, rotation->path, 0);

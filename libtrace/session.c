@@ -246,7 +246,9 @@ static int start_locked(struct moetrace_session *session,
 			const struct moetrace_recording_opts *opts)
 {
 	char sampling[MT_SAMPLING_BYTES];
+	char reason[sizeof(session->trigger_reason)];
 	struct mt_message *message;
+	int is_flight;
 	uint32_t recording_id;
 	int status = mt_sampling_check(session, opts);
 
@@ -257,16 +259,25 @@ static int start_locked(struct moetrace_session *session,
 					"start: already recording; stop first, nothing was lost");
 	message = mt_message_new(MT_MESSAGE_START, opts->routing_source,
 				 mt_sampling_text(opts, sampling));
-	if (message) {
-		message->recording_id = atomic_load(&session->last_recording_id) + 1;
-		message->state = opts->mode;
-		message->number = opts->sample_every_n_requests;
+	if (!message)
+		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	message->recording_id = atomic_load(&session->last_recording_id) + 1;
+	message->state = opts->mode;
+	message->number = opts->sample_every_n_requests;
+	status = mt_session_flight_opts(session, opts, message);
+	if (status) {
+		mt_message_free(message);
+		return status;
 	}
+	is_flight = message->request != 0;
 	status = mt_session_post_and_wait(session, message);
 	if (status)
 		return status;
 	recording_id = atomic_fetch_add(&session->last_recording_id, 1) + 1;
 	mt_sampling_set(session, opts);
+	/* A trigger of an earlier recording is none of this one. */
+	(void)mt_session_take_trigger(session, reason);
+	atomic_store(&session->is_flight, is_flight);
 	/* The writer knows the recording before the first pass sees it. */
 	atomic_store(&session->recording_id, recording_id);
 	return MOETRACE_OK;

@@ -148,6 +148,9 @@ struct mt_published {
 	uint64_t ring_peak_bytes;
 	uint64_t writer_cpu_ns;
 	uint64_t store_memory_bytes;
+	uint64_t flight_bytes;
+	uint64_t flight_fill_bytes;
+	uint64_t flight_passes;
 	uint32_t recording_id; /* last one in the file in force; 0: none */
 	uint64_t last_pass_id;
 	uint64_t commit_ns;
@@ -205,6 +208,9 @@ struct moetrace_session {
 	_Atomic uint64_t n_requests;  /* handles given out */
 	_Atomic uint32_t n_rules;     /* handles given out */
 	_Atomic int failed;           /* the writer cannot write any more: its status */
+	_Atomic int is_flight;        /* the recording is kept in memory */
+	_Atomic uint32_t trigger;     /* enum mt_trigger: of what is to be written of it */
+	char trigger_reason[256];     /* of whoever made it BUSY, then of the writer */
 	_Atomic int forked;           /* this is a child's copy */
 
 	struct mt_queue queue;
@@ -261,6 +267,18 @@ int mt_session_start(struct moetrace_session *session, const struct moetrace_rec
 
 /* The options of the program's last start; they point into @ret_opts. */
 void mt_session_last_opts(struct moetrace_session *session, struct mt_recording_opts *ret_opts);
+
+/* session_flight.c: the writer takes a trigger that is set; 0: none is. */
+int mt_session_take_trigger(struct moetrace_session *session, char *ret_reason);
+/* Write what flight mode kept, and go on; under control. The recording that is written. */
+int mt_session_flight_dump(struct moetrace_session *session, const char *reason,
+			   uint32_t *ret_recording_id);
+/* Bytes and ns that a recording keeps in memory; 0 bytes: it is written at once. */
+int mt_session_flight_opts(struct moetrace_session *session,
+			   const struct moetrace_recording_opts *opts, struct mt_message *message);
+
+/* Let passes that begin from now on be of the next recording. 0: nothing is recorded. */
+uint32_t mt_session_switch(struct moetrace_session *session, uint32_t *ret_old);
 
 /* The path of the file in force, absolute where the current folder is known. */
 void mt_session_path(struct moetrace_session *session, char *ret_path, size_t path_bytes);

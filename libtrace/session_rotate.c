@@ -17,8 +17,7 @@ void mt_session_path(struct moetrace_session *session, char *ret_path, size_t pa
 	pthread_mutex_unlock(&session->text);
 }
 
-/* Let passes that begin from now on be of the next recording. 0: nothing is recorded. */
-static uint32_t switch_recording(struct moetrace_session *session, uint32_t *ret_old)
+uint32_t mt_session_switch(struct moetrace_session *session, uint32_t *ret_old)
 {
 	uint32_t old, next;
 
@@ -40,7 +39,7 @@ static int rotate_locked(struct moetrace_session *session, const char *path)
 	if (!message)
 		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
 	message->number = mt_session_ns(session, mt_monotonic_ns());
-	message->recording_id = switch_recording(session, &old);
+	message->recording_id = mt_session_switch(session, &old);
 	if (old)
 		n_in_flight = mt_session_wait_for_passes(session, old);
 	status = mt_session_post_and_wait(session, message);
@@ -73,6 +72,7 @@ int moetrace_rotate(struct moetrace_session *session, const char *path)
 int moetrace_dump(struct moetrace_session *session, struct moetrace_dump_result *ret_result)
 {
 	struct moetrace_dump_result result = { .size = sizeof(result) };
+	uint32_t flight_id = 0;
 	int status;
 
 	if (!session || !ret_result ||
@@ -84,9 +84,12 @@ int moetrace_dump(struct moetrace_session *session, struct moetrace_dump_result 
 		return MOETRACE_E_NOT_FOUND;
 	/* No rotation in between. */
 	pthread_mutex_lock(&session->control);
-	status = moetrace_flush(session);
+	if (atomic_load(&session->is_flight) && atomic_load(&session->recording_id))
+		status = mt_session_flight_dump(session, "dump", &flight_id);
+	else
+		status = moetrace_flush(session);
 	pthread_mutex_lock(&session->text);
-	result.recording_id = session->published.recording_id;
+	result.recording_id = flight_id ? flight_id : session->published.recording_id;
 	result.last_pass_id = session->published.last_pass_id;
 	result.commit_ns = session->published.commit_ns;
 	snprintf(result.path, sizeof(result.path), "%s", session->path);

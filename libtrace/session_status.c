@@ -52,7 +52,11 @@ static void fill_status(struct moetrace_session *session, const struct mt_publis
 	ret_status->ring_bytes = session->opts.ring_bytes * session->pool.n_rings;
 	ret_status->ring_peak_bytes = published->ring_peak_bytes;
 	ret_status->writer_cpu_ns = published->writer_cpu_ns;
-	ret_status->memory_bytes = session->pool.memory_bytes + published->store_memory_bytes;
+	ret_status->memory_bytes = session->pool.memory_bytes + published->store_memory_bytes +
+				   published->flight_bytes;
+	ret_status->flight_bytes = published->flight_bytes;
+	ret_status->flight_fill_bytes = published->flight_fill_bytes;
+	ret_status->flight_passes = published->flight_passes;
 	ret_status->control_cpu_ns = mt_server_cpu_ns(session->server);
 	for (uint32_t i = 0; i < session->pool.n_streams; i++)
 		ret_status->ring_fill_bytes += mt_ring_waiting_bytes(&session->pool.rings[i]);

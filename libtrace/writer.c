@@ -48,12 +48,13 @@ static void give_up(struct mt_writer *writer, int status)
 	mt_session_error(session, writer->status, "%s",
 			 status == MOETRACE_E_NOMEM ? "out of memory while writing" :
 						      mt_store_error(writer->store));
-	if (writer->recording_id)
+	if (mt_writer_current_id(writer))
 		mt_writer_count_failure(writer);
 	/* From here on requests are kept in mind, and not in the file. */
 	mt_ledger_stop(&writer->ledger);
 	writer->recording_id = 0;
 	writer->assembly.recording_id = 0;
+	(void)mt_flight_abandon(writer);
 	mt_writer_rotation_cancel(writer);
 }
 
@@ -129,7 +130,11 @@ static void take(struct mt_writer *writer, uint32_t stream, struct mt_record *re
 {
 	struct mt_ring_pool *pool = &writer->session->pool;
 
-	check(writer, mt_assembly_record(&writer->assembly, stream % pool->n_rings, record));
+	uint32_t ring = stream % pool->n_rings;
+
+	check(writer, writer->flight.recording_id ?
+			      mt_flight_record(writer, ring, record) :
+			      mt_assembly_record(&writer->assembly, ring, record));
 	mt_ring_take(&pool->rings[stream], record);
 }
 
@@ -220,7 +225,7 @@ static int begin(struct mt_writer *writer, int must_wait)
 	return status;
 }
 
-static int do_request(struct mt_writer *writer, struct mt_message *message)
+int mt_writer_do_request(struct mt_writer *writer, struct mt_message *message)
 {
 	switch (message->type) {
 	case MT_MESSAGE_REQUEST:
@@ -242,6 +247,21 @@ static int do_request(struct mt_writer *writer, struct mt_message *message)
 	}
 }
 
+int mt_writer_commit_and_go_on(struct mt_writer *writer)
+{
+	int status = mt_writer_commit(writer);
+
+	return status ? status : begin(writer, 1);
+}
+
+/* A start that finds no memory is refused, and nothing else happens. */
+static int start(struct mt_writer *writer, struct mt_message *message)
+{
+	int status = mt_writer_revive(writer);
+
+	return status ? status : mt_flight_reserve(writer, message);
+}
+
 /*
  * The store has failed: what is said is kept in mind, so that a recording that starts when there
  * is room again knows its models and requests.
@@ -261,7 +281,7 @@ static int do_message_failed(struct mt_writer *writer, struct mt_message *messag
 		(void)mt_writer_add_map(writer, message);
 		break;
 	case MT_MESSAGE_START:
-		status = mt_writer_revive(writer);
+		status = start(writer, message);
 		if (!status)
 			status = mt_writer_start_recording(writer, message);
 		break;
@@ -273,11 +293,13 @@ static int do_message_failed(struct mt_writer *writer, struct mt_message *messag
 	default:
 		if (message->type < MT_MESSAGE_START && message->type >= MT_MESSAGE_REQUEST &&
 		    message->type != MT_MESSAGE_ACCEPT)
-			(void)do_request(writer, message);
+			(void)mt_writer_do_request(writer, message);
 		break;
 	}
 	return status;
 }
+
+static void do_held(struct mt_writer *writer);
 
 static int do_message(struct mt_writer *writer, struct mt_message *message)
 {
@@ -296,11 +318,15 @@ static int do_message(struct mt_writer *writer, struct mt_message *message)
 	    message->type != MT_MESSAGE_FLUSH) {
 		check(writer, mt_writer_rotation_end(writer));
 		/* What waited for the new recording. */
+		do_held(writer);
 		if (!writer->status && begin(writer, 1) == MOETRACE_OK)
 			mt_writer_drain(writer, message->heads, 1);
 	}
 	if (writer->status)
 		return writer->status;
+	if (writer->flight.recording_id && message->type >= MT_MESSAGE_REQUEST &&
+	    message->type < MT_MESSAGE_START)
+		return check(writer, mt_flight_message(writer, message));
 	switch (message->type) {
 	case MT_MESSAGE_MODEL:
 		status = mt_writer_add_model(writer, message->model);
@@ -330,7 +356,7 @@ static int do_message(struct mt_writer *writer, struct mt_message *message)
 	case MT_MESSAGE_PAUSE:
 	case MT_MESSAGE_RESUME:
 	case MT_MESSAGE_REUSE:
-		status = do_request(writer, message);
+		status = mt_writer_do_request(writer, message);
 		if (status == MOETRACE_E_NOT_FOUND)
 			mt_misuse(writer->session, MT_MISUSE_REQUEST);
 		break;
@@ -341,13 +367,16 @@ static int do_message(struct mt_writer *writer, struct mt_message *message)
 			mt_misuse(writer->session, MT_MISUSE_ACCEPT);
 		break;
 	case MT_MESSAGE_START:
-		status = mt_writer_revive(writer);
+		status = start(writer, message);
 		if (status)
 			return status;
 		status = mt_writer_start_recording(writer, message);
 		break;
 	case MT_MESSAGE_ROTATE:
 		status = mt_writer_rotate(writer, message);
+		return mt_store_has_failed(writer->store) ? check(writer, MOETRACE_E_IO) : status;
+	case MT_MESSAGE_DUMP:
+		status = mt_writer_flight_dump(writer, message);
 		return mt_store_has_failed(writer->store) ? check(writer, MOETRACE_E_IO) : status;
 	case MT_MESSAGE_STOP:
 		status = mt_writer_end_recording(writer, message->text, message->time_ns);
@@ -375,6 +404,54 @@ static int has_work(struct mt_writer *writer, const uint64_t *heads)
 	return mt_queue_has_messages(&writer->session->queue);
 }
 
+/* Do records that came before the message wait for a recording that has not started yet? */
+static int is_early(struct mt_writer *writer, const struct mt_message *message)
+{
+	struct moetrace_session *session = writer->session;
+	struct mt_ring_pool *pool = &session->pool;
+
+	if (writer->status || !mt_writer_current_id(writer) ||
+	    message->type < MT_MESSAGE_REQUEST_END ||
+	    (atomic_load(&session->recording_id) <= writer->newest_id &&
+	     atomic_load(&session->last_recording_id) <= writer->newest_id))
+		return 0;
+	if (begin(writer, 1))
+		return 0;
+	mt_writer_drain(writer, message->heads, 1);
+	for (uint32_t i = 0; !writer->status && i < pool->n_streams; i++)
+		if (mt_ring_tail(&pool->rings[i]) < message->heads[i])
+			return 1;
+	return 0;
+}
+
+/*
+ * Nobody ends, retracts or accepts before the passes that the program began before it said so:
+ * where these wait for the next recording, the message does, too, and those of requests behind it.
+ */
+static int is_held(struct mt_writer *writer, const struct mt_message *message)
+{
+	return message->type >= MT_MESSAGE_REQUEST && message->type < MT_MESSAGE_START &&
+	       (writer->held || is_early(writer, message));
+}
+
+static void hold(struct mt_writer *writer, struct mt_message *message)
+{
+	message->next = NULL;
+	*(writer->held ? &writer->last_held->next : &writer->held) = message;
+	writer->last_held = message;
+}
+
+static void do_held(struct mt_writer *writer)
+{
+	while (writer->held && !is_early(writer, writer->held)) {
+		struct mt_message *message = writer->held;
+
+		writer->held = message->next;
+		(void)do_message(writer, message);
+		mt_message_free(message);
+	}
+}
+
 static void do_messages(struct mt_writer *writer)
 {
 	struct mt_message *message = mt_queue_take(&writer->session->queue);
@@ -383,7 +460,13 @@ static void do_messages(struct mt_writer *writer)
 		struct mt_message *next = message->next;
 		int status;
 
+		if (is_held(writer, message)) {
+			hold(writer, message);
+			message = next;
+			continue;
+		}
 		status = do_message(writer, message);
+		do_held(writer);
 		if (message->ret_status)
 			*message->ret_status = status;
 		/* CLOSE is answered by the thread's end. */
@@ -410,8 +493,11 @@ static void cycle(struct mt_writer *writer)
 	/* A message may have ended it meanwhile. */
 	if (is_ready && !writer->status && writer->rotation.next_id && begin(writer, 1) == MOETRACE_OK)
 		check(writer, mt_writer_rotation_end(writer));
+	do_held(writer);
 	say_last_words(writer);
 	now = now_ns(writer);
+	if (!writer->status)
+		check(writer, mt_flight_trim(writer, now));
 	if (!writer->status && now - writer->last_commit_ns >= writer->commit_interval_ns)
 		check(writer, mt_writer_commit(writer));
 	if (!writer->status)
@@ -422,7 +508,7 @@ static uint64_t poll_ns(const struct mt_writer *writer)
 {
 	uint64_t interval_ns = writer->commit_interval_ns;
 
-	if (writer->status || (!writer->recording_id && !mt_store_in_transaction(writer->store)))
+	if (writer->status || (!mt_writer_current_id(writer) && !mt_store_in_transaction(writer->store)))
 		return IDLE_POLL_NS;
 	return interval_ns < POLL_NS ? interval_ns : POLL_NS;
 }
@@ -467,6 +553,13 @@ static int create_thread(struct mt_writer *writer, pthread_t *ret_thread)
 
 static void free_writer(struct mt_writer *writer)
 {
+	mt_flight_log_close(&writer->flight.log);
+	while (writer->held) {
+		struct mt_message *message = writer->held;
+
+		writer->held = message->next;
+		mt_message_free(message);
+	}
 	mt_assembly_close(&writer->assembly);
 	mt_load_close(&writer->load);
 	mt_ledger_close(&writer->ledger);

@@ -7,6 +7,7 @@
 #define MT_WRITER_INTERNAL_H
 
 #include "libtrace/assembly.h"
+#include "libtrace/flight.h"
 #include "libtrace/ledger.h"
 #include "libtrace/load.h"
 #include "libtrace/session.h"
@@ -57,6 +58,9 @@ struct mt_writer {
 	struct mt_message *close_message;
 	int is_full;     /* the file limit is reached */
 	struct mt_rotation rotation; /* under way */
+	struct mt_flight flight;
+	struct mt_message *held;     /* messages of requests, in order: see is_held() */
+	struct mt_message *last_held;
 	struct mt_message *start;    /* of the recording, or of the last one; NULL: none yet */
 	uint32_t file_recording_id;  /* last one in this file; 0: none */
 	uint32_t newest_id;          /* recordings above it have not started for the writer */
@@ -135,9 +139,40 @@ void mt_writer_end_full(struct mt_writer *writer);
 void mt_writer_count_failure(struct mt_writer *writer);
 int mt_writer_is_over_limit(const struct mt_writer *writer);
 int mt_writer_revive(struct mt_writer *writer);
+/* Counters and load of a recording begin, as the message says. */
+void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message *message);
+/* Take what the hot path lost: into table gap, or into the memory of flight mode. */
+int mt_writer_collect_losses(struct mt_writer *writer);
+int mt_writer_lose(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_lost *lost);
 uint64_t mt_writer_reserve_bytes(const struct mt_writer *writer);
 
+/*
+ * flight.c: a record or a message of the recording that is kept in memory, or a loss. Each lets
+ * the oldest go to make room.
+ */
+int mt_flight_record(struct mt_writer *writer, uint32_t ring, const struct mt_record *record);
+int mt_flight_message(struct mt_writer *writer, struct mt_message *message);
+int mt_flight_lose(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_lost *lost);
+/* Let go what is older than is kept. */
+int mt_flight_trim(struct mt_writer *writer, uint64_t until_ns);
+/* The memory for a recording that starts, if it is one of flight mode; its start. */
+int mt_flight_reserve(struct mt_writer *writer, const struct mt_message *start);
+void mt_flight_start(struct mt_writer *writer, const struct mt_message *start);
+/* End the recording with what is kept of it up to @until_ns in the file, or with nothing. */
+int mt_flight_write(struct mt_writer *writer, const char *reason, uint64_t until_ns);
+int mt_flight_end(struct mt_writer *writer, const char *reason, uint64_t end_ns);
+/* Nothing can be written any more: passes that are let go. The ledger gets to know the rest. */
+uint64_t mt_flight_abandon(struct mt_writer *writer);
+
+/* The recording that passes are of, in the file or in memory; 0: idle. */
+static inline uint32_t mt_writer_current_id(const struct mt_writer *writer)
+{
+	return writer->recording_id ? writer->recording_id : writer->flight.recording_id;
+}
+
 /* rotation.c */
+/* The message of moetrace_dump() in flight mode: write what is kept, and go on. */
+int mt_writer_flight_dump(struct mt_writer *writer, const struct mt_message *message);
 /* The message of moetrace_rotate(): the caller has switched recordings and waited already. */
 int mt_writer_rotate(struct mt_writer *writer, const struct mt_message *message);
 /* Rotation by size or time: begin one if it is due; can the one under way be ended? */
@@ -148,7 +183,11 @@ int mt_writer_rotation_end(struct mt_writer *writer);
 /* The recording has ended: there will be no rotation of it. */
 void mt_writer_rotation_cancel(struct mt_writer *writer);
 
-/* writer.c: take the records before the given positions, those of later recordings excepted. */
+/* writer.c: a message about a request, told to the ledger. */
+int mt_writer_do_request(struct mt_writer *writer, struct mt_message *message);
+/* Commit, and open the next transaction. */
+int mt_writer_commit_and_go_on(struct mt_writer *writer);
+/* Take the records before the given positions, those of later recordings excepted. */
 void mt_writer_drain(struct mt_writer *writer, const uint64_t *heads, int must_wait);
 
 #endif

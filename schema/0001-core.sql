@@ -93,9 +93,9 @@ CREATE TABLE layer (
 CREATE TABLE recording (
 	recording_id INTEGER PRIMARY KEY, -- key
 	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process that recorded
-	start_ns INTEGER NOT NULL,    -- when it started
+	start_ns INTEGER NOT NULL,    -- when it started; in flight mode, once written: when the oldest pass that was kept began
 	end_ns INTEGER,               -- when it ended; NULL: it was still open at the last commit
-	end_reason TEXT,              -- 'stopped', 'closed', 'rotated' (it goes on in another file), 'dump' (cut at a snapshot), 'interrupted', 'file_limit', 'io_error', 'killed' (found so by recover) or the runtime's own word; NULL: still open at the last commit (killed, if nothing writes the file any more)
+	end_reason TEXT,              -- 'stopped', 'closed', 'rotated' (it goes on in another file), 'dump' (cut at a snapshot, or what flight mode kept), 'interrupted', 'file_limit', 'io_error', 'killed' (found so by recover) or the runtime's own word; NULL: still open at the last commit (killed, if nothing writes the file any more)
 	mode TEXT NOT NULL,           -- what it keeps: 'per_token' (the experts of every row), 'per_pass' (counts by pass and layer: layer_load) or 'stat' (expert_load_window alone: no passes, no requests)
 	routing_source TEXT,          -- where the choices come from: 'model', 'uniform', ...; NULL: not told
 	sampling TEXT                 -- what it leaves out, comma-separated: passes=N (all but every Nth of a model), phases=A+B (passes of other phases), requests=N (rows of all but every Nth request, counted by handle from 1); NULL: nothing
@@ -309,7 +309,8 @@ CREATE TABLE clock_snapshot (
 -- wrote), sampled_passes and disabled_passes (left out), load_passes and load_assignments (what
 -- expert_load_window is of, padding excluded), last_pass_id (the last pass in
 -- expert_load_window; mode stat: in those of earlier recordings), writer_cpu_ns, commits,
--- longest_commit_ns, ring_peak_bytes.
+-- longest_commit_ns, ring_peak_bytes. Of a recording in flight mode alone: flight_let_go_passes
+-- (let go from memory on purpose, before the oldest one that was kept; not in dropped_passes).
 CREATE TABLE stats (
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
 	name TEXT NOT NULL,     -- name of the counter

@@ -101,6 +101,9 @@ static void status(struct mt_control *control, const struct mt_control_line *lin
 	mt_reply_number(reply, "writer_cpu_ns", now.writer_cpu_ns);
 	mt_reply_number(reply, "control_cpu_ns", now.control_cpu_ns);
 	mt_reply_number(reply, "memory_bytes", now.memory_bytes);
+	mt_reply_number(reply, "flight_bytes", now.flight_bytes);
+	mt_reply_number(reply, "flight_fill_bytes", now.flight_fill_bytes);
+	mt_reply_number(reply, "flight_passes", now.flight_passes);
 	mt_reply_end(reply, MOETRACE_OK, NULL);
 }
 
@@ -274,7 +277,9 @@ static const struct verb verbs[] = {
 	  "leave out every other block of passes until this connection ends; pairs=N block_ms=N",
 	  overhead },
 	{ "samples", "", "begins of passes that overhead has kept: ns, model, phase, rows", samples },
-	{ "dump", "", "commit, and say where the recording can be read", dump },
+	{ "dump", "",
+	  "commit, or write what flight mode kept, and say where the recording can be read",
+	  dump },
 };
 
 #define N_VERBS (sizeof(verbs) / sizeof(verbs[0]))

@@ -158,6 +158,15 @@ int mt_store_recording(struct mt_store *store, int64_t recording_id, int64_t sta
 	return mt_store_step(store, MT_STMT_RECORDING);
 }
 
+int mt_store_recording_start(struct mt_store *store, int64_t recording_id, int64_t start_ns)
+{
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_RECORDING_START);
+
+	mt_store_bind_int(stmt, 1, start_ns);
+	mt_store_bind_int(stmt, 2, recording_id);
+	return mt_store_step(store, MT_STMT_RECORDING_START);
+}
+
 int mt_store_recording_end(struct mt_store *store, int64_t recording_id, int64_t end_ns,
 			   const char *end_reason)
 {

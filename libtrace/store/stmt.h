@@ -13,6 +13,7 @@
 	X(LAYER, "INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
 		 "?, ?, ?, ?, ?, ?, ?)")                                                      \
 	X(RECORDING, "INSERT INTO recording VALUES (?, 1, ?, NULL, NULL, ?, ?, ?)")            \
+	X(RECORDING_START, "UPDATE recording SET start_ns = ? WHERE recording_id = ?")        \
 	X(RECORDING_END, "UPDATE recording SET end_ns = ?, end_reason = ? "                   \
 			 "WHERE recording_id = ?")                                            \
 	X(REQUEST, "INSERT INTO request VALUES (?, ?, ?, ?, ?, NULL, ?, ?, 0, ?, NULL, NULL, " \

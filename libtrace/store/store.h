@@ -109,6 +109,8 @@ int mt_store_rule(struct mt_store *store, int64_t rule_id, const char *name);
 /* Recordings, requests. */
 int mt_store_recording(struct mt_store *store, int64_t recording_id, int64_t start_ns,
 		       enum moetrace_mode mode, const char *sampling, const char *routing_source);
+/* It is stored from later on than its row says. */
+int mt_store_recording_start(struct mt_store *store, int64_t recording_id, int64_t start_ns);
 int mt_store_recording_end(struct mt_store *store, int64_t recording_id, int64_t end_ns,
 			   const char *end_reason);
 struct mt_request_row {

@@ -298,6 +298,9 @@ violates recordings "UPDATE recording SET end_reason = NULL WHERE recording_id =
 violates recordings "UPDATE recording SET end_ns = NULL, end_reason = NULL WHERE recording_id = 1;"
 violates recordings "UPDATE stats SET value = 7 WHERE name = 'last_pass_id' AND recording_id = 2;"
 
+violates recordings "INSERT INTO stats VALUES (1, 'flight_let_go_passes', 0);"
+
+violates stats "INSERT INTO stats VALUES (1, 'flight_let_go_passes', -1);"
 violates stats "UPDATE stats SET value = value + 1 WHERE name = 'recorded_passes' AND recording_id = 1;"
 violates stats "UPDATE stats SET value = value + 1 WHERE name = 'recorded_rows' AND recording_id = 1;"
 violates stats "UPDATE stats SET value = value - 1 WHERE name = 'recorded_layers' AND recording_id = 1;"

@@ -10,6 +10,7 @@ cli_tests = \
 	%D%/control-files.sh \
 	%D%/eplb.sh \
 	%D%/errors.sh \
+	%D%/flight.sh \
 	%D%/golden.sh \
 	%D%/help.sh \
 	%D%/journal.sh \

@@ -5,6 +5,7 @@
 if HAVE_CHECK
 %C%_programs = \
 	%D%/check_environment \
+	%D%/check_flight \
 	%D%/check_line \
 	%D%/check_overhead \
 	%D%/check_paired \
@@ -15,6 +16,7 @@ if HAVE_CHECK
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
 thread_tests += \
+	%D%/check_flight \
 	%D%/check_overhead \
 	%D%/check_rotate \
 	%D%/check_socket
@@ -29,6 +31,10 @@ thread_tests += \
 %C%_check_environment_SOURCES = %D%/check_environment.c $(%C%_peer)
 %C%_check_environment_CFLAGS = $(%C%_cflags)
 %C%_check_environment_LDADD = $(%C%_libs)
+
+%C%_check_flight_SOURCES = %D%/check_flight.c
+%C%_check_flight_CFLAGS = $(%C%_cflags)
+%C%_check_flight_LDADD = $(%C%_libs)
 
 %C%_check_line_SOURCES = %D%/check_line.c
 %C%_check_line_CFLAGS = $(%C%_cflags)

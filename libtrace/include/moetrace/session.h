@@ -144,6 +144,11 @@ struct moetrace_recording_opts {
 	                               0: all */
 	uint32_t sample_every_n_requests; /* keep the rows of every Nth request of the session, from its
 	                                first; 0 or 1: all. With mode PER_TOKEN alone. */
+	uint64_t flight_bytes;      /* flight mode: keep the last records in so much memory, 1 MiB to
+	                                1 TiB, made and touched at start; 0: 256 MiB if flight_seconds is
+	                                given, else no flight mode. See moetrace_flight_trigger(). */
+	uint32_t flight_seconds;    /* flight mode: and of these only passes that began in the last N
+	                                seconds; 0: as many as the memory holds */
 };
 
 /**
@@ -229,9 +234,41 @@ struct moetrace_dump_result {
 };
 
 /**
+ * Flight mode: have what is kept in memory written.
+ *
+ * A recording with flight_bytes or flight_seconds keeps the last records in memory, and nothing of
+ * them reaches the file before this trigger, moetrace_dump() or moetrace_rotate(). Each of these
+ * ends the recording at one boundary between passes: its start_ns is then the begin of the oldest
+ * pass that was kept, its end_reason says why it was written, and how many passes were let go
+ * before is in table stats (flight_let_go_passes) and in table diagnostic; they are no loss and
+ * in no gap. Passes in flight are waited for up to stop_timeout_ms, then cut off as by
+ * moetrace_stop(), which is no error here. Requests that began before the kept part are in it as after moetrace_start(). The
+ * next recording begins at once, in memory again. moetrace_stop() and moetrace_session_close()
+ * let go what was not written: the recording's row alone is left of it.
+ *
+ * While what was kept is written, the rings hold what comes, and what they cannot hold is counted as
+ * lost. rotate_bytes and rotate_ns do nothing in flight mode, and moetrace_request_routed_experts()
+ * knows what was written alone.
+ *
+ * The trigger only leaves a note for the writing thread, which looks every 20 ms: it never waits
+ * and may be called from any thread, in the middle of a pass, too; it is not for signal handlers.
+ * A trigger before the last one was noticed is one with it.
+ *
+ * @reason  Stored as end_reason, cut after 255 bytes; NULL: "trigger".
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  session is NULL
+ *          MOETRACE_E_STATE    no recording in flight mode is running, or this is a forked child
+ */
+MOETRACE_API
+int moetrace_flight_trigger(struct moetrace_session *session, const char *reason);
+
+/**
  * Commit everything that was handed over before this call, and say where it is. Whoever then reads
  * the file in one transaction sees at least that much, and all of it in step; `moetrace dump
  * SESSION -o FILE` makes a file of one recording this way. Nothing is stopped or reset.
+ * In flight mode it first writes what memory holds, as a recording that ends with end_reason
+ * 'dump', and says where that is; see moetrace_flight_trigger().
  *
  * @ret_result  Set up with MOETRACE_INIT(); filled on success.
  *
@@ -284,6 +321,9 @@ struct moetrace_session_status {
 	double file_bytes_per_s;
 	uint32_t is_failed;            /* 1: nothing can be written any more (disk, file limit) */
 	double limit_in_s;             /* until the file limit at that rate; negative: unknown */
+	uint64_t flight_bytes;         /* memory of flight mode; 0: none. It is in memory_bytes, too. */
+	uint64_t flight_fill_bytes;    /* of which hold records */
+	uint64_t flight_passes;        /* kept there now, not yet in the file */
 };
 
 /**
