@@ -310,28 +310,48 @@ API int cuDevicePrimaryCtxRetain(void **context, int device)
 	return 0;
 }
 
-static void *memory_new(size_t n_bytes)
-{
-	uint64_t *memory = NULL;
+/*
+ * In front of what is handed out, which is aligned to 256 bytes like device memory. All of it is on
+ * a list: what a program leaves to the driver is no leak of the process.
+ */
+struct block {
+	struct block *next, **link;
+	size_t n_bytes;
+	bool is_event;
+};
 
-	/* Its size stands in front of it; device memory is aligned to 256 bytes. */
-	if (posix_memalign((void **)&memory, 256, n_bytes + 256))
+static struct block *blocks;
+
+static void *memory_new(size_t n_bytes, bool is_event)
+{
+	struct block *block = NULL;
+
+	if (posix_memalign((void **)&block, 256, n_bytes + 256))
 		return NULL;
-	memory[0] = n_bytes;
+	block->n_bytes = n_bytes;
+	block->is_event = is_event;
 	pthread_mutex_lock(&lock);
-	n_allocated_bytes += n_bytes;
+	block->next = blocks;
+	block->link = &blocks;
+	if (blocks)
+		blocks->link = &block->next;
+	blocks = block;
+	n_allocated_bytes += is_event ? 0 : n_bytes;
 	pthread_mutex_unlock(&lock);
-	return memory + 32;
+	return (uint8_t *)block + 256;
 }
 
 static void memory_free(void *memory)
 {
-	uint64_t *at = (uint64_t *)memory - 32;
+	struct block *block = (struct block *)(void *)((uint8_t *)memory - 256);
 
 	pthread_mutex_lock(&lock);
-	n_allocated_bytes -= at[0];
+	*block->link = block->next;
+	if (block->next)
+		block->next->link = block->link;
+	n_allocated_bytes -= block->is_event ? 0 : block->n_bytes;
 	pthread_mutex_unlock(&lock);
-	free(at);
+	free(block);
 }
 
 API int cuMemAlloc_v2(uint64_t *address, size_t n_bytes);
@@ -340,7 +360,7 @@ API int cuMemAlloc_v2(uint64_t *address, size_t n_bytes)
 	void *memory;
 
 	CALLED("cuMemAlloc");
-	memory = memory_new(n_bytes);
+	memory = memory_new(n_bytes, false);
 	*address = (uint64_t)(uintptr_t)memory;
 	return memory ? 0 : 2;
 }
@@ -358,7 +378,7 @@ API int cuMemHostAlloc(void **memory, size_t n_bytes, unsigned int flags)
 {
 	(void)flags;
 	CALLED("cuMemHostAlloc");
-	*memory = memory_new(n_bytes);
+	*memory = memory_new(n_bytes, false);
 	return *memory ? 0 : 2;
 }
 
@@ -471,7 +491,9 @@ API int cuEventCreate(void **event, unsigned int flags)
 {
 	(void)flags;
 	CALLED("cuEventCreate");
-	*event = calloc(1, sizeof(struct event));
+	*event = memory_new(sizeof(struct event), true);
+	if (*event)
+		memset(*event, 0, sizeof(struct event));
 	return *event ? 0 : 2;
 }
 
@@ -479,7 +501,7 @@ API int cuEventDestroy_v2(void *event);
 API int cuEventDestroy_v2(void *event)
 {
 	CALLED("cuEventDestroy");
-	free(event);
+	memory_free(event);
 	return 0;
 }
 
