@@ -287,6 +287,7 @@ static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 
 	pass->is_open = 0;
 	pass->pass_id = 0;
+	pass->parent_pass_id = 0;
 	if (begin->recording_id != assembly->recording_id)
 		return MOETRACE_OK;
 	memcpy(&pass->begin, begin, sizeof(pass->begin));

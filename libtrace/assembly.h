@@ -62,6 +62,7 @@ struct mt_orphan {
 struct mt_open_pass {
 	int is_open;
 	int64_t pass_id; /* once it is closed; 0: it was not */
+	int64_t parent_pass_id; /* of a parent that closed before it; 0: none did */
 	struct mt_record_begin begin;
 	const struct mt_model *model;
 	struct mt_record_slice *slices;
@@ -103,6 +104,8 @@ struct mt_assembly {
 	struct mt_recent recent;
 	struct mt_orphan orphans[MT_MAX_ORPHANS];
 	uint32_t n_orphans;
+	struct mt_orphan closed_parents[MT_MAX_RINGS]; /* the last ones, in turn */
+	uint32_t n_closed_parents;
 };
 
 void mt_assembly_open(struct mt_assembly *assembly, struct moetrace_session *session,

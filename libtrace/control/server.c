@@ -368,21 +368,21 @@ void mt_server_fork_end(struct mt_server *server)
 		pthread_mutex_unlock(&server->lock);
 }
 
+static void forget_fd(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
 void mt_server_fork_child(struct mt_server *server)
 {
-	int *const fds[] = { &server->listen_fd, &server->wake_fd, &server->folder_fd };
-
 	if (!server)
 		return;
-	for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
-		if (*fds[i] >= 0)
-			close(*fds[i]);
-		*fds[i] = -1;
-	}
-	for (uint32_t i = 0; i < MAX_PEERS; i++) {
-		if (server->peers[i].fd >= 0)
-			close(server->peers[i].fd);
-		server->peers[i].fd = -1;
-	}
+	forget_fd(&server->listen_fd);
+	forget_fd(&server->wake_fd);
+	forget_fd(&server->folder_fd);
+	for (uint32_t i = 0; i < MAX_PEERS; i++)
+		forget_fd(&server->peers[i].fd);
 	pthread_mutex_unlock(&server->lock);
 }

@@ -659,6 +659,40 @@ START_TEST(test_two_batch_overlap)
 }
 END_TEST
 
+/* A parent that ended first: its ring has another pass before its part ends. */
+START_TEST(test_part_outlives_its_parents_ring)
+{
+	struct moetrace_session_opts opts;
+	struct moetrace_pass *parent, *part, *other;
+	struct toy toy;
+	uint64_t a;
+	struct moetrace_slice slice = {.n_rows = 3};
+	sqlite3 *db;
+
+	MOETRACE_INIT(&opts);
+	opts.n_rings = 2;
+	toy = toy_start("outlive.db", &opts, 1, 64, 4);
+	a = toy_request(&toy, "a");
+	slice.request = a;
+	parent = part_begin(&toy, 0, 0, NULL);
+	part = part_begin(&toy, moetrace_pass_number(parent), 0, &slice);
+	moetrace_pass_end(parent);
+	for (int i = 0; i < 100; i++) {
+		other = part_begin(&toy, 0, 0, NULL);
+		ck_assert_ptr_nonnull(other);
+		if (i % 40 == 0)
+			ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
+		moetrace_pass_end(other);
+	}
+	toy_select(&toy, part, 0, 3);
+	moetrace_pass_end(part);
+	end(&toy, a, 3);
+	db = prove_and_open(&toy, 0);
+	ck_assert_int_eq(db_int(db, "SELECT parent_pass_id FROM pass WHERE n_rows = 3"), 1);
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_parents_that_are_none)
 {
 	struct toy toy = toy_start("noparent.db", NULL, 1, 64, 4);
@@ -700,6 +734,7 @@ static Suite *attempt_suite(void)
 	tcase_add_test(attempts, test_pause_and_resume_keep_the_attempt);
 	tcase_add_test(attempts, test_prefill_only_and_a_prompt_cut_short);
 	tcase_add_test(attempts, test_two_batch_overlap);
+	tcase_add_test(attempts, test_part_outlives_its_parents_ring);
 	tcase_add_test(attempts, test_parents_that_are_none);
 	tcase_add_test(hits, test_reuse_by_link);
 	tcase_add_test(hits, test_chain_of_reuse_is_split_where_the_source_changes);
