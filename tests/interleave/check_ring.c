@@ -214,7 +214,7 @@ static bool is_stamp(const void *object)
 
 static bool is_tail(const void *object)
 {
-	return object == (const void *)&ring->tail;
+	return ring && object == (const void *)&ring->tail;
 }
 
 static bool is_free(const void *object)
