@@ -25,11 +25,14 @@ static void *allocate(size_t n, size_t bytes)
 
 void world_retract(struct world_thread *thread, struct want_request *request)
 {
+	/* Read once: as the index of what is changed, the compiler would not read it atomically. */
+	const uint32_t epoch = thread->world->epoch;
+
 	ck_assert_int_eq(moetrace_request_retract(thread->world->session, request->handle),
 			 MOETRACE_OK);
 	request->attempt++;
-	request->attempt_epoch = thread->world->epoch;
-	request->n_retracts[thread->world->epoch]++;
+	request->attempt_epoch = epoch;
+	request->n_retracts[epoch]++;
 	request->is_paused = false;
 	request->next_position = 0;
 }
@@ -37,11 +40,12 @@ void world_retract(struct world_thread *thread, struct want_request *request)
 void world_pause_or_resume(struct world_thread *thread, struct want_request *request)
 {
 	struct moetrace_session *session = thread->world->session;
+	const uint32_t epoch = thread->world->epoch;
 
 	ck_assert_int_eq(request->is_paused ? moetrace_request_resume(session, request->handle)
 					    : moetrace_request_pause(session, request->handle),
 			 MOETRACE_OK);
-	request->n_pauses[thread->world->epoch] += !request->is_paused;
+	request->n_pauses[epoch] += !request->is_paused;
 	request->is_paused = !request->is_paused;
 }
 
