@@ -104,6 +104,40 @@ START_TEST(test_request_ends_before_its_passes)
 END_TEST
 
 /* The device is late by more than the ring holds: many laps, in order, nothing lost. */
+/* A verify pass is told which of its rows were accepted by the number that it had while open. */
+START_TEST(test_number_and_acceptance)
+{
+	static const uint8_t accepted[] = {1, 1, 0};
+	struct gpu gpu = gpu_start("accept.db", 2, 64, 4, 0);
+	const uint64_t request = toy_request(&gpu.toy, "r");
+	struct moetrace_slice slice;
+	struct moetrace_pass_info info = gpu_info(&gpu, &slice, request, 3, 3, 0);
+	uint64_t number;
+	sqlite3 *db;
+
+	ck_assert_uint_eq(moetrace_cuda_pass_number(NULL), 0);
+	ck_assert_uint_eq(moetrace_cuda_pass_number(gpu.lane), 0);
+	ck_assert_int_eq(gpu_pass(&gpu, request, 0, 3, 0), MOETRACE_OK);
+	info.phase = slice.phase = MOETRACE_PHASE_VERIFY;
+	ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
+	number = moetrace_cuda_pass_number(gpu.lane);
+	ck_assert_uint_ne(number, 0);
+	for (uint32_t layer = 0; layer < 2; layer++)
+		gpu_route(&gpu, gpu.lane, gpu.stream, layer, 3, 3);
+	ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_OK);
+	ck_assert_uint_eq(moetrace_cuda_pass_number(gpu.lane), 0);
+	ck_assert_int_eq(moetrace_pass_accept(gpu.toy.session, number, 0, accepted, 3),
+			 MOETRACE_OK);
+	ck_assert_int_eq(moetrace_request_end(gpu.toy.session, request, MOETRACE_REQUEST_FINISHED, 5),
+			 MOETRACE_OK);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_str_eq(db_text(db, "SELECT hex(accepted) FROM pass_request WHERE phase = 'verify'"),
+			 "010100");
+	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"), "complete");
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_many_laps)
 {
 	struct gpu gpu = gpu_start("laps.db", 3, 128, 8, 1 << 20);
@@ -355,6 +389,7 @@ static Suite *make_suite(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, test_same_as_host, 0, (int)(sizeof(shapes) / sizeof(shapes[0])));
 	tcase_add_test(tc, test_request_ends_before_its_passes);
+	tcase_add_test(tc, test_number_and_acceptance);
 	tcase_add_test(tc, test_many_laps);
 	tcase_add_test(tc, test_full_ring);
 	tcase_add_test(tc, test_groups);

@@ -162,6 +162,34 @@ START_TEST(test_reuse_by_link)
 END_TEST
 
 /* c reuses what b reused of a: the link goes to the one that computed it, and splits. */
+/*
+ * A request reuses more than its own first attempt computed: it is looked at once more as a source
+ * when it ends, and then remembered, once.
+ */
+START_TEST(test_reuse_of_an_own_attempt)
+{
+	struct toy toy = toy_start("own.db", NULL, 1, 64, 4);
+	sqlite3 *db;
+
+	for (int i = 0; i < 3; i++) {
+		const uint64_t request = toy_request(&toy, "own");
+
+		ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 6));
+		ck_assert_int_eq(moetrace_request_retract(toy.session, request), MOETRACE_OK);
+		reuse(&toy, request, 0, 8, request, 0);
+		ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 8, 2));
+		end(&toy, request, 10);
+	}
+	db = prove_and_open(&toy, 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE reasons = 'reuse_unknown'"),
+			 3);
+	ck_assert_int_eq(db_int(db, "SELECT sum(n_positions) FROM request_reuse WHERE attempt = 1"
+				    " AND source_request_id = request_id AND source_attempt = 0"),
+			 3 * 6);
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_chain_of_reuse_is_split_where_the_source_changes)
 {
 	struct toy toy = toy_start("chain.db", NULL, 1, 64, 4);
@@ -737,6 +765,7 @@ static Suite *attempt_suite(void)
 	tcase_add_test(attempts, test_part_outlives_its_parents_ring);
 	tcase_add_test(attempts, test_parents_that_are_none);
 	tcase_add_test(hits, test_reuse_by_link);
+	tcase_add_test(hits, test_reuse_of_an_own_attempt);
 	tcase_add_test(hits, test_chain_of_reuse_is_split_where_the_source_changes);
 	tcase_add_test(hits, test_reuse_of_positions_in_flight);
 	tcase_add_test(hits, test_reuse_resolved_from_kv_slots);
