@@ -15,6 +15,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/support/half.c %D%/support/half.h \
 	%D%/support/one_layer.c %D%/support/one_layer.h \
 	%D%/support/rng.h \
+	%D%/support/said.c %D%/support/said.h \
 	%D%/support/suite.c %D%/support/suite.h \
 	%D%/support/toy.c %D%/support/toy.h \
 	%D%/support/world.h \
@@ -40,6 +41,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_physical \
 	%D%/check_recording \
 	%D%/check_request \
+	%D%/check_reuse \
 	%D%/check_rule \
 	%D%/check_select \
 	%D%/check_weights \
@@ -105,6 +107,10 @@ thread_tests += \
 %C%_check_request_SOURCES = %D%/check_request.c
 %C%_check_request_CFLAGS = $(%C%_cflags)
 %C%_check_request_LDADD = $(%C%_libs)
+
+%C%_check_reuse_SOURCES = %D%/check_reuse.c
+%C%_check_reuse_CFLAGS = $(%C%_cflags)
+%C%_check_reuse_LDADD = $(%C%_libs)
 
 %C%_check_rule_SOURCES = %D%/check_rule.c
 %C%_check_rule_CFLAGS = $(%C%_cflags)

@@ -30,6 +30,7 @@ enum {
 	WORLD_N_KEYS = 4,
 	WORLD_N_RULES = 2,
 	WORLD_N_SLOTS = 600, /* KV slots a thread */
+	WORLD_MAX_LINKS = 100, /* from a reused position to whoever computed it */
 };
 
 struct world_layer {
@@ -73,6 +74,7 @@ struct want_reuse {
 	uint32_t position;
 	uint64_t source; /* handle; MOETRACE_NO_REQUEST: unknown */
 	uint32_t source_attempt;
+	uint64_t said_clock; /* of its thread */
 };
 
 /* Who computes what a KV slot holds. */

@@ -73,6 +73,7 @@ static void note_reuse(struct world_thread *thread, struct want_request *request
 		source = MOETRACE_NO_REQUEST;
 	reuse->source = source;
 	reuse->source_attempt = source_attempt;
+	reuse->said_clock = ++thread->clock;
 	request->reuses = reuse;
 }
 
@@ -244,15 +245,19 @@ static struct want_source computed_by(const struct world_thread *thread,
 	return found;
 }
 
+/* What is said or computed after a request has ended does not change what it reused. */
 struct want_source world_source(const struct world_thread *thread, const struct want_reuse *reuse,
 				const struct want_request *of)
 {
 	struct want_source found = {0};
 	uint64_t until = UINT64_MAX;
+	uint32_t n_links = 0; /* that were followed: requests may reuse each other in a circle */
 
-	while (reuse && reuse->source && !found.request) {
+	while (reuse && reuse->source && !found.request && n_links++ < WORLD_MAX_LINKS) {
 		const struct want_request *source = find_request(thread, reuse->source);
 
+		if (reuse->said_clock > until)
+			break;
 		if (of->end_epoch == reuse->epoch && of->end_clock < until)
 			until = of->end_clock;
 		found = computed_by(thread, source, reuse, until);

@@ -340,7 +340,7 @@ void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 	want->n_rows = want_pass->n_rows;
 	want->order = rng_chance(rng, 20) ? MOETRACE_ORDER_UNKNOWN : MOETRACE_ORDER_SELECTION;
 	/* Whether a bias acts is not told, so what is unordered stays as it is passed. */
-	if ((want_pass->number * 5 + layer) % 7 < 2)
+	if (rng_chance(rng, 30))
 		want->order = MOETRACE_ORDER_UNORDERED;
 	if (rng_chance(rng, 10))
 		want->row_map = make_row_map(rng, want_pass->n_rows, &want->n_rows);
