@@ -20,11 +20,22 @@ enum run_column {
 	RC_IDS,
 	RC_WEIGHTS,
 	RC_ROW_MAP,
-	RC_N_VALID
+	RC_N_VALID,
+	RC_RULE_ID,
+	RC_BASE_K,
+	RC_BASE_IDS,
+	RC_N_CANDIDATES,
+	RC_CANDIDATE_IDS,
+	RC_SCORE_FORMAT,
+	RC_CANDIDATE_SCORES
 };
 
 static const char run_sql[] =
 	"SELECT n_rows, k, id_bytes, weight_format, topk_ids, topk_weights, row_map, n_valid"
+	" FROM main.topk WHERE topk_id = ?1";
+static const char run_extras_sql[] =
+	"SELECT n_rows, k, id_bytes, weight_format, topk_ids, topk_weights, row_map, n_valid,"
+	" rule_id, base_k, base_ids, n_candidates, candidate_ids, score_format, candidate_scores"
 	" FROM main.topk WHERE topk_id = ?1";
 
 static int run_blob(struct mt_reader *reader, struct mt_run *run, int column, const char *name,
@@ -58,6 +69,52 @@ static bool parse_format(const char *text, enum mt_weight_format *ret_format)
 	return true;
 }
 
+static int read_base(struct mt_reader *reader, struct mt_run *run)
+{
+	if (sqlite3_column_type(run->stmt, RC_BASE_K) == SQLITE_NULL)
+		return SQLITE_OK;
+	if (!mt_column_count(run->stmt, RC_BASE_K, &run->base_k) || run->base_k < 1 ||
+	    run->base_k > 65535)
+		return mt_reader_fail(reader, "topk %lld: base_k is not a valid number",
+				      run->topk_id);
+	return run_blob(reader, run, RC_BASE_IDS, "base_ids",
+			(uint64_t)run->n_rows * run->base_k * run->id_bytes, &run->base_ids);
+}
+
+static int read_candidates(struct mt_reader *reader, struct mt_run *run)
+{
+	uint64_t n;
+	int rc;
+
+	if (sqlite3_column_type(run->stmt, RC_N_CANDIDATES) == SQLITE_NULL)
+		return SQLITE_OK;
+	if (!mt_column_count(run->stmt, RC_N_CANDIDATES, &run->n_candidates) ||
+	    run->n_candidates < 1 || run->n_candidates > 65535 ||
+	    !parse_format((const char *)sqlite3_column_text(run->stmt, RC_SCORE_FORMAT),
+			  &run->score_format) ||
+	    run->score_format == MT_WEIGHT_NONE)
+		return mt_reader_fail(reader,
+				      "topk %lld: n_candidates or score_format is not valid",
+				      run->topk_id);
+	n = (uint64_t)run->n_rows * run->n_candidates;
+	rc = run_blob(reader, run, RC_CANDIDATE_IDS, "candidate_ids", n * run->id_bytes,
+		      &run->candidate_ids);
+	if (rc == SQLITE_OK)
+		rc = run_blob(reader, run, RC_CANDIDATE_SCORES, "candidate_scores", n * 2,
+			      &run->candidate_scores);
+	return rc;
+}
+
+static int read_extras(struct mt_reader *reader, struct mt_run *run)
+{
+	int rc = read_base(reader, run);
+
+	run->has_rule = sqlite3_column_type(run->stmt, RC_RULE_ID) != SQLITE_NULL;
+	if (run->has_rule && !mt_column_int(run->stmt, RC_RULE_ID, &run->rule_id))
+		return mt_reader_fail(reader, "topk %lld: rule_id is no number", run->topk_id);
+	return rc == SQLITE_OK ? read_candidates(reader, run) : rc;
+}
+
 static int read_run(struct mt_reader *reader, struct mt_run *run)
 {
 	sqlite3_stmt *stmt = run->stmt;
@@ -65,6 +122,9 @@ static int read_run(struct mt_reader *reader, struct mt_run *run)
 	int rc;
 
 	run->ids = run->weights = run->row_map = run->n_valid = NULL;
+	run->base_ids = run->candidate_ids = run->candidate_scores = NULL;
+	run->base_k = run->n_candidates = 0;
+	run->has_rule = false;
 	if (!mt_column_count(stmt, RC_N_ROWS, &run->n_rows) ||
 	    !mt_column_count(stmt, RC_K, &run->k) ||
 	    !mt_column_count(stmt, RC_ID_BYTES, &run->id_bytes) || run->k < 1 || run->k > 65535 ||
@@ -86,6 +146,8 @@ static int read_run(struct mt_reader *reader, struct mt_run *run)
 			      &run->row_map);
 	if (rc == SQLITE_OK && sqlite3_column_type(stmt, RC_N_VALID) != SQLITE_NULL)
 		rc = run_blob(reader, run, RC_N_VALID, "n_valid", run->n_rows, &run->n_valid);
+	if (rc == SQLITE_OK && reader->extras)
+		rc = read_extras(reader, run);
 	return rc;
 }
 
@@ -106,7 +168,8 @@ static int find_run(struct mt_reader *reader, sqlite3_int64 topk_id)
 			run = other;
 	}
 	if (!run->stmt) {
-		rc = mt_reader_prepare(reader, run_sql, &run->stmt);
+		rc = mt_reader_prepare(reader, reader->extras ? run_extras_sql : run_sql,
+				       &run->stmt);
 		if (rc != SQLITE_OK)
 			return rc;
 	}

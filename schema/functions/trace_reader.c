@@ -64,8 +64,10 @@ enum uniform_column { UC_PHASE = SC_PASS_ROWS + 1, UC_N_ROWS };
 static const char select_uniform[] =
 	"SELECT p.pass_id, p.recording_id, p.model_id, p.n_rows, p.phase,"
 	" (SELECT iif(total(pr.phase = p.phase AND pr.request_id IS NOT NULL) = count(*),"
-	" sum(pr.n_rows), NULL) FROM main.pass_request AS pr WHERE pr.pass_id = p.pass_id)"
+	" sum(pr.n_rows), NULL) FROM main.pass_request AS pr WHERE pr.pass_id = p.pass_id%s)"
 	" FROM main.pass AS p WHERE 1";
+/* Rows of a verify pass differ by their acceptance. */
+static const char except_verify[] = " AND p.phase <> 'verify'";
 static const char one_pass[] = " AND p.pass_id = ?1 ORDER BY pr.slice";
 static const char from_slices[] =
 	" FROM main.pass_request AS pr CROSS JOIN main.pass AS p ON p.pass_id = pr.pass_id WHERE 1";
@@ -84,8 +86,8 @@ static const char *const slice_terms[MT_N_TERMS] = {
 };
 
 static const char from_layers[] =
-	"SELECT pl.layer_id, l.layer, l.model_id, pl.n_rows, pl.topk_id, pl.topk_row"
-	" FROM main.pass_layer AS pl LEFT JOIN main.layer AS l ON l.layer_id = pl.layer_id"
+	"SELECT pl.layer_id, l.layer, l.model_id, pl.n_rows, pl.topk_id, pl.topk_row,"
+	" pl.selection_order, pl.padding_active_experts FROM main.pass_layer AS pl LEFT JOIN main.layer AS l ON l.layer_id = pl.layer_id"
 	" WHERE pl.pass_id = ?1 AND pl.state = 0";
 
 static const char *const layer_terms[MT_N_TERMS] = {
@@ -124,7 +126,7 @@ static int open_counts(struct mt_reader *reader, const struct mt_filter *filter)
 	sqlite3_str *sql = sqlite3_str_new(reader->db);
 	int rc;
 
-	sqlite3_str_appendall(sql, select_uniform);
+	sqlite3_str_appendf(sql, select_uniform, reader->extras ? except_verify : "");
 	rc = prepare_terms(reader, sql, slice_terms, " ORDER BY p.pass_id", filter,
 			   &reader->pass_stmt);
 	if (rc != SQLITE_OK)
@@ -177,9 +179,10 @@ static int refuse_rowless(struct mt_reader *reader, const struct mt_filter *filt
 	return rc;
 }
 
-int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, bool counts_only,
+int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, unsigned what,
 		   const struct mt_filter *filter)
 {
+	const bool counts_only = (what & MT_READ_COUNTS) != 0;
 	sqlite3_str *sql;
 	int rc;
 
@@ -187,6 +190,7 @@ int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, bool
 	reader->db = db;
 	reader->name = name;
 	reader->counts_only = counts_only;
+	reader->extras = (what & MT_READ_EXTRAS) != 0;
 	reader->by_slice = filter->values[MT_TERM_REQUEST_ID] || filter->values[MT_TERM_ATTEMPT] ||
 			   filter->values[MT_TERM_POSITION];
 	rc = counts_only ? refuse_rowless(reader, filter) : SQLITE_OK;
@@ -305,8 +309,6 @@ static int read_slice_request(struct mt_reader *reader, struct mt_slice *slice)
 				      reader->pass_id, sqlite3_column_int64(stmt, SC_SLICE));
 	rc = keep_blob(reader, SC_POSITIONS, (uint64_t)slice->n_rows * 4, "positions",
 		       &slice->positions);
-	if (rc == SQLITE_OK)
-		rc = keep_blob(reader, SC_ACCEPTED, slice->n_rows, "accepted", &slice->accepted);
 	return rc;
 }
 
@@ -328,6 +330,8 @@ static int read_slice(struct mt_reader *reader)
 				&slice->phase);
 	if (rc == SQLITE_OK && !reader->counts_only)
 		rc = read_slice_request(reader, slice);
+	if (rc == SQLITE_OK && (!reader->counts_only || reader->extras))
+		rc = keep_blob(reader, SC_ACCEPTED, slice->n_rows, "accepted", &slice->accepted);
 	if (rc == SQLITE_OK)
 		reader->n_slices++;
 	return rc;

@@ -43,6 +43,12 @@ struct mt_run {
 	size_t n_rows, k, id_bytes;
 	enum mt_weight_format weight_format;
 	const uint8_t *ids, *weights, *row_map, *n_valid; /* absent: NULL */
+	/* With MT_READ_EXTRAS alone; absent: 0 and NULL. */
+	bool has_rule;
+	sqlite3_int64 rule_id;
+	size_t base_k, n_candidates;
+	enum mt_weight_format score_format;
+	const uint8_t *base_ids, *candidate_ids, *candidate_scores;
 };
 
 struct mt_slice {
@@ -55,11 +61,19 @@ struct mt_slice {
 
 enum { MT_N_RUNS = 4 };
 
+/* What a reader reads; the others are left out. */
+enum mt_read {
+	MT_READ_ROWS = 0,   /* slices with positions, attempts and acceptance */
+	MT_READ_COUNTS = 1, /* slices without these; many in a pass may come as one */
+	MT_READ_EXTRAS = 2, /* with either: base ids, rules and candidates; acceptance */
+};
+
 struct mt_reader {
 	sqlite3 *db;
 	const char *name;    /* the function, for messages */
 	char *error;	     /* sqlite3_malloc'ed; NULL: none */
-	bool counts_only;    /* slices without positions, attempts and acceptance */
+	bool counts_only;    /* slices without positions and attempts */
+	bool extras;	     /* MT_READ_EXTRAS */
 	bool by_slice;	     /* only some slices of a pass are read */
 	bool slices_pending; /* the statement stands on a row of the next pass */
 	bool ended;
@@ -76,16 +90,20 @@ struct mt_reader {
 	size_t n_slices, slices_size;
 
 	sqlite3_int64 layer_id, layer, layer_model_id;
+	int selection_order;	     /* of pass_layer; -1: NULL */
+	int padding_active_experts; /* likewise; with MT_READ_EXTRAS alone */
 	size_t n_layer_rows, first_row;
 	const struct mt_run *run;
 };
 
 /*
+ * @what is of enum mt_read.
+ *
  * All return SQLite result codes; the next calls SQLITE_ROW or SQLITE_DONE. After an error,
  * reader->error is the message, or NULL where sqlite3_errmsg() has it. A reader that was
  * zeroed may be closed.
  */
-int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, bool counts_only,
+int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, unsigned what,
 		   const struct mt_filter *filter);
 int mt_reader_next_pass(struct mt_reader *reader);
 int mt_reader_next_layer(struct mt_reader *reader);

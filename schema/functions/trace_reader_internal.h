@@ -10,7 +10,16 @@
 /* Sizes beyond this are damage: a blob of SQLite holds at most 2^31 bytes. */
 static const sqlite3_int64 mt_max_count = INT64_C(1) << 31;
 
-enum layer_column { LC_LAYER_ID, LC_LAYER, LC_MODEL_ID, LC_N_ROWS, LC_TOPK_ID, LC_TOPK_ROW };
+enum layer_column {
+	LC_LAYER_ID,
+	LC_LAYER,
+	LC_MODEL_ID,
+	LC_N_ROWS,
+	LC_TOPK_ID,
+	LC_TOPK_ROW,
+	LC_ORDER,
+	LC_PADDING
+};
 
 /* Sets the reader's message and returns the code for damage. */
 int mt_reader_fail(struct mt_reader *reader, const char *format, ...)
