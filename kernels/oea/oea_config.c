@@ -55,6 +55,13 @@ static int mass_parse(const struct field *field, double *ret_mass, struct mtk_er
 		return mtk_error_set(error, MOETRACE_E_INVALID, "oea: p is given twice");
 	n_whole = strspn(text, DIGITS);
 	n = text[n_whole] == '.' ? n_whole + 1 + strspn(text + n_whole + 1, DIGITS) : n_whole;
+	/* As mtk_oea_name() writes small ones: 1e-05. */
+	if (text[n] == 'e' || text[n] == 'E') {
+		size_t n_sign = text[n + 1] == '-' || text[n + 1] == '+';
+		size_t n_digits = strspn(text + n + 1 + n_sign, DIGITS);
+
+		n += n_digits > 0 ? 1 + n_sign + n_digits : 0;
+	}
 	if (n_whole > 0 && n == field->n_value)
 		mass = strtod(text, NULL);
 	if (!(mass > 0.0 && mass <= 1.0))

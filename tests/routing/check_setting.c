@@ -122,7 +122,7 @@ END_TEST
 
 START_TEST(test_oea_parse)
 {
-	struct mtk_oea oea;
+	struct mtk_oea oea, again;
 	struct mtk_error error;
 	char name[MTK_OEA_NAME_BYTES];
 
@@ -133,6 +133,14 @@ START_TEST(test_oea_parse)
 	ck_assert_double_eq(oea.p, 0.75);
 	mtk_oea_name(&oea, name);
 	ck_assert_str_eq(name, "oea:k0=3,kmax=9,p=0.75,maxp=32");
+	/* What is written of a small p is read again. */
+	ck_assert_int_eq(mtk_oea_parse("p=0.00001,k0=3", &oea, &error), MOETRACE_OK);
+	mtk_oea_name(&oea, name);
+	ck_assert_str_eq(name, "oea:k0=3,p=1e-05");
+	ck_assert_int_eq(mtk_oea_parse(name + strlen("oea:"), &again, &error), MOETRACE_OK);
+	ck_assert_double_eq(again.p, 1e-05);
+	ck_assert_int_eq(mtk_oea_parse("k0=3,p=2.5E-1", &oea, &error), MOETRACE_OK);
+	ck_assert_double_eq(oea.p, 0.25);
 	ck_assert_int_eq(mtk_oea_parse("k0=8", &oea, &error), MOETRACE_OK);
 	mtk_oea_name(&oea, name);
 	ck_assert_str_eq(name, "oea:k0=8");
@@ -165,9 +173,13 @@ START_TEST(test_oea_parse_refuses)
 		{"k0=3,maxp=0", "maxp is '0'"},
 		{"k0=3,p=0", "p is '0', expected a decimal number above 0, at most 1"},
 		{"k0=3,p=1.5", "p is '1.5'"},
+		{"k0=3,p=1e", "p is '1e'"},
+		{"k0=3,p=1e-", "p is '1e-'"},
+		{"k0=3,p=1e1", "p is '1e1'"},
+		{"k0=3,p=1e-400", "p is '1e-400'"},
 		{"k0=3,p=nan", "p is 'nan'"},
 		{"k0=3,p=-0.5", "p is '-0.5'"},
-		{"k0=3,p=1e-3", "p is '1e-3'"},
+		{"k0=3,p=1e-3x", "p is '1e-3x'"},
 		{"k0=3,p=.5", "p is '.5'"},
 		{"k0=3,p=0.5,p=0.5", "p is given twice"},
 		{"k0=3,,kmax=8", "'' is not of the form"},
