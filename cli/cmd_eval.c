@@ -21,6 +21,7 @@
 
 enum {
 	OPT_MODEL = MT_OPT_OWN,
+	OPT_SHAPE,
 	OPT_TEXT,
 	OPT_BATCH,
 	OPT_THREADS,
@@ -30,6 +31,7 @@ enum {
 
 static const struct argp_option argp_options[] = {
 	{"model", OPT_MODEL, "FILE.safetensors", 0, "The model, a Qwen3-MoE over bytes", 1},
+	{"shape", OPT_SHAPE, "NAME", OPTION_HIDDEN, NULL, 1},
 	{"text", OPT_TEXT, "FILE...", 0, "The texts: each file is a sequence of bytes", 1},
 	{"batch", OPT_BATCH, "N", 0, "Texts at a time [16]", 2},
 	{"threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 2},
@@ -72,6 +74,12 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		return 0;
 	case OPT_MODEL:
 		return mt_args_path(&options->args, "--model", text, &options->model);
+	case OPT_SHAPE:
+		return mt_args_error(&options->args,
+				     "--shape %s: the weights of a shape are synthetic, so that "
+				     "its cross-entropy says nothing; give a --model, or record the "
+				     "experts of 'moetrace run --shape %s' under the rule",
+				     text, text);
 	case OPT_TEXT:
 	case ARGP_KEY_ARG:
 		return text_add(options, text);
@@ -105,7 +113,9 @@ static const struct argp argp = {
 	       "A byte is a token; a text of n bytes gives n - 1 predictions. The first N texts "
 	       "make "
 	       "the first batch of --batch N, the next ones the next. A batch advances by one "
-	       "position a pass, every row as a decode row; a text that has ended leaves it.\n"
+	       "position a pass, every row as a decode row; a text that has ended leaves it. The "
+	       "model is a file: the weights of the shapes of 'moetrace run' are synthetic and "
+	       "predict nothing.\n"
 	       "\n"
 	       "  ce_nats              mean over predictions of -ln p(next byte)\n"
 	       "  kl_nats              mean over predictions of KL(plain || rule), 0\n"

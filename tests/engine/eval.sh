@@ -145,6 +145,8 @@ expect_err ""
 : >empty
 base="--model $model --text seq-0"
 expect_error 2 "^moetrace eval: --model FILE.safetensors is missing" "$moetrace" eval --text seq-0
+expect_error 2 "--shape qwen3-moe: the weights of a shape are synthetic.*give a --model" \
+	"$moetrace" eval --shape qwen3-moe --text seq-0
 expect_error 2 "--text FILE is missing" "$moetrace" eval --model "$model"
 expect_error 2 "--text is empty" "$moetrace" eval --model "$model" --text ''
 expect_error 3 "^moetrace eval: nowhere: No such file" "$moetrace" eval --model "$model" --text nowhere
