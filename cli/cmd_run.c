@@ -61,6 +61,7 @@ static struct mtk_serve_options serve_options(struct run *run)
 		.seed = options->seed,
 		.oea = mt_rule_oea(&options->rule),
 		.choice = run->choice.choice,
+		.reuses_prefixes = options->reuses_prefixes,
 		.observe = observe,
 		.observe_context = run,
 	};

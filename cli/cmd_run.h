@@ -41,6 +41,7 @@ struct mt_run_options {
 	uint32_t n_context;
 	uint32_t n_kv_positions; /* 0: enough */
 	uint32_t n_abort;	 /* 0: none is aborted */
+	bool reuses_prefixes;
 	uint32_t n_threads;
 	uint32_t n_repeat;
 	int32_t stop_byte; /* -1: none */

@@ -40,6 +40,7 @@ enum {
 	OPT_CHUNK,
 	OPT_CONTEXT,
 	OPT_KV_POSITIONS,
+	OPT_PREFIX_REUSE,
 	OPT_ABORT_AFTER,
 	OPT_STOP_BYTE,
 	OPT_TEMPERATURE,
@@ -120,6 +121,11 @@ static const struct argp_option argp_options[] = {
 	 "Positions that the KV cache holds for all requests together [what --batch requests of "
 	 "--context need]; when they run out, the youngest request is retracted and computed again "
 	 "later, as its next attempt",
+	 4},
+	{"prefix-reuse", OPT_PREFIX_REUSE, NULL, 0,
+	 "Do not compute the positions of a prefix whose keys and values are still in the cache: "
+	 "those of another request, running or ended, or of the request itself before it was "
+	 "retracted",
 	 4},
 	{"threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 4},
 	{"stop-byte", OPT_STOP_BYTE, "N", 0,
@@ -330,6 +336,10 @@ static error_t options_complete(struct mt_run_options *options)
 	if (mt_rule_oea(&options->rule) && options->routing != MTK_CHOICE_MODEL)
 		return mt_args_error(args,
 				     "a rule changes the router's choice: leave --routing model");
+	if (options->reuses_prefixes && options->routing != MTK_CHOICE_MODEL)
+		return mt_args_error(args,
+				     "--prefix-reuse is of --routing model: other choices differ "
+				     "between requests of the same text");
 	if (!options->workload)
 		return mt_args_error(args, "--workload FILE.jsonl is missing");
 	if (options->mode != MOETRACE_MODE_PER_TOKEN && options->sample_every_n_requests > 1)
@@ -419,6 +429,9 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 	case OPT_NO_RECORD:
 		options->no_record = true;
 		return 0;
+	case OPT_PREFIX_REUSE:
+		options->reuses_prefixes = true;
+		return 0;
 	case OPT_IDLE:
 		options->is_idle = true;
 		return 0;
@@ -452,8 +465,11 @@ static const char doc[] =
 	"A token is a byte. Requests are batched continuously: as soon as one ends, the next "
 	"begins. "
 	"What a request generates depends on the model, its prompt, the seed and its place in the "
-	"workload, not on --batch, --chunk, --kv-positions, --threads or recording; under a rule "
-	"it depends on the requests beside it. 'moetrace help eval' explains the rule oea. A first SIGINT (Ctrl-C), "
+	"workload, not on --batch, --chunk, --kv-positions, --prefix-reuse, --threads or recording. "
+	"Under a rule it depends on the requests beside it, and so on every option that changes "
+	"which these are: with --kv-positions a retract alone may change the text, since other "
+	"rows share the passes then, and positions computed again were decode rows, which the "
+	"rule is for, and are prefill rows now. 'moetrace help eval' explains the rule oea. A first SIGINT (Ctrl-C), "
 	"SIGTERM or SIGHUP ends the run at the next pass and closes the recording properly, but "
 	"writes no text output; a second one ends it at once.\n\n"
 	"Of a shape the part with experts is exact: the router with its biases, groups and hash "

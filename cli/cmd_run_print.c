@@ -110,6 +110,10 @@ static void served_print(const struct mtk_serve_stats *served)
 	if (served->n_retracts > 0)
 		printf("%-10s %" PRIu64 ", for want of KV positions\n", "retracts",
 		       served->n_retracts);
+	if (served->n_reuses > 0)
+		printf("%-10s %" PRIu64 " positions, by %" PRIu64
+		       " prefix hits, not computed again\n",
+		       "reused", served->n_reused_positions, served->n_reuses);
 	phase_print("prefill", served->prefill_rows, served->prefill_ns);
 	putchar('\n');
 	phase_print("decode", served->decode_rows, served->decode_ns);
@@ -181,7 +185,7 @@ struct metric {
 	{                                   \
 		name, 0, value, false, true \
 	}
-#define N_METRICS 24
+#define N_METRICS 26
 
 static void metrics_fill(const struct mt_run_result *result, struct metric *ret_metrics)
 {
@@ -205,6 +209,8 @@ static void metrics_fill(const struct mt_run_result *result, struct metric *ret_
 		COUNT("interrupted", served->interrupted),
 		COUNT("n_aborted", served->n_aborted),
 		COUNT("n_retracts", served->n_retracts),
+		COUNT("n_reuses", served->n_reuses),
+		COUNT("n_reused_positions", served->n_reused_positions),
 		RECORDED("recorded_passes", recorded->recorded_passes),
 		RECORDED("recorded_rows", recorded->recorded_rows),
 		RECORDED("recorded_assignments", recorded->recorded_assignments),

@@ -7,6 +7,7 @@
 #include "kernels/engine/kv_cache.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include <moetrace/status.h>
 
@@ -144,6 +145,24 @@ void mtk_kv_cache_slot_truncate(struct mtk_kv_cache *kv, uint32_t slot, uint32_t
 {
 	if (slot < kv->n_slots && kv->slots[slot].length > n_positions)
 		kv->slots[slot].length = n_positions;
+}
+
+void mtk_kv_cache_slot_copy(struct mtk_kv_cache *kv, uint32_t to, uint32_t from,
+			    uint32_t n_positions)
+{
+	/* Of the last block of keys also what lies behind the positions: it may hold anything. */
+	size_t key_floats = (size_t)blocks_of(n_positions) * MTK_KEY_BLOCK * kv->head_dim;
+	size_t value_floats = (size_t)n_positions * kv->value_stride;
+
+	for (uint32_t layer = 0; layer < kv->n_layers; layer++) {
+		for (uint32_t head = 0; head < kv->n_kv_heads; head++) {
+			memcpy(mtk_kv_keys(kv, layer, to, head), mtk_kv_keys(kv, layer, from, head),
+			       key_floats * sizeof(float));
+			memcpy(mtk_kv_values(kv, layer, to, head),
+			       mtk_kv_values(kv, layer, from, head), value_floats * sizeof(float));
+		}
+	}
+	kv->slots[to].length = n_positions;
 }
 
 uint32_t mtk_kv_cache_n_slots(const struct mtk_kv_cache *kv)

@@ -3,7 +3,7 @@
  * The keys and values of the sequences in flight, in fp32. A slot holds one sequence of up to
  * n_context positions; acquiring and releasing one are O(1). Memory of positions that were never
  * used is reserved, not touched. A slot's length is the number of positions whose keys and values
- * are stored; only a successful mtk_model_forward() raises it.
+ * are stored; only a successful mtk_model_forward() and a copy raise it.
  */
 #ifndef MTK_ENGINE_KV_CACHE_H
 #define MTK_ENGINE_KV_CACHE_H
@@ -44,6 +44,13 @@ uint32_t mtk_kv_cache_slot_length(const struct mtk_kv_cache *kv, uint32_t slot);
 
 /* Forget the positions from n_positions on; does nothing when the slot is not longer. */
 void mtk_kv_cache_slot_truncate(struct mtk_kv_cache *kv, uint32_t slot, uint32_t n_positions);
+
+/*
+ * Store the first n_positions of slot @from in slot @to, which then has just them. Both are
+ * acquired and differ, and @from is at least so long.
+ */
+void mtk_kv_cache_slot_copy(struct mtk_kv_cache *kv, uint32_t to, uint32_t from,
+			    uint32_t n_positions);
 
 uint32_t mtk_kv_cache_n_slots(const struct mtk_kv_cache *kv);
 uint32_t mtk_kv_cache_n_free_slots(const struct mtk_kv_cache *kv);

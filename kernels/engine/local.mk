@@ -10,6 +10,7 @@
 	%D%/qwen3moe_config.c %D%/qwen3moe_config.h \
 	%D%/workload.c %D%/workload.h \
 	%D%/workload_line.c %D%/workload_impl.h \
+	%D%/prefix.c %D%/prefix.h \
 	%D%/scheduler.c %D%/scheduler.h \
 	%D%/serve.c %D%/serve.h \
 	%D%/serve_record.c %D%/serve_record.h \

@@ -172,17 +172,32 @@ static uint32_t n_known(const struct mtk_sequence *sequence)
 	return sequence->n_prompt + sequence->n_generated;
 }
 
+static uint64_t n_active_positions(const struct mtk_scheduler *scheduler)
+{
+	uint64_t n_positions = 0;
+	uint32_t i;
+
+	for (i = 0; i < scheduler->n_active; i++)
+		n_positions += n_known(&scheduler->sequences[scheduler->active[i]]);
+	return n_positions;
+}
+
+uint64_t mtk_scheduler_n_free_positions(const struct mtk_scheduler *scheduler)
+{
+	uint64_t n_positions = n_active_positions(scheduler);
+	uint64_t n_max = scheduler->limits.n_kv_positions;
+
+	if (n_max == 0)
+		return UINT64_MAX;
+	return n_positions < n_max ? n_max - n_positions : 0;
+}
+
 /* Whether the known tokens of the active requests and of @waiting (NULL: none) fit the cache. */
 static bool positions_fit(const struct mtk_scheduler *scheduler, const struct mtk_sequence *waiting)
 {
-	uint64_t n_positions = waiting ? n_known(waiting) : 0;
-	uint32_t i;
-
-	if (scheduler->limits.n_kv_positions == 0)
-		return true;
-	for (i = 0; i < scheduler->n_active; i++)
-		n_positions += n_known(&scheduler->sequences[scheduler->active[i]]);
-	return n_positions <= scheduler->limits.n_kv_positions;
+	return scheduler->limits.n_kv_positions == 0 ||
+	       n_active_positions(scheduler) + (waiting ? n_known(waiting) : 0) <=
+		       scheduler->limits.n_kv_positions;
 }
 
 bool mtk_scheduler_retract(struct mtk_scheduler *scheduler, uint32_t *ret_sequence)

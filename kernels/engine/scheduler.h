@@ -40,7 +40,8 @@ struct mtk_sequence {
 	unsigned char *text;  /* generated; [n_limit], made at the first admission */
 	uint32_t n_limit;     /* tokens it may generate, at least 1 */
 	uint32_t n_prompt;    /* tokens of the prompt */
-	uint32_t n_computed;  /* positions forwarded through the model and not dropped since */
+	uint32_t n_computed;  /* positions that need no forward pass any more: forwarded and not
+				 dropped since, or taken over at admission */
 	uint32_t n_generated; /* tokens sampled */
 	uint32_t n_retracts;  /* times that its positions were dropped */
 	uint32_t slot;	      /* of the KV cache; the caller's */
@@ -113,12 +114,19 @@ uint32_t mtk_scheduler_n_active(const struct mtk_scheduler *scheduler);
  */
 bool mtk_scheduler_retract(struct mtk_scheduler *scheduler, uint32_t *ret_sequence);
 
+/*
+ * Positions of the KV cache that the active requests leave, as their known tokens take them;
+ * UINT64_MAX without a limit.
+ */
+uint64_t mtk_scheduler_n_free_positions(const struct mtk_scheduler *scheduler);
+
 /* Whether a request waits and there is room for it. */
 bool mtk_scheduler_can_admit(const struct mtk_scheduler *scheduler);
 
 /**
- * Admit the next request, again if it was retracted. The caller sets its slot before the next pass
- * is formed.
+ * Admit the next request, again if it was retracted. Before the next pass is formed the caller sets
+ * its slot and, where some of its positions need not be computed, its n_computed; at least the last
+ * known token is left to compute.
  *
  * Pre  mtk_scheduler_can_admit().
  *

@@ -15,6 +15,7 @@
 
 #include "kernels/engine/choice.h"
 #include "kernels/engine/kv_cache.h"
+#include "kernels/engine/prefix.h"
 #include "kernels/engine/serve_record.h"
 #include "kernels/sample/sample.h"
 #include "kernels/threads.h"
@@ -30,6 +31,7 @@ struct mtk_server {
 	struct mtk_scheduler *scheduler;
 	struct mtk_threads *threads;
 	struct mtk_kv_cache *kv;
+	struct mtk_prefix *prefix; /* NULL: nothing is reused */
 	struct mtk_workspace *workspace;
 	struct mtk_rng *rngs;  /* [n_requests] one stream a request */
 	float *logits;	       /* [n_batch][N_VOCAB] */
@@ -146,6 +148,10 @@ static int engine_allocate(struct mtk_server *server, struct mtk_error *error)
 			error, status, "a cache of %u sequences of %u positions cannot be made: %s; lower --batch "
 			"or --context",
 			limits->n_batch, limits->n_context, moetrace_status_string(status));
+	if (server->options.reuses_prefixes &&
+	    mtk_prefix_create(server->kv, server->scheduler, &server->prefix) < 0)
+		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory for a batch of %u",
+				     limits->n_batch);
 	status = mtk_workspace_create_oea(server->model, limits->n_batch + limits->n_chunk,
 					  server->options.oea, &server->workspace);
 	if (status < 0)
@@ -171,6 +177,9 @@ int mtk_server_create(const struct mtk_model *model, const struct mtk_workload *
 				     "the model has a vocabulary of %u, text is served as bytes; give "
 				     "a model with a vocabulary of 256",
 				     mtk_model_borrow_config(model)->n_vocab);
+	if (options->reuses_prefixes && options->choice)
+		return mtk_error_set(error, MOETRACE_E_INVALID,
+				     "prefixes are reused with the router's choice alone");
 	server = calloc(1, sizeof(*server));
 	if (!server)
 		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
@@ -208,6 +217,7 @@ void mtk_server_destroy(struct mtk_server *server)
 		return;
 	mtk_threads_destroy(server->threads);
 	mtk_workspace_destroy(server->workspace);
+	mtk_prefix_destroy(server->prefix);
 	mtk_kv_cache_destroy(server->kv);
 	mtk_scheduler_destroy(server->scheduler);
 	free(server->rngs);
@@ -215,6 +225,15 @@ void mtk_server_destroy(struct mtk_server *server)
 	free(server->tokens);
 	free(server->is_decode);
 	free(server);
+}
+
+/* A sequence does not run any more; its slot is free, or kept for its prefix. */
+static void slot_leave(struct mtk_server *server, const struct mtk_sequence *sequence)
+{
+	if (server->prefix)
+		mtk_prefix_keep(server->prefix, sequence->slot);
+	else
+		mtk_kv_cache_slot_release(server->kv, sequence->slot);
 }
 
 static int requests_retract(struct mtk_server *server, struct mtk_error *error)
@@ -225,7 +244,7 @@ static int requests_retract(struct mtk_server *server, struct mtk_error *error)
 		struct mtk_sequence *sequence = mtk_scheduler_sequence(server->scheduler, index);
 		int status;
 
-		mtk_kv_cache_slot_release(server->kv, sequence->slot);
+		slot_leave(server, sequence);
 		sequence->slot = NO_SLOT;
 		server->stats.n_retracts++;
 		status = mtk_serve_record_retract(&server->recorder, index, sequence, error);
@@ -235,29 +254,50 @@ static int requests_retract(struct mtk_server *server, struct mtk_error *error)
 	return MOETRACE_OK;
 }
 
+/* Give an admitted sequence its slot, with the prefix that it takes over. */
+static int slot_take(struct mtk_server *server, uint32_t index, struct mtk_prefix_hit *ret_hit)
+{
+	struct mtk_sequence *sequence = mtk_scheduler_sequence(server->scheduler, index);
+
+	*ret_hit = (struct mtk_prefix_hit){.n_positions = 0};
+	if (!server->prefix)
+		return mtk_kv_cache_slot_acquire(server->kv, &sequence->slot);
+	return mtk_prefix_take(server->prefix, index, ret_hit);
+}
+
+static int request_admit(struct mtk_server *server, struct mtk_error *error)
+{
+	struct mtk_sequence *sequence;
+	struct mtk_prefix_hit hit;
+	uint32_t index;
+	int status = mtk_scheduler_admit(server->scheduler, &index);
+
+	if (status < 0)
+		return mtk_error_set(error, status, "out of memory");
+	sequence = mtk_scheduler_sequence(server->scheduler, index);
+	sequence->slot = NO_SLOT;
+	status = slot_take(server, index, &hit);
+	if (status < 0)
+		return mtk_error_set(error, status, "no free sequence in the cache");
+	if (sequence->n_retracts == 0)
+		status = mtk_serve_record_begin(&server->recorder, index, sequence, error);
+	if (status < 0 || hit.n_positions == 0)
+		return status;
+	server->stats.n_reuses++;
+	server->stats.n_reused_positions += hit.n_positions;
+	return mtk_serve_record_reuse(&server->recorder, index, sequence, &hit, error);
+}
+
+/* Kept prefixes have what the running requests leave of the cache. */
 static int requests_admit(struct mtk_server *server, struct mtk_error *error)
 {
-	while (mtk_scheduler_can_admit(server->scheduler)) {
-		struct mtk_sequence *sequence;
-		uint32_t index, slot;
-		int status = mtk_kv_cache_slot_acquire(server->kv, &slot);
+	int status = MOETRACE_OK;
 
-		if (status < 0)
-			return mtk_error_set(error, status, "no free sequence in the cache");
-		status = mtk_scheduler_admit(server->scheduler, &index);
-		if (status < 0) {
-			mtk_kv_cache_slot_release(server->kv, slot);
-			return mtk_error_set(error, status, "out of memory");
-		}
-		sequence = mtk_scheduler_sequence(server->scheduler, index);
-		sequence->slot = slot;
-		if (sequence->n_retracts > 0)
-			continue;
-		status = mtk_serve_record_begin(&server->recorder, index, sequence, error);
-		if (status < 0)
-			return status;
-	}
-	return MOETRACE_OK;
+	while (status == MOETRACE_OK && mtk_scheduler_can_admit(server->scheduler))
+		status = request_admit(server, error);
+	if (server->prefix)
+		mtk_prefix_trim(server->prefix, mtk_scheduler_n_free_positions(server->scheduler));
+	return status;
 }
 
 static int request_end(struct mtk_server *server, uint32_t index,
@@ -265,7 +305,7 @@ static int request_end(struct mtk_server *server, uint32_t index,
 {
 	struct mtk_sequence *sequence = mtk_scheduler_sequence(server->scheduler, index);
 
-	mtk_kv_cache_slot_release(server->kv, sequence->slot);
+	slot_leave(server, sequence);
 	return mtk_serve_record_end(&server->recorder, index, sequence, end_state, error);
 }
 
@@ -445,6 +485,11 @@ int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *
 					 server->options.limits.n_batch, error);
 	if (status == MOETRACE_OK) {
 		status = mtk_serve_record_rule(&server->recorder, server->options.oea, error);
+		if (status == MOETRACE_OK && server->prefix)
+			status = mtk_serve_record_slots(
+				&server->recorder,
+				server->options.limits.n_batch + server->options.limits.n_chunk,
+				server->options.limits.n_context, error);
 		if (status == MOETRACE_OK)
 			status = rounds_run(server, error);
 		open_end(server, status < 0 ? MOETRACE_REQUEST_FAILED : MOETRACE_REQUEST_ABORTED);

@@ -3,7 +3,8 @@
  * Serving a workload: the loop that admits requests, forms passes, runs the model, samples and
  * tells the recorder. A token is a byte, so the model's vocabulary must have 256 entries. The text
  * that a request gets depends on the model, its prompt, the seed and its place in the workload, and
- * on nothing else: not on batch, chunk, threads, positions of the KV cache, or recording.
+ * on nothing else: not on batch, chunk, threads, positions of the KV cache, prefix reuse or
+ * recording.
  */
 #ifndef MTK_ENGINE_SERVE_H
 #define MTK_ENGINE_SERVE_H
@@ -31,6 +32,8 @@ struct mtk_serve_stats {
 	uint32_t n_done;     /* aborted ones included */
 	uint32_t n_aborted;  /* by the limit n_abort */
 	uint64_t n_retracts;
+	uint64_t n_reuses;	     /* admissions that took over a prefix */
+	uint64_t n_reused_positions; /* of all of them; they are in no pass */
 	uint32_t n_active;
 	uint64_t n_generated; /* tokens sampled */
 	uint64_t n_prefill_passes;
@@ -59,8 +62,12 @@ struct mtk_serve_options {
 	float temperature; /* not above 0: greedy */
 	uint64_t seed;
 	const struct mtk_oea *oea;     /* the rule of decode rows, which fits the model; NULL: none.
-					  A request's text then depends on those beside it. Copied. */
+					  A request's text then depends on those beside it, and on
+					  retracts, which compute decode rows again as prefill.
+					  Copied. */
 	const struct mtk_choice *choice; /* who chooses the experts; NULL: the router */
+	bool reuses_prefixes;	       /* see prefix.h; not with a choice, whose experts differ
+					  between requests of the same tokens */
 	mtk_serve_observe_fn *observe; /* NULL: never interrupted */
 	void *observe_context;
 };
@@ -79,7 +86,8 @@ size_t mtk_server_size(const struct mtk_model *model, const struct mtk_workload 
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_UNSUPPORTED  the vocabulary does not have 256 entries
- *          MOETRACE_E_INVALID      a limit is out of range
+ *          MOETRACE_E_INVALID      a limit is out of range, or prefixes are to be reused under a
+ *                                  choice
  *          MOETRACE_E_LIMIT        a prompt is longer than the context, a request than the KV
  *                                  cache, the choice does not hold every position of a request,
  *                                  or no thread can be made

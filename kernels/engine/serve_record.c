@@ -48,6 +48,8 @@ void mtk_serve_recorder_release(struct mtk_serve_recorder *recorder)
 {
 	free(recorder->requests);
 	free(recorder->slices);
+	free(recorder->kv_slots);
+	free(recorder->reused_slots);
 	memset(recorder, 0, sizeof(*recorder));
 }
 
@@ -64,6 +66,19 @@ int mtk_serve_record_rule(struct mtk_serve_recorder *recorder, const struct mtk_
 	if (status < 0)
 		return mtk_error_set(error, status, "rule %s cannot be recorded: %s", name,
 				     moetrace_status_string(status));
+	return MOETRACE_OK;
+}
+
+int mtk_serve_record_slots(struct mtk_serve_recorder *recorder, uint32_t n_rows, uint32_t n_context,
+			   struct mtk_error *error)
+{
+	if (!recorder->session)
+		return MOETRACE_OK;
+	recorder->kv_slots = calloc(n_rows, sizeof(*recorder->kv_slots));
+	recorder->reused_slots = calloc(n_context, sizeof(*recorder->reused_slots));
+	recorder->n_context = n_context;
+	if (!recorder->kv_slots || !recorder->reused_slots)
+		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
 	return MOETRACE_OK;
 }
 
@@ -112,6 +127,31 @@ int mtk_serve_record_begin(struct mtk_serve_recorder *recorder, uint32_t index,
 			request->attributes[i].value);
 	if (status == MOETRACE_OK)
 		status = tokens_record(recorder, index, 0, request->prompt, sequence->n_prompt);
+	return status < 0 ? failed(sequence, status, error) : MOETRACE_OK;
+}
+
+int mtk_serve_record_reuse(struct mtk_serve_recorder *recorder, uint32_t index,
+			   const struct mtk_sequence *sequence, const struct mtk_prefix_hit *hit,
+			   struct mtk_error *error)
+{
+	struct moetrace_reuse reuse;
+	uint32_t i;
+	int status;
+
+	if (!recorder->session)
+		return MOETRACE_OK;
+	MOETRACE_INIT(&reuse);
+	reuse.n_positions = hit->n_positions;
+	if (hit->is_where_computed) {
+		for (i = 0; i < hit->n_positions; i++)
+			recorder->reused_slots[i] =
+				(uint64_t)sequence->slot * recorder->n_context + i;
+		reuse.kv_slots = recorder->reused_slots;
+	} else {
+		reuse.source_request = recorder->requests[hit->source];
+		reuse.source_attempt = hit->source_attempt;
+	}
+	status = moetrace_request_reuse(recorder->session, recorder->requests[index], &reuse);
 	return status < 0 ? failed(sequence, status, error) : MOETRACE_OK;
 }
 
@@ -173,6 +213,13 @@ void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
 	info.slices = recorder->slices;
 	info.n_slices = pass->n_slices;
 	info.runtime_pass = &recorder->n_passes;
+	if (recorder->kv_slots) {
+		for (i = 0; i < pass->n_rows; i++)
+			recorder->kv_slots[i] =
+				(int64_t)pass->slots[i] * recorder->n_context + pass->positions[i];
+		info.kv_slots = recorder->kv_slots;
+		info.kv_slot_type = MOETRACE_TYPE_I64;
+	}
 	recorder->pass = moetrace_pass_begin(recorder->session, &info);
 	recorder->n_passes++;
 }

@@ -16,6 +16,7 @@
 #include "kernels/engine/choice.h"
 #include "kernels/engine/error.h"
 #include "kernels/engine/model.h"
+#include "kernels/engine/prefix.h"
 #include "kernels/engine/scheduler.h"
 #include "kernels/oea/oea.h"
 
@@ -28,6 +29,9 @@ struct mtk_serve_recorder {
 	struct moetrace_selection selection; /* what is the same in every layer is set once */
 	uint32_t rule;			     /* handle of the rule that the engine runs under */
 	struct moetrace_pass *pass;	     /* in flight, or NULL */
+	int64_t *kv_slots;		     /* [rows of a pass]; NULL: slots are not told */
+	uint64_t *reused_slots;		     /* [n_context] */
+	uint32_t n_context;
 	uint64_t n_passes;		     /* the engine's own number of the pass */
 };
 
@@ -60,6 +64,23 @@ int mtk_serve_record_rule(struct mtk_serve_recorder *recorder, const struct mtk_
 /* A request was admitted: its id, attributes and, if asked for, the tokens of its prompt. */
 int mtk_serve_record_begin(struct mtk_serve_recorder *recorder, uint32_t index,
 			   const struct mtk_sequence *sequence, struct mtk_error *error);
+
+/**
+ * From now on passes tell the KV slot of each row, its sequence's slot times n_context plus its
+ * position: prefixes may be reused where they lie.
+ *
+ * Returns  MOETRACE_OK or MOETRACE_E_NOMEM
+ */
+int mtk_serve_record_slots(struct mtk_serve_recorder *recorder, uint32_t n_rows, uint32_t n_context,
+			   struct mtk_error *error);
+
+/*
+ * A request took over positions: told by their KV slots where they lie as they were computed, else
+ * by whose they are.
+ */
+int mtk_serve_record_reuse(struct mtk_serve_recorder *recorder, uint32_t index,
+			   const struct mtk_sequence *sequence, const struct mtk_prefix_hit *hit,
+			   struct mtk_error *error);
 
 /* A request's positions were dropped; they are computed again later. */
 int mtk_serve_record_retract(struct mtk_serve_recorder *recorder, uint32_t index,

@@ -325,6 +325,56 @@ START_TEST(test_retracted)
 }
 END_TEST
 
+/* Requests that take over prefixes have the text and the experts of those that compute all. */
+START_TEST(test_prefixes_reused)
+{
+	static const uint32_t n_kv_positions[] = {0, 300, 300}, n_batch[] = {4, 4, 1};
+	static struct texts plain, texts;
+	static struct fake_recorder kept;
+	struct mtk_serve_options options = usual;
+	const struct fake_recorder *recorder = fake_recorder();
+	struct mtk_serve_stats plain_stats, stats;
+	uint32_t i;
+
+	/* The last three begin like the one before. */
+	workload->n_requests = 6;
+	for (i = 3; i < 6; i++) {
+		struct mtk_workload_request *request = &workload->requests[i];
+		const size_t n = workload->requests[i - 1].n_prompt_bytes;
+
+		memcpy(request->prompt, workload->requests[i - 1].prompt,
+		       n < request->n_prompt_bytes ? n : request->n_prompt_bytes);
+		request->max_new_tokens = 10;
+	}
+	plain_stats = serve(&usual, fake_recorder_reset(), &plain);
+	kept = *recorder;
+	options.reuses_prefixes = true;
+	options.limits.n_batch = n_batch[_i];
+	options.limits.n_chunk = 16;
+	options.limits.n_kv_positions = n_kv_positions[_i];
+	stats = serve(&options, fake_recorder_reset(), &texts);
+	texts_compare(&texts, &plain, 6);
+	for (i = 0; i < 6; i++) {
+		const struct fake_request *again = &recorder->requests[i];
+		const struct fake_request *first = &kept.requests[i];
+
+		ck_assert_uint_eq(again->n_positions, first->n_positions);
+		ck_assert_mem_eq(again->ids, first->ids, sizeof(first->ids));
+		ck_assert_mem_eq(again->weights, first->weights, sizeof(first->weights));
+	}
+	ck_assert_uint_gt(stats.n_reuses, 0);
+	ck_assert_uint_eq(stats.n_reused_positions,
+			  recorder->n_reused_by_slot + recorder->n_reused_by_link);
+	if (stats.n_retracts == 0)
+		ck_assert_uint_eq(recorder->n_rows + stats.n_reused_positions, kept.n_rows);
+	if (n_batch[_i] == 1)
+		ck_assert_uint_eq(recorder->n_reused_by_link, 0);
+	else
+		ck_assert_uint_gt(recorder->n_reused_by_link, 0);
+	ck_assert_uint_eq(plain_stats.n_reused_positions, 0);
+}
+END_TEST
+
 static bool stop_when_retracted(void *context, const struct mtk_serve_stats *stats)
 {
 	(void)context;
@@ -471,6 +521,7 @@ int main(void)
 	tcase_add_test(tcase, test_stop_byte);
 	tcase_add_test(tcase, test_interrupted);
 	tcase_add_test(tcase, test_retracted);
+	tcase_add_loop_test(tcase, test_prefixes_reused, 0, 3);
 	tcase_add_test(tcase, test_retracted_and_interrupted);
 	tcase_add_test(tcase, test_aborted);
 	tcase_add_test(tcase, test_recorder_fails);

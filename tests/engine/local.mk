@@ -75,6 +75,7 @@ TESTS += \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
 	%D%/run-retract.sh \
+	%D%/run-reuse.sh \
 	%D%/run-shapes.sh \
 	%D%/run-rule.sh \
 	%D%/run-interrupt.sh
@@ -85,6 +86,7 @@ EXTRA_DIST += \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
 	%D%/run-retract.sh \
+	%D%/run-reuse.sh \
 	%D%/run-shapes.sh \
 	%D%/run-rule.sh \
 	%D%/run-interrupt.sh

@@ -9,11 +9,14 @@
 
 #include <check.h>
 
+#define MAX_ROWS  4096
+#define MAX_SLOTS 65536
+
 struct moetrace_session {
 	struct fake_recorder kept;
+	uint64_t slot_requests[MAX_SLOTS]; /* who computed what a KV slot holds */
+	uint32_t slot_positions[MAX_SLOTS];
 };
-
-#define MAX_ROWS 4096
 
 struct moetrace_pass {
 	uint64_t requests[MAX_ROWS]; /* of each row */
@@ -145,8 +148,46 @@ int moetrace_request_retract(struct moetrace_session *to, uint64_t handle)
 	ck_assert(!pass.is_open);
 	request = open_request(handle);
 	request->n_before = request->n_computed;
-	request->n_computed = 0;
+	request->n_computed = request->n_reused = 0;
 	request->n_retracts++;
+	return MOETRACE_OK;
+}
+
+/* Whose position @i of the reused ones is, by KV slot or link. */
+static struct fake_request *source_of(const struct moetrace_reuse *reuse, uint32_t i)
+{
+	if (!reuse->kv_slots) {
+		ck_assert_uint_ge(reuse->source_request, 1);
+		ck_assert_uint_le(reuse->source_request, session.kept.n_requests);
+		session.kept.n_reused_by_link++;
+		return &session.kept.requests[reuse->source_request - 1];
+	}
+	ck_assert_uint_eq(reuse->source_request, MOETRACE_NO_REQUEST);
+	ck_assert_uint_lt(reuse->kv_slots[i], MAX_SLOTS);
+	ck_assert_uint_eq(session.slot_positions[reuse->kv_slots[i]], reuse->first_position + i);
+	session.kept.n_reused_by_slot++;
+	return &session.kept.requests[session.slot_requests[reuse->kv_slots[i]] - 1];
+}
+
+int moetrace_request_reuse(struct moetrace_session *to, uint64_t handle,
+			   const struct moetrace_reuse *reuse)
+{
+	struct fake_request *request;
+	uint32_t i;
+
+	ck_assert_ptr_eq(to, &session);
+	ck_assert(!pass.is_open);
+	request = open_request(handle);
+	ck_assert_uint_eq(request->n_computed, 0);
+	ck_assert_uint_eq(reuse->first_position, 0);
+	ck_assert_uint_gt(reuse->n_positions, 0);
+	for (i = 0; i < reuse->n_positions; i++) {
+		const struct fake_request *source = source_of(reuse, i);
+
+		memmove(request->ids[i], source->ids[i], sizeof(source->ids[i]));
+		memmove(request->weights[i], source->weights[i], sizeof(source->weights[i]));
+	}
+	request->n_computed = request->n_reused = reuse->n_positions;
 	return MOETRACE_OK;
 }
 
@@ -217,6 +258,15 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *to,
 	for (i = 0; i < info->n_slices; i++)
 		slice_take(&info->slices[i]);
 	ck_assert_uint_eq(pass.n_rows, info->n_rows);
+	for (i = 0; info->kv_slots && i < info->n_rows; i++) {
+		int64_t slot = ((const int64_t *)info->kv_slots)[i];
+
+		ck_assert_uint_eq(info->kv_slot_type, MOETRACE_TYPE_I64);
+		ck_assert_int_ge(slot, 0);
+		ck_assert_int_lt(slot, MAX_SLOTS);
+		session.slot_requests[slot] = pass.requests[i];
+		session.slot_positions[slot] = pass.positions[i];
+	}
 	pass.is_open = true;
 	session.kept.n_passes++;
 	session.kept.n_rows += info->n_rows;

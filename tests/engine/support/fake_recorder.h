@@ -24,12 +24,16 @@ struct fake_request {
 	char attribute[64]; /* of the last one: key=value */
 	uint32_t tokens[FAKE_MAX_POSITIONS];
 	uint32_t n_tokens;
-	uint32_t n_computed; /* positions seen in passes, in order and without a gap */
+	uint32_t n_computed; /* positions reused or seen in passes, in order and without a gap */
 	uint32_t n_retracts;
+	uint32_t n_reused;   /* of n_computed, taken over: from 0 on */
 	uint32_t n_before;   /* positions computed at the last retract */
 	int end_state;	     /* 0: open */
 	uint64_t n_positions;
-	/* The experts of each position and layer, in the order of selection. */
+	/*
+	 * The experts of each position and layer, in the order of selection; of reused ones those
+	 * of the source.
+	 */
 	int32_t ids[FAKE_MAX_POSITIONS][FAKE_MAX_LAYERS][FAKE_MAX_TOP_K];
 	float weights[FAKE_MAX_POSITIONS][FAKE_MAX_LAYERS][FAKE_MAX_TOP_K];
 };
@@ -42,6 +46,8 @@ struct fake_recorder {
 	uint64_t n_passes;
 	uint64_t n_rows;
 	uint32_t n_passes_of_phase[MOETRACE_PHASE_DUMMY + 1];
+	uint64_t n_reused_by_slot;
+	uint64_t n_reused_by_link;
 	uint32_t n_rules;
 	char rule[64];		 /* the last one's name */
 	uint64_t n_ruled_layers; /* of passes */
