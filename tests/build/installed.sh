@@ -78,6 +78,30 @@ for request in request-0 request-77; do
 			GROUP BY position)
 		SELECT '[' || group_concat(rows, ',') || ']' FROM (SELECT rows FROM token ORDER BY position)")"
 done
+
+# An engine's answer, its client and the trace say the same; the answer has the dense layer, zeros.
+expect_ok "$tmp/src/request_experts" --answer "$tmp/answer.db"
+mv "$tmp/out" "$tmp/answer"
+mv "$tmp/err" "$tmp/asked"
+expect_ok "$tmp/src/request_experts" "$tmp/answer.db" answer
+expect_same "$tmp/out" "$tmp/asked"
+mv "$tmp/out" "$tmp/traced"
+expect_eq "positions" "$(grep -Ec '^.\[(\[[0-7],[0-7]\],){2}\[[0-7],[0-7]\]\](,|\])$' "$tmp/traced")" 8
+"$tmp/src/request_experts" --response 4 2 <"$tmp/answer" >"$tmp/decoded" || fail "the answer is not read"
+expect_eq "dense layers" "$(grep -c '^.\[\[0,0\],' "$tmp/decoded")" 8
+sed 's/^\(.\[\)\[0,0\],/\1/' "$tmp/decoded" >"$tmp/without"
+expect_same "$tmp/without" "$tmp/traced"
+# Another implementation of base64.
+sed 's/.*"routed_experts":"\([^"]*\)".*/\1/' "$tmp/answer" | base64 -d | od -An -v -td4 -w8 |
+	awk '{ print $1, $2 }' >"$tmp/words"
+tr -d ' \n' <"$tmp/decoded" | sed 's/\[\[\[//; s/\]\]\]//; s/\]*,\[*\[/\n/g' |
+	tr ',' ' ' >"$tmp/pairs"
+echo >>"$tmp/pairs"
+expect_same "$tmp/words" "$tmp/pairs"
+status=0
+"$tmp/src/request_experts" --response 3 5 <"$tmp/answer" 2>"$tmp/err" || status=$?
+expect_eq "status" "$status" 1
+expect_match "$tmp/err" '64 ids are no rows of 3 layers x 5'
 expect_error 1 "no request 'nobody'" "$tmp/src/request_experts" "$tmp/server.db" nobody
 printf 'not a trace\n' >"$tmp/text"
 expect_error 1 'not a (trace|database)' "$tmp/src/request_experts" "$tmp/text" 1

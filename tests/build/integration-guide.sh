@@ -71,6 +71,7 @@ int main(int argc, char **argv)
 	struct moetrace_pass *pass;
 	int32_t ids[6][2];
 	float weights[6][2];
+	char *experts;
 	uint64_t step;
 	uint32_t i, layer;
 
@@ -98,7 +99,11 @@ int main(int argc, char **argv)
 		part.first_position += part.n_rows;
 	}
 	serve_second(&trace, part.request);
+	experts = my_trace_experts(&trace, part.request);
 	my_trace_request_end(&trace, part.request, part.first_position, 0);
+	if (experts)
+		puts(experts);
+	free(experts);
 	my_trace_close(&trace);
 	return 0;
 }
@@ -120,6 +125,11 @@ fi
 
 expect_ok "$tmp/guide" "$tmp/guide.db"
 expect_err ''
+# [10 positions][4 layers][2], the first layer dense.
+expect_eq "experts of the response" "$(base64 -d "$tmp/out" | od -An -v -td4 -w32 |
+	awk '{ for (l = 1; l < 4; l++) wrong += $(2 * l + 1) != (NR + l - 2) % 8 ||
+			$(2 * l + 2) != ($(2 * l + 1) + 1) % 8
+		wrong += $1 != 0 || $2 != 0 } END { print NR, wrong + 0 }')" "10 0"
 expect_eq "the request" "$(sql "$tmp/guide.db" \
 	"SELECT verdict, n_positions, prefill_rows, decode_rows FROM request_summary
 	 WHERE external_id = 'r-1'")" 'complete|10|7|3'
