@@ -47,6 +47,9 @@
 	X(PARENTS, "parents", "a pass that others are parts of has nothing of its own")         \
 	X(PASS_VERDICTS, "pass_verdicts", "a pass has the verdict that its layers give")        \
 	X(REQUEST_VERDICTS, "request_verdicts", "a request has the verdict that its rows give") \
+	X(TIMING, "timing", "operations, graphs and ranges belong to what they name")           \
+	X(POWER, "power", "readings are what their source can tell, counters do not fall")      \
+	X(COLLECTORS, "collectors", "a source brought the rows that it says")                   \
 	X(RECORDINGS, "recordings", "a recording is closed with a reason, or open")             \
 	X(STATS, "stats", "the counters agree with the rows")
 
@@ -283,6 +286,7 @@ int check_schema_run(struct check *check);
 /* These need all tables of the schema. */
 int check_definitions_load(struct check *check);
 int check_sql_run(struct check *check);
+int check_timing_run(struct check *check);
 int check_windows_load(struct check *check);
 int check_scan_run(struct check *check);
 int check_windows_compare(struct check *check);

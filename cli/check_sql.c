@@ -25,7 +25,8 @@ static const struct sql_proof sql_proofs[] = {
 	{CHECK_VALUES, "SELECT count(*) FROM diagnostic",
 	 "SELECT 'diagnostic', diagnostic_id, 'severity or source' FROM diagnostic "
 	 "WHERE severity NOT IN ('info', 'warning', 'error') "
-	 "OR source NOT IN ('session', 'pass', 'request', 'writer', 'store')"},
+	 "OR source NOT IN ('session', 'pass', 'request', 'writer', 'store', 'cuda', "
+	 "'collector', 'cupti', 'nvml', 'rapl', 'host', 'nvtx', 'null')"},
 	{CHECK_VALUES, "SELECT count(*) FROM rule",
 	 "SELECT 'rule', rule_id, 'has no name' FROM rule WHERE name = ''"},
 	{CHECK_VALUES, "SELECT count(*) FROM pass_layer",
@@ -108,7 +109,7 @@ static const struct sql_proof sql_proofs[] = {
 	 "WHERE weight_format NOT IN ('none', 'fp16', 'bf16') OR id_bytes NOT IN (1, 2)"},
 	{CHECK_VALUES, "SELECT count(*) FROM gap",
 	 "SELECT 'gap', gap_id, 'stream, reason or n_lost' FROM gap "
-	 "WHERE stream NOT IN ('pass', 'layer', 'dispatch') OR n_lost < 1 "
+	 "WHERE stream NOT IN ('pass', 'layer', 'dispatch', 'kernel', 'range', 'sample') OR n_lost < 1 "
 	 "OR reason NOT IN ('no_ring', 'ring_full', 'device_ring_full', 'device', "
 	 "'stop_timeout', 'file_limit', 'io_error')"},
 	{CHECK_VALUES, "SELECT count(*) FROM byte",
@@ -255,7 +256,7 @@ static const struct sql_proof sql_proofs[] = {
 	 "(VALUES ('recorded_passes'), ('recorded_rows'), ('recorded_layers'), "
 	 "('recorded_assignments'), ('dropped_passes'), ('dropped_layers'), ('dropped_bytes'), "
 	 "('invalid_ids'), ('misuse'), ('duplicate_layers'), ('last_pass_id'), "
-	 "('dropped_dispatches'), ('unwritten_layers'), ('sampled_passes'), ('disabled_passes'), "
+	 "('dropped_dispatches'), ('dropped_kernels'), ('recorded_kernels'), ('unwritten_layers'), ('sampled_passes'), ('disabled_passes'), "
 	 "('load_passes'), ('load_assignments'), "
 	 "('writer_cpu_ns'), ('commits'), ('longest_commit_ns'), ('ring_peak_bytes')) "
 	 "WHERE NOT EXISTS (SELECT 1 FROM stats AS s WHERE s.recording_id = r.recording_id "
@@ -268,7 +269,7 @@ static const struct sql_proof sql_proofs[] = {
 	 "WHERE g.recording_id = s.recording_id AND g.reason <> 'stop_timeout' "
 	 "AND (s.name = 'dropped_bytes' OR g.stream = substr(s.name, 9, length(g.stream)))) AS n "
 	 "FROM stats AS s WHERE s.name IN ('dropped_passes', 'dropped_layers', 'dropped_dispatches', "
-	 "'dropped_bytes')) "
+	 "'dropped_kernels', 'dropped_bytes')) "
 	 "WHERE value <> n"},
 	/* What expert load says that it is of. */
 	{CHECK_STATS, NULL,

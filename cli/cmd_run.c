@@ -273,6 +273,7 @@ static int serve(struct run *run)
 		.session = run->session,
 		.model_name = run->model_name,
 		.records_tokens = run->options.records_tokens,
+		.records_kernels = run->options.records_kernels,
 	};
 	struct mtk_serve_stats *stats = &run->result.served;
 	struct mtk_error error;

@@ -57,6 +57,7 @@ struct mt_run_options {
 	bool no_record;
 	bool is_idle;
 	bool records_tokens;
+	bool records_kernels;
 	bool overwrites;
 };
 

@@ -48,6 +48,7 @@ enum {
 	OPT_SEED,
 	OPT_NO_RECORD,
 	OPT_RECORD_TOKENS,
+	OPT_KERNELS,
 	OPT_TEXT_OUTPUT,
 	OPT_RULE,
 	OPT_OEA,
@@ -91,6 +92,8 @@ static const struct argp_option argp_options[] = {
 	{"no-record", OPT_NO_RECORD, NULL, 0, "Serve without recording; -o is not needed", 3},
 	{"record-tokens", OPT_RECORD_TOKENS, NULL, 0,
 	 "Store the tokens, too: the recording then reveals the text", 3},
+	{"kernels", OPT_KERNELS, NULL, 0,
+	 "Time the operations of each pass and layer: 'moetrace kernels' shows them", 3},
 	{"idle", OPT_IDLE, NULL, 0, "Begin without recording; 'moetrace start' begins one", 3},
 	{"flight-seconds", OPT_FLIGHT_SECONDS, "N", 0,
 	 "Keep the last N seconds in memory, in 256 MiB unless --flight-bytes says otherwise; "
@@ -447,6 +450,9 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		return mt_args_path(&options->args, "--socket-dir", text, &options->socket_dir);
 	case OPT_RECORD_TOKENS:
 		options->records_tokens = true;
+		return 0;
+	case OPT_KERNELS:
+		options->records_kernels = true;
 		return 0;
 	case 'o':
 		return mt_args_path(&options->args, "-o", text, &options->output);

@@ -16,6 +16,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/check_schema.c \
 	%D%/check_span.c \
 	%D%/check_sql.c \
+	%D%/check_timing.c \
 	%D%/check_window.c \
 	%D%/cli.c %D%/cli.h \
 	%D%/cli_args.c \

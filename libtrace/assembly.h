@@ -30,6 +30,7 @@ struct mt_assembly_counts {
 	uint64_t rows;
 	uint64_t layers;
 	uint64_t assignments; /* stored, or counted where rows are not kept */
+	uint64_t kernels;
 	uint64_t invalid_ids;
 	uint64_t unended;
 	uint64_t unwritten_layers;
@@ -77,6 +78,9 @@ struct mt_open_pass {
 	uint8_t *is_kept;     /* [n_rows] of requests that are sampled; unused if all are */
 	uint8_t *dispatches;  /* records, one after the other */
 	uint64_t dispatch_bytes;
+	struct moetrace_kernel_time *kernels;
+	uint64_t n_kernels;
+	uint64_t kernels_capacity;
 	struct mt_assembly_counts so_far; /* of its layers; added up when it closes */
 	struct mt_assembly_layer *layers; /* [n_layers of the model] */
 	uint32_t *counts;     /* [MT_N_LOAD][n_cells of the model], zero between passes */

@@ -203,6 +203,23 @@ static int write_gpu(struct mt_writer *writer)
 	return mt_store_device(writer->store, "cuda", writer->gpu_name, writer->gpu_uuid, MT_NULL);
 }
 
+int mt_writer_define_strings(struct mt_writer *writer)
+{
+	struct mt_strings *strings = &writer->session->strings;
+	uint32_t n = mt_strings_count(strings);
+	int status = MOETRACE_OK;
+
+	while (!status && writer->n_strings_written < n) {
+		uint32_t number = ++writer->n_strings_written;
+		const struct mt_string *string = mt_strings_at(strings, number);
+
+		status = mt_store_string(writer->store, number, string->value,
+					 mt_role_name(string->role),
+					 string->flags & MOETRACE_KERNEL_MOVES_DATA);
+	}
+	return status;
+}
+
 int mt_writer_define_missing(struct mt_writer *writer)
 {
 	int status = MOETRACE_OK;
@@ -228,6 +245,7 @@ int mt_writer_define_all(struct mt_writer *writer)
 
 	writer->n_models_written = 0;
 	writer->n_rules_written = 0;
+	writer->n_strings_written = 0;
 	writer->is_source_written = 0;
 	writer->is_gpu_written = 0;
 	for (uint32_t i = 0; i < MOETRACE_MAX_MODELS * MT_KEPT_MAPS; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Shared by the sources of the hot path (pass.c, select.c, select_wide.c, counters.c). Nothing here
+ * Shared by the sources of the hot path (pass.c, select.c, select_wide.c, counters.c, timing.c). Nothing here
  * allocates, locks, logs, makes a system call or waits.
  */
 #ifndef MT_HOT_H
@@ -16,6 +16,10 @@
 
 void mt_count_loss(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n_bytes,
 		   uint64_t now_ns);
+
+/* The same for @n records at once. */
+void mt_count_losses(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n,
+		     uint64_t n_bytes, uint64_t now_ns);
 
 /* A layer's records did not fit: the pass says so at its end. */
 void mt_drop_layer(struct moetrace_pass *pass, uint32_t layer, uint64_t n_bytes, uint64_t now_ns);

@@ -18,7 +18,8 @@ moetrace_HEADERS = \
 	%D%/include/moetrace/pass.h \
 	%D%/include/moetrace/request.h \
 	%D%/include/moetrace/session.h \
-	%D%/include/moetrace/status.h
+	%D%/include/moetrace/status.h \
+	%D%/include/moetrace/timing.h
 
 %C%_libmt_trace_la_SOURCES = \
 	%D%/abi.h \
@@ -53,6 +54,7 @@ moetrace_HEADERS = \
 	%D%/fork.c \
 	%D%/hot.h \
 	%D%/layer.c %D%/layer.h \
+	%D%/kernels.c %D%/kernels.h \
 	%D%/late.h \
 	%D%/ledger.c %D%/ledger.h \
 	%D%/load.c %D%/load.h \
@@ -83,12 +85,15 @@ moetrace_HEADERS = \
 	%D%/settle.c %D%/settle.h \
 	%D%/slots.c %D%/slots.h \
 	%D%/status.c \
+	%D%/strings.c %D%/strings.h \
+	%D%/timing.c \
 	%D%/verify.c \
 	%D%/widen.c \
 	%D%/writer.c %D%/writer.h %D%/writer_internal.h \
 	%D%/store/reader.c %D%/store/reader.h \
 	%D%/store/rows.c \
 	%D%/store/rows_layer.c \
+	%D%/store/rows_timing.c \
 	%D%/store/schema_sql.h \
 	%D%/store/stmt.h \
 	%D%/store/store.c %D%/store/store.h %D%/store/store_internal.h \

@@ -24,8 +24,8 @@ void mt_misuse(struct moetrace_session *session, enum mt_misuse misuse)
 	atomic_fetch_add_explicit(&session->misuse[misuse], 1, memory_order_relaxed);
 }
 
-void mt_count_loss(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n_bytes,
-		   uint64_t now_ns)
+void mt_count_losses(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n,
+		     uint64_t n_bytes, uint64_t now_ns)
 {
 	struct mt_loss *loss = &session->losses[kind];
 	uint64_t none = 0;
@@ -35,13 +35,19 @@ void mt_count_loss(struct moetrace_session *session, enum mt_loss_kind kind, uin
 	atomic_store_explicit(&loss->last_ns, now_ns, memory_order_relaxed);
 	atomic_fetch_add_explicit(&loss->n_bytes, n_bytes, memory_order_relaxed);
 	/* Pairs with mt_losses_read(): the times are in place once the count is. */
-	atomic_fetch_add_explicit(&loss->n, 1, memory_order_release);
+	atomic_fetch_add_explicit(&loss->n, n, memory_order_release);
+}
+
+void mt_count_loss(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n_bytes,
+		   uint64_t now_ns)
+{
+	mt_count_losses(session, kind, 1, n_bytes, now_ns);
 }
 
 void mt_losses_read(struct moetrace_session *session, struct mt_loss_counts *ret_counts)
 {
 	for (int i = 0; i < MT_N_LOSS; i++) {
-		/* Pairs with mt_count_loss(). */
+		/* Pairs with mt_count_losses(). */
 		ret_counts->n[i] = atomic_load_explicit(&session->losses[i].n, memory_order_acquire);
 		ret_counts->n_bytes[i] = atomic_load(&session->losses[i].n_bytes);
 	}

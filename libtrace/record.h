@@ -2,8 +2,8 @@
 /*
  * The records that the hot path writes into a ring and the writer takes out: the only
  * language between the two. Records begin on a cache line. A main stream holds whole passes
- * one after the other: BEGIN, any number of records of layers (LAYER, WIDE, COUNTS, DISPATCH),
- * END; or a BEGIN alone for a pass that is left out. A side stream holds further records of
+ * one after the other: BEGIN, any number of records of layers (LAYER, WIDE, COUNTS, DISPATCH)
+ * and of times (KERNELS), END; or a BEGIN alone for a pass that is left out. A side stream holds further records of
  * layers of the same passes; PAD fills the end of the memory.
  */
 #ifndef MT_RECORD_H
@@ -25,6 +25,7 @@ enum mt_record_type {
 	MT_RECORD_WIDE = 5,     /* a layer that the writer has to settle before it is stored */
 	MT_RECORD_COUNTS = 6,   /* a layer of which only counts are known */
 	MT_RECORD_DISPATCH = 7, /* what a layer's dispatch moved */
+	MT_RECORD_KERNELS = 8,  /* how long operations of the pass took */
 };
 
 struct mt_record {
@@ -157,6 +158,14 @@ struct mt_record_dispatch {
 	uint32_t reserved;
 };
 
+/* Times of the session's clock; checked when they were handed over. */
+struct mt_record_kernels {
+	struct mt_record record;
+	uint32_t n_times;
+	uint32_t reserved;
+	struct moetrace_kernel_time times[];
+};
+
 struct mt_record_end {
 	struct mt_record record;
 	uint64_t n_dropped;
@@ -274,6 +283,7 @@ static inline uint64_t mt_slots_bytes(uint32_t n_rows, uint32_t slot_bytes)
 _Static_assert(sizeof(struct mt_record_begin) % 8 == 0, "slices begin aligned");
 _Static_assert(sizeof(struct mt_record_wide) % 8 == 0, "parts begin aligned");
 _Static_assert(sizeof(struct mt_record_counts) % 8 == 0, "counts begin aligned");
+_Static_assert(sizeof(struct mt_record_kernels) % 8 == 0, "times begin aligned");
 _Static_assert(sizeof(struct mt_record_dispatch) % 8 == 0, "parts begin aligned");
 
 #endif

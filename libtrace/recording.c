@@ -42,9 +42,10 @@ static int write_clock(struct mt_writer *writer)
 
 static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_lost *lost)
 {
-	static const char *const streams[] = { "pass", "pass", "layer", "dispatch", "pass", "pass" };
+	static const char *const streams[] = { "pass",     "pass", "layer", "dispatch",
+					       "pass",     "pass", "kernel" };
 	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full", "ring_full",
-					       "device_ring_full", "device" };
+					       "device_ring_full", "device", "ring_full" };
 	struct mt_open_gap *gap = &writer->gaps[kind];
 	/* A loss whose time was taken by the look before lies between that look and now. */
 	uint64_t first_ns = lost->first_ns ? lost->first_ns : writer->last_loss_ns;
@@ -78,6 +79,8 @@ int mt_writer_lose(struct mt_writer *writer, enum mt_loss_kind kind, const struc
 		writer->losses.layers += lost->n;
 	else if (kind == MT_LOSS_DISPATCH_RING_FULL)
 		writer->losses.dispatches += lost->n;
+	else if (kind == MT_LOSS_KERNEL_RING_FULL)
+		writer->losses.kernels += lost->n;
 	else
 		writer->losses.passes += lost->n;
 	writer->losses.bytes += lost->n_bytes;
@@ -163,9 +166,11 @@ static int write_stats(struct mt_writer *writer, const struct mt_store_stats *st
 		{ "recorded_rows", counts->rows },
 		{ "recorded_layers", counts->layers },
 		{ "recorded_assignments", counts->assignments },
+		{ "recorded_kernels", counts->kernels },
 		{ "dropped_passes", writer->losses.passes },
 		{ "dropped_layers", writer->losses.layers },
 		{ "dropped_dispatches", writer->losses.dispatches },
+		{ "dropped_kernels", writer->losses.kernels },
 		{ "dropped_bytes", writer->losses.bytes },
 		{ "invalid_ids", counts->invalid_ids },
 		{ "misuse", writer->losses.misuse },
@@ -262,6 +267,8 @@ static int write_facts(struct mt_writer *writer)
 	mt_store_stats_get(writer->store, &stats);
 	if (!status && writer->recording_id)
 		status = write_stats(writer, &stats);
+	if (!status)
+		status = mt_writer_define_strings(writer);
 	return status;
 }
 

@@ -75,6 +75,7 @@ static struct moetrace_session *new_session(void)
 	}
 	pthread_mutex_init(&session->control, NULL);
 	pthread_mutex_init(&session->text, NULL);
+	mt_strings_open(&session->strings);
 	session->start_monotonic_ns = mt_monotonic_ns();
 	session->narrow_plain = mt_narrow_plain_choose();
 	/* The first pass of a ring has its number plus one. */
@@ -87,12 +88,14 @@ static void free_session(struct moetrace_session *session)
 {
 	for (uint32_t i = 0; i < atomic_load(&session->n_models); i++)
 		mt_model_free(session->models[i]);
+	mt_strings_close(&session->strings);
 	mt_ring_pool_close(&session->pool);
 	mt_options_free(session);
 	/* A forked child's copies may be in any state; they are memory, no more. */
 	if (!atomic_load(&session->forked)) {
 		mt_queue_close(&session->queue);
 		pthread_mutex_destroy(&session->text);
+		pthread_mutex_destroy(&session->strings.lock);
 		pthread_mutex_destroy(&session->control);
 	}
 	free(session);

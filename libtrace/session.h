@@ -3,7 +3,7 @@
  * What a session is made of. The hot path reads what is fixed at open and the atomics; the
  * writer thread owns everything that reaches the file; callers reach it through the queue.
  *
- * Lock order: sessions' list -> control -> queue; errmsg is innermost, taken alone.
+ * Lock order: sessions' list -> control -> queue; errmsg and strings are innermost, taken alone.
  */
 #ifndef MT_SESSION_H
 #define MT_SESSION_H
@@ -17,6 +17,7 @@
 #include "libtrace/narrow.h"
 #include "libtrace/queue.h"
 #include "libtrace/ring.h"
+#include "libtrace/strings.h"
 
 /* Ways to use the hot path wrongly: counted, named in table diagnostic, otherwise ignored. */
 #define MT_MISUSE_MAP(X)                                                                      \
@@ -40,6 +41,8 @@
 	X(COUNTS, "pass", "counts of another number than the layer has ids, or below 0; ignored") \
 	X(DISPATCH, "pass", "a dispatch with too many ranks or negative counts, or the second of its " \
 			    "layer; ignored")                                                 \
+	X(KERNELS, "pass", "times of operations name no operation or layer, or end before they "       \
+			   "begin; ignored")                                                  \
 	X(REGION, "session", "moetrace_region_enable() without a region to end")              \
 	X(REQUEST, "request", "a call names a request that is not open; ignored")             \
 	X(POSITION, "request", "a position of a request was computed or reused twice in one attempt")  \
@@ -95,6 +98,7 @@ enum mt_loss_kind {
 	MT_LOSS_DISPATCH_RING_FULL,
 	MT_LOSS_PASS_DEVICE_FULL, /* the ring in device memory */
 	MT_LOSS_PASS_DEVICE,      /* the rows did not come from the device */
+	MT_LOSS_KERNEL_RING_FULL, /* times of operations */
 	MT_N_LOSS,
 };
 
@@ -213,6 +217,7 @@ struct moetrace_session {
 	char trigger_reason[256];     /* of whoever made it BUSY, then of the writer */
 	_Atomic int forked;           /* this is a child's copy */
 
+	struct mt_strings strings;    /* names of operations and ranges */
 	struct mt_queue queue;
 	struct mt_writer *writer;
 	pthread_t thread;

@@ -27,6 +27,7 @@ struct mt_losses {
 	uint64_t passes;
 	uint64_t layers;
 	uint64_t dispatches;
+	uint64_t kernels;
 	uint64_t bytes;
 	uint64_t misuse;
 };
@@ -71,6 +72,7 @@ struct mt_writer {
 	char **rules;                /* [n_rules] their names */
 	uint32_t n_rules;
 	uint32_t n_rules_written;
+	uint32_t n_strings_written;
 	char *source;                /* whose state is known; NULL: none's */
 	char *source_state;
 	char *gpu_name;              /* of the attached GPU; NULL: unknown */
@@ -119,6 +121,8 @@ int mt_writer_define(struct mt_writer *writer);
 /* All of the above, once more, into a file that has none of them; or what is missing. */
 int mt_writer_define_all(struct mt_writer *writer);
 int mt_writer_define_missing(struct mt_writer *writer);
+/* Names that were given since the last time. */
+int mt_writer_define_strings(struct mt_writer *writer);
 int mt_writer_add_rule(struct mt_writer *writer, struct mt_message *message);
 int mt_writer_add_model(struct mt_writer *writer, uint32_t model_index);
 /* Takes the map out of the message. */

@@ -304,7 +304,8 @@ CREATE TABLE clock_snapshot (
 
 -- A counter of a recording, brought up to date with every commit. Names:
 -- recorded_passes, recorded_rows, recorded_layers, recorded_assignments (stored, or counted
--- where rows are not kept), dropped_passes, dropped_layers, dropped_dispatches, dropped_bytes,
+-- where rows are not kept), recorded_kernels (told by the runtime), dropped_passes,
+-- dropped_layers, dropped_dispatches, dropped_kernels, dropped_bytes,
 -- invalid_ids, misuse, duplicate_layers, unwritten_layers (layers of recorded passes that nobody
 -- wrote), sampled_passes and disabled_passes (left out), load_passes and load_assignments (what
 -- expert_load_window is of, padding excluded), last_pass_id (the last pass in
@@ -322,7 +323,7 @@ CREATE TABLE stats (
 CREATE TABLE gap (
 	gap_id INTEGER PRIMARY KEY,  -- key
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
-	stream TEXT NOT NULL,        -- 'pass' (whole passes), 'layer' (layers of recorded passes) or 'dispatch' (what a layer's dispatch moved)
+	stream TEXT NOT NULL,        -- 'pass' (whole passes), 'layer' (layers of recorded passes), 'dispatch' (what a layer's dispatch moved) or 'kernel' (times of operations)
 	start_ns INTEGER NOT NULL,   -- not after the first loss
 	end_ns INTEGER NOT NULL,     -- not before the last loss
 	n_lost INTEGER NOT NULL,     -- records lost
@@ -336,7 +337,7 @@ CREATE TABLE diagnostic (
 	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process that reports
 	time_ns INTEGER NOT NULL,  -- when
 	severity TEXT NOT NULL,    -- 'info', 'warning' or 'error'
-	source TEXT NOT NULL,      -- part that reports: 'session', 'pass', 'request', 'writer', 'store', 'cuda'
+	source TEXT NOT NULL,      -- part that reports: 'session', 'pass', 'request', 'writer', 'store', 'cuda', 'collector' or the name of a collector
 	message TEXT NOT NULL,     -- what happened and what to do
 	n_times INTEGER NOT NULL   -- how often it happened until the last commit
 );

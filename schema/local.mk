@@ -6,6 +6,7 @@
 
 schema_sql_files = \
 	schema/0001-core.sql \
+	schema/0002-timing.sql \
 	schema/views/expert_load.sql \
 	schema/views/layer_balance.sql \
 	schema/views/pass_summary.sql \
@@ -13,6 +14,7 @@ schema_sql_files = \
 	schema/views/stored_topk.sql \
 	schema/views/token_topk.sql \
 	schema/views/routed_expert.sql \
+	schema/views/kernel_event.sql \
 	schema/views/layer_time.sql \
 	schema/views/loss.sql
 

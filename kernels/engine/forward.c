@@ -214,12 +214,16 @@ static void run_attention(struct mtk_pass *pass)
 			      (config->n_heads / config->n_kv_heads);
 
 	mtk_pass_norm(pass, pass->layer->input_norm, n_rows, NULL);
+	mtk_pass_lap(pass, MTK_OP_INPUT_NORM, pass->layer_number);
 	mtk_pass_linear(pass, &pass->layer->qkv, n_rows, workspace->normed, config->n_hidden,
 			workspace->qkv, false);
+	mtk_pass_lap(pass, MTK_OP_QKV, pass->layer_number);
 	mtk_pass_loop(pass, n_rows, 4 * (uint64_t)mtk_model_qkv_width(config), prepare_task, pass);
 	mtk_pass_loop(pass, n_rows * config->n_kv_heads, cost, attend_task, pass);
+	mtk_pass_lap(pass, MTK_OP_ATTENTION, pass->layer_number);
 	mtk_pass_linear(pass, &pass->layer->output, n_rows, workspace->attention,
 			(size_t)config->n_heads * config->head_dim, workspace->hidden, true);
+	mtk_pass_lap(pass, MTK_OP_OUTPUT, pass->layer_number);
 }
 
 static void run_embedding(struct mtk_pass *pass)
@@ -247,6 +251,7 @@ static void run_head(struct mtk_pass *pass, float *ret_logits)
 	mtk_pass_norm(pass, model->final_norm, n_wanted, workspace->wanted_rows);
 	mtk_pass_linear(pass, head, n_wanted, workspace->normed, model->config.n_hidden, ret_logits,
 			false);
+	mtk_pass_lap(pass, MTK_OP_HEAD, MTK_NO_LAYER);
 }
 
 static bool row_fits(const struct mtk_pass *pass, uint32_t row)
@@ -335,7 +340,9 @@ int mtk_model_forward(const struct mtk_model *model, struct mtk_workspace *works
 
 	if (status || batch->n_rows == 0)
 		return status;
+	mtk_pass_lap(&pass, MTK_OP_NONE, MTK_NO_LAYER);
 	run_embedding(&pass);
+	mtk_pass_lap(&pass, MTK_OP_EMBED, MTK_NO_LAYER);
 	for (uint32_t i = 0; i < model->config.n_layers; i++) {
 		pass.layer_number = i;
 		pass.layer = &model->layers[i];

@@ -23,6 +23,13 @@ struct mtk_pass {
 	const struct mtk_forward_hooks *hooks;
 };
 
+/* Tell whoever times operations that this one has just ended. */
+static inline void mtk_pass_lap(const struct mtk_pass *pass, enum mtk_op op, uint32_t layer)
+{
+	if (pass->hooks && pass->hooks->operation)
+		pass->hooks->operation(pass->hooks->ctx, op, layer);
+}
+
 /* Iterations of one piece of a loop of n whose iterations cost about item_cost multiply-adds. */
 uint32_t mtk_pass_grain(const struct mtk_pass *pass, uint32_t n, uint64_t item_cost);
 

@@ -189,6 +189,29 @@ struct mtk_batch {
 	const uint32_t *requests;	/* [n_rows], as the choice counts them; NULL: all are 0 */
 };
 
+/* The operations that a pass is made of, as they are timed. */
+enum mtk_op {
+	MTK_OP_EMBED,
+	MTK_OP_INPUT_NORM,
+	MTK_OP_QKV,		/* the product for queries, keys and values */
+	MTK_OP_ATTENTION,	/* their norms and turns, the cache, the attention itself */
+	MTK_OP_OUTPUT,		/* the product behind it */
+	MTK_OP_EXPERT_NORM,
+	MTK_OP_ROUTER,		/* logits */
+	MTK_OP_ROUTE,		/* the choice, with what a rule makes of it */
+	MTK_OP_LATENT,		/* what the experts read, where that is not the layer's input */
+	MTK_OP_GROUP,		/* rows by expert */
+	MTK_OP_EXPERTS,
+	MTK_OP_COMBINE,
+	MTK_OP_SHARED,
+	MTK_OP_HEAD,		/* norm and product of the wanted rows */
+	MTK_N_OPS,
+	MTK_OP_NONE = MTK_N_OPS,
+};
+
+/* No layer: of an operation before or behind them. */
+#define MTK_NO_LAYER UINT32_MAX
+
 /*
  * Called on the thread of mtk_model_forward(), layers in order. Any member may be NULL. The
  * arrays are the engine's own, valid during the call; rows are those of the batch, in order.
@@ -208,6 +231,11 @@ struct mtk_forward_hooks {
 	 */
 	void (*select_experts)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
 			       const int32_t *ids, const float *weights);
+	/*
+	 * For whoever times operations: what ran since the last call was @op; MTK_OP_NONE: it was
+	 * none, the first one begins now.
+	 */
+	void (*operation)(void *ctx, enum mtk_op op, uint32_t layer);
 	/* Taps of the tests: [n_rows][columns of the router], and [n_rows][n_hidden] twice (the block's input
 	 * is the normalised hidden state, its output is taken before the residual is added). */
 	void (*router_logits)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_columns,

@@ -160,8 +160,11 @@ static void run_router(struct mtk_pass *pass)
 	const uint32_t n_rows = pass->batch->n_rows;
 
 	mtk_pass_norm(pass, pass->layer->post_attention_norm, n_rows, NULL);
+	mtk_pass_lap(pass, MTK_OP_EXPERT_NORM, pass->layer_number);
 	run_logits(pass);
+	mtk_pass_lap(pass, MTK_OP_ROUTER, pass->layer_number);
 	run_route(pass);
+	mtk_pass_lap(pass, MTK_OP_ROUTE, pass->layer_number);
 	if (!hooks)
 		return;
 	if (hooks->moe_input)
@@ -176,6 +179,7 @@ static void run_router(struct mtk_pass *pass)
 	if (hooks->select_experts)
 		hooks->select_experts(hooks->ctx, pass->layer_number, n_rows, pass->width, w->ids,
 				      w->weights);
+	mtk_pass_lap(pass, MTK_OP_NONE, MTK_NO_LAYER);
 }
 
 /* What the experts read: the layer's input, or its latent. */
@@ -192,6 +196,7 @@ static const float *run_latent(struct mtk_pass *pass)
 	for (uint32_t row = 0; pass->layer->latent_norm && row < pass->batch->n_rows; row++)
 		model->ops->rmsnorm(w->latent + (size_t)row * n, pass->layer->latent_norm, n,
 				    model->config.rms_norm_eps, w->latent + (size_t)row * n);
+	mtk_pass_lap(pass, MTK_OP_LATENT, pass->layer_number);
 	return w->latent;
 }
 
@@ -223,7 +228,9 @@ static void run_experts(struct mtk_pass *pass, const float *x)
 	/* Zero experts are no experts here: their slots are in no group. */
 	mtk_experts_group(moe->n_experts, pass->batch->n_rows, pass->width, workspace->ids,
 			  &workspace->groups);
+	mtk_pass_lap(pass, MTK_OP_GROUP, pass->layer_number);
 	mtk_experts_run_all(&experts, moe->n_experts, pass->threads, workspace->active_experts);
+	mtk_pass_lap(pass, MTK_OP_EXPERTS, pass->layer_number);
 }
 
 /* What a rule leaves out of a row stands at its end. */
@@ -388,8 +395,11 @@ void mtk_pass_moe(struct mtk_pass *pass)
 	input = run_latent(pass);
 	run_experts(pass, input);
 	run_combine(pass, input);
+	mtk_pass_lap(pass, MTK_OP_COMBINE, pass->layer_number);
 	if (hooks && hooks->moe_output)
 		hooks->moe_output(hooks->ctx, pass->layer_number, pass->batch->n_rows,
 				  pass->model->moe.n_in, pass->workspace->moe_out);
 	run_shared(pass);
+	if (pass->model->moe.n_shared > 0)
+		mtk_pass_lap(pass, MTK_OP_SHARED, pass->layer_number);
 }

@@ -325,7 +325,10 @@ static int pass_run(struct mtk_server *server, const struct mtk_schedule_pass *p
 {
 	struct mtk_forward_hooks hooks = {.ctx = &server->recorder,
 					  .base_experts = mtk_serve_record_base,
-					  .select_experts = mtk_serve_record_layer};
+					  .select_experts = mtk_serve_record_layer,
+					  .operation = server->recorder.times ?
+							       mtk_serve_record_operation :
+							       NULL};
 	struct mtk_batch batch = {.n_rows = pass->n_rows,
 				  .token_ids = pass->token_ids,
 				  .positions = pass->positions,
@@ -490,6 +493,10 @@ int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *
 				&server->recorder,
 				server->options.limits.n_batch + server->options.limits.n_chunk,
 				server->options.limits.n_context, error);
+		if (status == MOETRACE_OK && recording->records_kernels)
+			status = mtk_serve_record_operations(
+				&server->recorder,
+				mtk_model_borrow_config(server->model)->n_layers, error);
 		if (status == MOETRACE_OK)
 			status = rounds_run(server, error);
 		open_end(server, status < 0 ? MOETRACE_REQUEST_FAILED : MOETRACE_REQUEST_ABORTED);

@@ -106,6 +106,7 @@ struct mtk_serve_recording {
 	struct moetrace_session *session; /* recording already, or NULL */
 	const char *model_name;
 	bool records_tokens;
+	bool records_kernels; /* the times of the engine's operations */
 };
 
 /**

@@ -50,6 +50,7 @@ void mtk_serve_recorder_release(struct mtk_serve_recorder *recorder)
 	free(recorder->slices);
 	free(recorder->kv_slots);
 	free(recorder->reused_slots);
+	free(recorder->times);
 	memset(recorder, 0, sizeof(*recorder));
 }
 
@@ -80,6 +81,61 @@ int mtk_serve_record_slots(struct mtk_serve_recorder *recorder, uint32_t n_rows,
 	if (!recorder->kv_slots || !recorder->reused_slots)
 		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
 	return MOETRACE_OK;
+}
+
+int mtk_serve_record_operations(struct mtk_serve_recorder *recorder, uint32_t n_layers,
+				struct mtk_error *error)
+{
+	static const struct {
+		const char *name;
+		uint32_t role;
+	} ops[MTK_N_OPS] = {
+		[MTK_OP_EMBED] = {"embed", MOETRACE_ROLE_EMBED},
+		[MTK_OP_INPUT_NORM] = {"input_norm", MOETRACE_ROLE_NORM},
+		[MTK_OP_QKV] = {"qkv", MOETRACE_ROLE_ATTENTION},
+		[MTK_OP_ATTENTION] = {"attention", MOETRACE_ROLE_ATTENTION},
+		[MTK_OP_OUTPUT] = {"output", MOETRACE_ROLE_ATTENTION},
+		[MTK_OP_EXPERT_NORM] = {"expert_norm", MOETRACE_ROLE_NORM},
+		[MTK_OP_ROUTER] = {"router", MOETRACE_ROLE_GATE},
+		[MTK_OP_ROUTE] = {"route", MOETRACE_ROLE_TOPK},
+		[MTK_OP_LATENT] = {"latent", MOETRACE_ROLE_EXPERTS},
+		[MTK_OP_GROUP] = {"group", MOETRACE_ROLE_ALIGN},
+		[MTK_OP_EXPERTS] = {"experts", MOETRACE_ROLE_EXPERTS},
+		[MTK_OP_COMBINE] = {"combine", MOETRACE_ROLE_COMBINE},
+		[MTK_OP_SHARED] = {"shared", MOETRACE_ROLE_SHARED},
+		[MTK_OP_HEAD] = {"head", MOETRACE_ROLE_HEAD},
+	};
+	int status = MOETRACE_OK;
+
+	if (!recorder->session)
+		return MOETRACE_OK;
+	recorder->n_times_max = (n_layers + 1) * MTK_N_OPS;
+	recorder->times = calloc(recorder->n_times_max, sizeof(*recorder->times));
+	if (!recorder->times)
+		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");
+	for (uint32_t i = 0; i < MTK_N_OPS && status == MOETRACE_OK; i++)
+		status = moetrace_kernel_name_add(recorder->session, ops[i].name, ops[i].role, 0,
+						  &recorder->names[i]);
+	if (status < 0)
+		return mtk_error_set(error, status, "operations cannot be timed: %s",
+				     moetrace_status_string(status));
+	return MOETRACE_OK;
+}
+
+void mtk_serve_record_operation(void *ctx, enum mtk_op op, uint32_t layer)
+{
+	struct mtk_serve_recorder *recorder = ctx;
+	struct moetrace_kernel_time *time = &recorder->times[recorder->n_times];
+	uint64_t now_ns = moetrace_clock_ns();
+
+	if (op != MTK_OP_NONE && recorder->n_times < recorder->n_times_max) {
+		recorder->n_times++;
+		time->start_ns = recorder->lap_ns;
+		time->end_ns = now_ns;
+		time->name = recorder->names[op];
+		time->layer_index = layer == MTK_NO_LAYER ? MOETRACE_NO_LAYER : layer;
+	}
+	recorder->lap_ns = now_ns;
 }
 
 static int tokens_record(struct mtk_serve_recorder *recorder, uint32_t index,
@@ -255,6 +311,8 @@ void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t
 
 void mtk_serve_record_pass_end(struct mtk_serve_recorder *recorder)
 {
+	moetrace_pass_kernels(recorder->pass, recorder->times, recorder->n_times);
+	recorder->n_times = 0;
 	moetrace_pass_end(recorder->pass);
 	recorder->pass = NULL;
 }

@@ -33,6 +33,11 @@ struct mtk_serve_recorder {
 	uint64_t *reused_slots;		     /* [n_context] */
 	uint32_t n_context;
 	uint64_t n_passes;		     /* the engine's own number of the pass */
+	uint32_t names[MTK_N_OPS];	     /* handles; 0: operations are not timed */
+	struct moetrace_kernel_time *times;  /* [n_times_max] of the pass; NULL: not timed */
+	uint64_t lap_ns;		     /* end of the last operation */
+	uint32_t n_times;
+	uint32_t n_times_max;
 };
 
 /**
@@ -60,6 +65,13 @@ void mtk_serve_recorder_release(struct mtk_serve_recorder *recorder);
 /* Name the rule that the engine runs under; @oea NULL: none. */
 int mtk_serve_record_rule(struct mtk_serve_recorder *recorder, const struct mtk_oea *oea,
 			  struct mtk_error *error);
+
+/* Time the operations of @n_layers layers, too. */
+int mtk_serve_record_operations(struct mtk_serve_recorder *recorder, uint32_t n_layers,
+				struct mtk_error *error);
+
+/* The operation hook of the model; @ctx is the recorder. */
+void mtk_serve_record_operation(void *ctx, enum mtk_op op, uint32_t layer);
 
 /* A request was admitted: its id, attributes and, if asked for, the tokens of its prompt. */
 int mtk_serve_record_begin(struct mtk_serve_recorder *recorder, uint32_t index,

@@ -35,6 +35,8 @@
 	X(DISPATCH, "INSERT INTO dispatch VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")          \
 	X(EXPERT_MAP, "INSERT INTO expert_map VALUES (?, ?, ?, ?, ?, ?)")                     \
 	X(RULE, "INSERT INTO rule VALUES (?, ?)")                                             \
+	X(STRING, "INSERT INTO string VALUES (?, ?, ?, ?)")                                   \
+	X(KERNEL, "INSERT INTO kernel VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")     \
 	X(TOPK, "INSERT INTO topk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
 		"?)")                                                                         \
 	X(LOAD, "INSERT INTO expert_load_window VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "       \

@@ -105,6 +105,9 @@ struct mt_map_row {
 };
 int mt_store_expert_map(struct mt_store *store, const struct mt_map_row *row);
 int mt_store_rule(struct mt_store *store, int64_t rule_id, const char *name);
+/* @role NULL: no kernel has this name. */
+int mt_store_string(struct mt_store *store, int64_t string_id, const char *value, const char *role,
+		    int moves_data);
 
 /* Recordings, requests. */
 int mt_store_recording(struct mt_store *store, int64_t recording_id, int64_t start_ns,
@@ -201,6 +204,40 @@ struct mt_layer_row {
 };
 int mt_store_pass_layer(struct mt_store *store, int64_t pass_id, int64_t layer_id,
 			const struct mt_layer_row *row);
+
+#define MT_HOST_DEVICE_ID 1 /* written first into every file */
+
+/* How pass and layer of a kernel are known. */
+enum mt_known_by {
+	MT_KNOWN_TOLD = 0,
+	MT_KNOWN_CORRELATION = 1,
+	MT_KNOWN_NODE = 2,
+	MT_KNOWN_ORDER = 3,
+	MT_KNOWN_TIME = 4,
+};
+
+/* What is wrong with a kernel's times. */
+#define MT_TIME_UNSTAMPED  1u
+#define MT_TIME_REVERSED   2u
+#define MT_TIME_OUTSIDE    4u
+#define MT_TIME_UNLAUNCHED 8u
+#define MT_TIME_UNENDED    16u
+
+struct mt_kernel_row {
+	int64_t recording_id;
+	int64_t device_id;
+	int64_t stream;
+	int64_t name_id;
+	int64_t start_ns;
+	int64_t end_ns;
+	int64_t pass_id;
+	int64_t layer_id;
+	int64_t known_by; /* enum mt_known_by */
+	int64_t flags;
+	int64_t launch_shape_id;
+	int64_t correlation;
+};
+int mt_store_kernel(struct mt_store *store, const struct mt_kernel_row *row);
 
 /* Counts of a layer of which no rows are kept: [n_ids] each; @padding may be NULL. */
 int mt_store_layer_load(struct mt_store *store, int64_t pass_id, int64_t layer_id,

@@ -77,6 +77,11 @@ violates values "UPDATE topk SET weight_format = 'fp32' WHERE topk_id = 1;"
 violates values "INSERT INTO gap VALUES (1, 1, 'passes', 0, 1, 1, NULL, 'no_ring');"
 violates values "INSERT INTO gap VALUES (1, 1, 'pass', 0, 1, 1, NULL, 'because');"
 violates values "INSERT INTO gap VALUES (1, 1, 'pass', 0, 1, 0, NULL, 'no_ring');"
+# More of these three is in check-timing.sh.
+violates timing "UPDATE kernel SET end_ns = 5101 WHERE kernel_id = 1;"
+violates power "UPDATE power_sample SET energy_mj = 4999 WHERE power_sample_id = 2;"
+violates collectors "UPDATE collector SET reason = NULL WHERE name = 'nvtx';"
+
 violates values "UPDATE byte SET value = 300 WHERE value = 7;"
 violates values "DELETE FROM byte WHERE value = 255;"
 

@@ -5,6 +5,7 @@
 cli_tests = \
 	%D%/check-ends.sh \
 	%D%/check-shape.sh \
+	%D%/check-timing.sh \
 	%D%/check.sh \
 	%D%/control-basic.sh \
 	%D%/control-files.sh \

@@ -105,3 +105,33 @@ UPDATE layer SET has_correction_bias = 0 WHERE layer_id = 1;
 UPDATE pass_layer SET selection_order = 1, tied_rows = 0 WHERE pass_id = 1 AND layer_id = 1;
 UPDATE topk SET n_candidates = 1, candidate_ids = x'0200', score_format = 'bf16',
 	candidate_scores = x'003f003e' WHERE topk_id = 3;
+
+-- Times of what ran on the host and on a GPU, power, and what the sources of it say.
+INSERT INTO device (device_id, process_id, kind, uuid) VALUES (2, 1, 'cuda', 'GPU-1');
+INSERT INTO string VALUES (1, 'experts', 'experts', 0), (2, 'dispatch_kernel', 'dispatch', 1),
+	(3, 'step', NULL, NULL);
+INSERT INTO launch_shape VALUES (1, 8, 1, 1, 128, 1, 1, 32, 1024, NULL);
+INSERT INTO kernel VALUES
+	(1, 1, 1, NULL, 1, 5005, 5030, 5, 1, 0, 0, NULL, NULL),
+	(2, 1, 2, 7, 2, 5040, 5120, 5, 2, 1, 0, 1, 33),
+	(3, 1, 2, 7, 1, NULL, NULL, NULL, NULL, NULL, 1, NULL, NULL);
+INSERT INTO graph_node VALUES (1, 0, 2, 1, 2, 1, 900), (1, 1, 1, 2, 2, NULL, 901);
+INSERT INTO graph_launch VALUES
+	(1, 1, 2, 7, 1, 7010, 7090, 7, 3, 0, 2, x'000000001e0000002800000028000000', 34),
+	(2, 2, 2, 7, NULL, 11010, 11090, NULL, NULL, 0, NULL, NULL, 35);
+INSERT INTO range VALUES (1, 1, 3, 1, 4990, 5110), (2, 1, 3, 1, 6990, 7110);
+INSERT INTO power_sample VALUES
+	(1, 1, 2, 'gpu', 'poll', 1000, 300000, 250000, 5000, 700000, 4, 1980, 2619, 45, 20),
+	(2, 1, 2, 'gpu', 'poll', 2000, 310000, 260000, 5310, 700000, 4, 1980, 2619, 45, 20),
+	(3, 1, 2, 'gpu', 'buffer', 1500, 305000, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+	(4, 1, 1, 'package-0', 'poll', 1000, NULL, NULL, 70, NULL, NULL, NULL, NULL, NULL, 5);
+INSERT INTO device_link VALUES (1, 1, 2, 1000, 5, 16, 18, 18);
+INSERT INTO host_sample VALUES (1, 1, 1000, 500, 50, 3, 1048576), (2, 1, 2000, 900, 60, 3, 1048576);
+INSERT INTO device_clock VALUES (1, 1, 2, 'gpu_timer', 0, 777000, 40), (2, 1, NULL, 'cupti', 0,
+	1700000000000000000, 30);
+INSERT INTO collector VALUES
+	(1, 'host', 'on', NULL, NULL, NULL, 2, 0, 0, 2, 100, 60, 1000000000),
+	(1, 'rapl', 'on', NULL, NULL, NULL, 1, 0, 0, 1, 5, 5, 100000000),
+	(1, 'nvml', 'on', NULL, '580.1', NULL, 4, 0, 0, 3, 60, 20, 100000000),
+	(1, 'cupti', 'on', 'graph', '13.0', NULL, 3, 0, 1, 4, 40, 15, 250000000),
+	(1, 'nvtx', 'absent', NULL, NULL, 'no tool takes ranges', 0, NULL, 0, 0, 0, 0, NULL);

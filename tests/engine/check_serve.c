@@ -60,7 +60,7 @@ struct texts {
 static struct mtk_serve_stats serve(const struct mtk_serve_options *options,
 				    struct moetrace_session *session, struct texts *ret_texts)
 {
-	struct mtk_serve_recording recording = {session, "tinymoe", true};
+	struct mtk_serve_recording recording = {session, "tinymoe", true, false};
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
 	struct mtk_error error = {.text = ""};
@@ -269,7 +269,7 @@ static bool stop_after_two(void *context, const struct mtk_serve_stats *stats)
 START_TEST(test_interrupted)
 {
 	struct mtk_serve_options options = usual;
-	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", false};
+	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", false, false};
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
 	uint32_t n_calls = 0, i;
@@ -385,7 +385,7 @@ static bool stop_when_retracted(void *context, const struct mtk_serve_stats *sta
 START_TEST(test_retracted_and_interrupted)
 {
 	struct mtk_serve_options options = usual;
-	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", true};
+	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", true, false};
 	const struct fake_recorder *recorder = fake_recorder();
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
@@ -444,7 +444,7 @@ END_TEST
 
 START_TEST(test_recorder_fails)
 {
-	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", false};
+	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", false, false};
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
 	struct mtk_error error;

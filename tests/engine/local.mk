@@ -78,7 +78,7 @@ TESTS += \
 	%D%/run-reuse.sh \
 	%D%/run-shapes.sh \
 	%D%/run-rule.sh \
-	%D%/run-interrupt.sh
+	%D%/run-interrupt.sh %D%/run-kernels.sh
 
 EXTRA_DIST += \
 	%D%/eval.sh \
@@ -89,4 +89,4 @@ EXTRA_DIST += \
 	%D%/run-reuse.sh \
 	%D%/run-shapes.sh \
 	%D%/run-rule.sh \
-	%D%/run-interrupt.sh
+	%D%/run-interrupt.sh %D%/run-kernels.sh

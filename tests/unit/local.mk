@@ -44,6 +44,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_reuse \
 	%D%/check_rule \
 	%D%/check_select \
+	%D%/check_timing \
 	%D%/check_weights \
 	%D%/check_world
 
@@ -53,6 +54,7 @@ thread_tests += \
 	%D%/check_catalogue \
 	%D%/check_recording \
 	%D%/check_select \
+	%D%/check_timing \
 	%D%/check_world
 
 %C%_check_attempt_SOURCES = %D%/check_attempt.c
@@ -119,6 +121,10 @@ thread_tests += \
 %C%_check_select_SOURCES = %D%/check_select.c
 %C%_check_select_CFLAGS = $(%C%_cflags)
 %C%_check_select_LDADD = $(%C%_libs)
+
+%C%_check_timing_SOURCES = %D%/check_timing.c
+%C%_check_timing_CFLAGS = $(%C%_cflags)
+%C%_check_timing_LDADD = $(%C%_libs)
 
 %C%_check_weights_SOURCES = %D%/check_weights.c
 %C%_check_weights_CFLAGS = $(%C%_cflags)

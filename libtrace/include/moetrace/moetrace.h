@@ -25,8 +25,8 @@
  * Options and descriptions are structs whose first member is their size: set up each one (in
  * an array, each element) with MOETRACE_INIT() and then fill in what is known; a zero member
  * means the default named beside it. Fields are only ever appended: a program that was built with
- * earlier headers has shorter structs, and what they lack means 0, too. The small structs moetrace_rank and moetrace_slice are fixed for ever
- * and have no size.
+ * earlier headers has shorter structs, and what they lack means 0, too. The small structs moetrace_rank,
+ * moetrace_slice and moetrace_kernel_time are fixed for ever and have no size.
  *
  * Where ranks of one model compute the same routing (tensor parallel), record on one of them.
  */
@@ -66,6 +66,7 @@
 #include <moetrace/pass.h>
 #include <moetrace/counters.h>
 #include <moetrace/experts.h>
+#include <moetrace/timing.h>
 
 #undef MOETRACE_IN_UMBRELLA
 #endif

@@ -21,6 +21,9 @@
 	X(request_end)    \
 	X(pass_begin)     \
 	X(select_experts) \
+	X(kernel_name_add) \
+	X(clock_ns)       \
+	X(pass_kernels)   \
 	X(pass_end)
 
 struct api {

@@ -44,6 +44,9 @@ static void open_session(struct hot *hot)
 	status = hot->api->session_open(hot->path, &opts, &hot->session);
 	ck_assert_msg(status == MOETRACE_OK, "open: %d: %s", status, hot->api->open_errmsg());
 	add_model(hot);
+	ck_assert_int_eq(hot->api->kernel_name_add(hot->session, "experts", MOETRACE_ROLE_EXPERTS, 0,
+						   &hot->kernel_name),
+			 MOETRACE_OK);
 	if (hot->scenario != HOT_IDLE)
 		ck_assert_int_eq(hot->api->start(hot->session, NULL), MOETRACE_OK);
 	for (i = 0; i < HOT_N_REQUESTS; i++)
@@ -130,8 +133,15 @@ static void whole_pass(struct hot *hot, uint32_t n_rows)
 
 	for (layer = 0; layer < HOT_N_LAYERS; layer++) {
 		const struct moetrace_selection selection = selection_of(hot, layer, n_rows);
+		struct moetrace_kernel_time time = {
+			.start_ns = hot->api->clock_ns(),
+			.name = hot->kernel_name,
+			.layer_index = layer,
+		};
 
 		hot->api->select_experts(pass, &selection);
+		time.end_ns = hot->api->clock_ns();
+		hot->api->pass_kernels(pass, &time, 1);
 	}
 	hot->api->pass_end(pass);
 }

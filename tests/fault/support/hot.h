@@ -37,6 +37,7 @@ struct hot {
 	const char *path;
 	struct moetrace_session *session;
 	uint32_t model;
+	uint32_t kernel_name;
 	struct moetrace_slice slices[HOT_N_REQUESTS];
 	uint32_t positions[HOT_N_REQUESTS];
 	uint32_t row_map[HOT_N_REQUESTS];

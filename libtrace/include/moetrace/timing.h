@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Times that the runtime measures itself: operations of a pass, by layer, and named ranges. A
+ * runtime that computes on the host has no other way to tell what its layers cost; on a GPU the
+ * collectors do. All points in time are moetrace_clock_ns().
+ */
+#ifndef MOETRACE_TIMING_H
+#define MOETRACE_TIMING_H
+#ifndef MOETRACE_IN_UMBRELLA
+#error "include <moetrace/moetrace.h>"
+#endif
+
+MOETRACE_BEGIN_DECLS
+
+/* CLOCK_MONOTONIC in nanoseconds. Belongs to the hot path: it makes no system call. */
+MOETRACE_API
+uint64_t moetrace_clock_ns(void);
+
+/* What an operation is for. */
+enum moetrace_kernel_role {
+	MOETRACE_ROLE_OTHER = 0,
+	MOETRACE_ROLE_GATE = 1,       /* the router's logits */
+	MOETRACE_ROLE_TOPK = 2,       /* the choice of experts */
+	MOETRACE_ROLE_ALIGN = 3,      /* grouping rows by expert, permuting */
+	MOETRACE_ROLE_DISPATCH = 4,   /* rows go to the ranks of their experts */
+	MOETRACE_ROLE_EXPERTS = 5,    /* the experts' own products */
+	MOETRACE_ROLE_COMBINE = 6,    /* outputs of experts become rows again */
+	MOETRACE_ROLE_SHARED = 7,     /* shared experts */
+	MOETRACE_ROLE_ATTENTION = 8,
+	MOETRACE_ROLE_NORM = 9,
+	MOETRACE_ROLE_EMBED = 10,
+	MOETRACE_ROLE_HEAD = 11,
+	MOETRACE_ROLE_COLLECTIVE = 12, /* between ranks, whatever it moves */
+	MOETRACE_ROLE_COPY = 13,
+};
+
+/* The name's operations move data between ranks; the others compute. */
+#define MOETRACE_KERNEL_MOVES_DATA 1u
+
+/**
+ * Name an operation for moetrace_pass_kernels(). Not part of the hot path.
+ *
+ * @name      Copied.
+ * @role      enum moetrace_kernel_role
+ * @flags     MOETRACE_KERNEL_MOVES_DATA or 0.
+ * @ret_name  Its handle, never 0 and valid as long as the session; set to 0 on failure. What was
+ *            named alike before has the same handle.
+ *
+ * Returns  MOETRACE_OK
+ *          MOETRACE_E_INVALID  session, ret_name or name is NULL, name is empty, or role or flags
+ *                              are none
+ *          MOETRACE_E_LIMIT    more than a million names
+ *          MOETRACE_E_NOMEM
+ *          MOETRACE_E_STATE    this is a forked child
+ */
+MOETRACE_API MOETRACE_MUST_USE
+int moetrace_kernel_name_add(struct moetrace_session *session, const char *name, uint32_t role,
+			     uint32_t flags, uint32_t *ret_name);
+
+/* An operation that belongs to no layer. */
+#define MOETRACE_NO_LAYER UINT32_MAX
+
+struct moetrace_kernel_time {
+	uint64_t start_ns;    /* moetrace_clock_ns() when it began */
+	uint64_t end_ns;      /* and when it ended */
+	uint32_t name;        /* of moetrace_kernel_name_add() */
+	uint32_t layer_index; /* among the model's MoE layers, from 0; or MOETRACE_NO_LAYER */
+};
+
+/**
+ * Hand over how long operations of this pass took: all at once before moetrace_pass_end(), or in
+ * several calls. They become rows of table kernel on the host's device; what does not fit is
+ * counted (table gap, stream 'kernel') and makes no pass partial. Recordings of mode stat keep none.
+ * Belongs to the hot path: it never waits.
+ *
+ * @pass     NULL: nothing happens.
+ * @times    [n_times] in any order; free for reuse when the call returns. If one of them is
+ *           impossible, the call is counted as misuse and ignored.
+ */
+MOETRACE_API
+void moetrace_pass_kernels(struct moetrace_pass *pass, const struct moetrace_kernel_time *times,
+			   uint32_t n_times);
+
+MOETRACE_END_DECLS
+
+#endif

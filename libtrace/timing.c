@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The calls of <moetrace/timing.h>. All but the naming of things belongs to the hot path: it does
+ * not allocate, lock, log, make a system call or wait.
+ */
+#include "libtrace/hot.h"
+
+#include "libtrace/clock.h"
+#include "libtrace/strings.h"
+
+uint64_t moetrace_clock_ns(void)
+{
+	return mt_monotonic_ns();
+}
+
+/* A number for a name; what is wrong with it in words. */
+static int add_name(struct moetrace_session *session, const char *name, uint32_t role,
+		    uint32_t flags, uint32_t *ret_name)
+{
+	int status;
+
+	if (ret_name)
+		*ret_name = 0;
+	if (!session || !ret_name || !name || !*name)
+		return MOETRACE_E_INVALID;
+	if (atomic_load(&session->forked))
+		return MOETRACE_E_STATE;
+	status = mt_strings_add(&session->strings, name, role, flags, ret_name);
+	if (status)
+		return mt_session_error(session, status, "%.100s: %s", name,
+					status == MOETRACE_E_LIMIT ? "too many names" :
+								     "out of memory");
+	return MOETRACE_OK;
+}
+
+int moetrace_kernel_name_add(struct moetrace_session *session, const char *name, uint32_t role,
+			     uint32_t flags, uint32_t *ret_name)
+{
+	int is_known = mt_role_name(role) && flags <= MOETRACE_KERNEL_MOVES_DATA;
+
+	return add_name(is_known ? session : NULL, name, role, flags, ret_name);
+}
+
+static int is_possible(const struct moetrace_pass *pass, const struct moetrace_kernel_time *time,
+		       uint32_t n_names)
+{
+	struct moetrace_session *session = pass->session;
+
+	return time->name >= 1 && time->name <= n_names &&
+	       mt_strings_at(&session->strings, time->name)->role != MT_NO_ROLE &&
+	       (time->layer_index < pass->model->n_layers ||
+		time->layer_index == MOETRACE_NO_LAYER) &&
+	       time->start_ns >= session->start_monotonic_ns && time->end_ns >= time->start_ns &&
+	       time->end_ns <= INT64_MAX;
+}
+
+void moetrace_pass_kernels(struct moetrace_pass *pass, const struct moetrace_kernel_time *times,
+			   uint32_t n_times)
+{
+	struct mt_reservation reservation;
+	struct mt_record_kernels *to;
+	struct mt_ring *ring;
+	uint64_t n_bytes = sizeof(*to) + (uint64_t)n_times * sizeof(struct moetrace_kernel_time);
+	uint32_t n_names;
+	uint64_t now_ns;
+
+	if (!pass || !n_times || pass->mode == MOETRACE_MODE_STAT)
+		return;
+	n_names = mt_strings_count(&pass->session->strings);
+	for (uint32_t i = 0; times && i < n_times; i++)
+		if (!is_possible(pass, &times[i], n_names))
+			times = NULL;
+	if (!times)
+		return mt_misuse(pass->session, MT_MISUSE_KERNELS);
+	now_ns = mt_pass_now(pass);
+	ring = mt_stream_of(pass);
+	reservation = mt_stream_reserve(pass, ring, MT_RECORD_KERNELS, n_bytes);
+	to = (struct mt_record_kernels *)reservation.record;
+	if (!to)
+		return mt_count_losses(pass->session, MT_LOSS_KERNEL_RING_FULL, n_times, n_bytes,
+				       now_ns);
+	to->record.time_ns = now_ns;
+	to->n_times = n_times;
+	to->reserved = 0;
+	for (uint32_t i = 0; i < n_times; i++) {
+		to->times[i] = times[i];
+		to->times[i].start_ns = mt_session_ns(pass->session, times[i].start_ns);
+		to->times[i].end_ns = mt_session_ns(pass->session, times[i].end_ns);
+	}
+	mt_ring_commit(ring, reservation);
+}

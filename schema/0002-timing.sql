@@ -1,0 +1,156 @@
+-- SPDX-License-Identifier: MIT
+--
+-- The tables of what routing cost: kernels, graphs, ranges, power, and what became of each source
+-- of them. They are empty where nobody asked for such a source; what a source could not tell is
+-- NULL, and why it is silent is in table collector.
+
+-- A text that many rows name by its key.
+CREATE TABLE string (
+	string_id INTEGER PRIMARY KEY, -- key
+	value TEXT NOT NULL,           -- the text
+	role TEXT,                     -- what kernels of this name do: 'gate' (router logits), 'topk' (the choice), 'align' (grouping by expert), 'dispatch', 'experts', 'combine', 'shared', 'attention', 'norm', 'embed', 'head', 'collective', 'copy' or 'other'; NULL: no kernel has this name
+	moves_data INTEGER             -- 1: they move data between ranks, 0: they compute; NULL: no kernel has this name
+);
+
+-- The shape that kernels were launched in, as far as their source tells.
+CREATE TABLE launch_shape (
+	launch_shape_id INTEGER PRIMARY KEY, -- key
+	grid_x INTEGER NOT NULL,    -- blocks
+	grid_y INTEGER NOT NULL,    -- blocks
+	grid_z INTEGER NOT NULL,    -- blocks
+	block_x INTEGER NOT NULL,   -- threads
+	block_y INTEGER NOT NULL,   -- threads
+	block_z INTEGER NOT NULL,   -- threads
+	registers INTEGER,          -- registers a thread; NULL: not told
+	static_shared_bytes INTEGER, -- shared memory of the kernel's own; NULL: not told
+	dynamic_shared_bytes INTEGER -- shared memory asked for at the launch; NULL: not told
+);
+
+-- What a source of timings or power was in a recording: a row for each one that was asked for.
+CREATE TABLE collector (
+	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
+	name TEXT NOT NULL,         -- 'host', 'rapl', 'nvml', 'nvtx', 'cupti' or 'null' (what a runtime times itself needs none)
+	state TEXT NOT NULL,        -- 'on', 'absent' (nothing of the kind on this machine), 'denied' (no permission), 'busy' (another tool has it), 'unsupported' (there, but it does not tell), 'failed' (it ended with an error) or 'hung' (it did not answer and was cut off)
+	mode TEXT,                  -- how it was asked, e.g. 'graph'; NULL: it has one way
+	version TEXT,               -- version of the library behind it; NULL: none, or not told
+	reason TEXT,                -- why it is not on, or what it lacks, and what to do; NULL: nothing to say
+	n_rows INTEGER NOT NULL,    -- rows that it brought
+	n_dropped INTEGER,          -- records that were lost before they reached the file; NULL: unknown
+	n_invalid INTEGER NOT NULL, -- rows with flags: times that cannot be true
+	n_calls INTEGER NOT NULL,   -- times that it was asked
+	calls_ns INTEGER NOT NULL,  -- how long that took, together
+	longest_call_ns INTEGER NOT NULL, -- the longest one
+	interval_ns INTEGER,        -- time between two calls in the end (it backs off when calls are slow); NULL: it is not polled
+	PRIMARY KEY (recording_id, name)
+) WITHOUT ROWID;
+
+-- An operation that ran on a device: a kernel of a GPU, or an operation of a runtime that
+-- computes on the host. Kernels of a launch of a whole graph are in graph_launch; view
+-- kernel_event has both.
+CREATE TABLE kernel (
+	kernel_id INTEGER PRIMARY KEY, -- key
+	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
+	device_id INTEGER NOT NULL REFERENCES device(device_id), -- where it ran
+	stream INTEGER,                -- the device's stream; NULL: the device has none, or not told
+	name_id INTEGER NOT NULL REFERENCES string(string_id), -- its name
+	start_ns INTEGER,              -- when it began; NULL: not told, see flags
+	end_ns INTEGER,                -- when it ended; NULL: not told, see flags
+	pass_id INTEGER REFERENCES pass(pass_id), -- its pass; NULL: none, or not known
+	layer_id INTEGER REFERENCES layer(layer_id), -- its layer; NULL: none (embedding, head), or not known
+	known_by INTEGER,              -- how pass and layer are known: 0 the runtime said so, 1 a correlation id of the launch, 2 its graph node, 3 the order of launches, 4 its time; NULL: they are not
+	flags INTEGER NOT NULL,        -- what is wrong with the times, added up: 1 not stamped, 2 ends before it begins, 4 outside of its recording's time (what the runtime told: of its pass's), 8 begins before its launch, 16 had not ended when it was taken; 0: nothing
+	launch_shape_id INTEGER REFERENCES launch_shape(launch_shape_id), -- grid and block; NULL: not told
+	correlation INTEGER            -- the source's number of the launch; NULL: none
+);
+
+-- A node of a graph of kernels that is launched as one, as it was learnt when it was captured.
+CREATE TABLE graph_node (
+	graph INTEGER NOT NULL,        -- number of the graph in this file, from 1
+	node INTEGER NOT NULL,         -- its number in the graph, in the order of graph_launch.node_times, from 0
+	name_id INTEGER NOT NULL REFERENCES string(string_id), -- kernel's name
+	layer_id INTEGER REFERENCES layer(layer_id), -- its layer; NULL: none, or not known
+	known_by INTEGER,              -- how the layer is known, as in kernel; NULL: it is not
+	launch_shape_id INTEGER REFERENCES launch_shape(launch_shape_id), -- grid and block; NULL: not told
+	source_node INTEGER,           -- the source's number of the node; NULL: none
+	PRIMARY KEY (graph, node)
+) WITHOUT ROWID;
+
+-- A launch of a graph.
+CREATE TABLE graph_launch (
+	graph_launch_id INTEGER PRIMARY KEY, -- key
+	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
+	device_id INTEGER NOT NULL REFERENCES device(device_id), -- where it ran
+	stream INTEGER,                -- the device's stream; NULL: not told
+	graph INTEGER,                 -- the graph in graph_node; NULL: its nodes are not known
+	start_ns INTEGER,              -- when it began; NULL: not told, see flags
+	end_ns INTEGER,                -- when it ended; NULL: not told, see flags
+	pass_id INTEGER REFERENCES pass(pass_id), -- its pass; NULL: none, or not known
+	known_by INTEGER,              -- how the pass is known, as in kernel; NULL: it is not
+	flags INTEGER NOT NULL,        -- what is wrong with the times, as in kernel
+	n_nodes INTEGER,               -- nodes in node_times; NULL: launches alone were recorded
+	node_times BLOB,               -- two u32 a node: start after start_ns and length in ns, both 4294967295 where they are not known; NULL: launches alone were recorded
+	correlation INTEGER            -- the source's number of the launch; NULL: none
+);
+
+-- A piece of time that the runtime gave a name to.
+CREATE TABLE range (
+	range_id INTEGER PRIMARY KEY, -- key; ascends in the order in which they ended
+	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
+	name_id INTEGER NOT NULL REFERENCES string(string_id), -- its name
+	thread INTEGER NOT NULL,      -- number of the thread that ended it, among those of this file
+	start_ns INTEGER NOT NULL,    -- when it began
+	end_ns INTEGER NOT NULL       -- when it ended
+);
+
+-- A reading of power and what belongs to it.
+CREATE TABLE power_sample (
+	power_sample_id INTEGER PRIMARY KEY, -- key
+	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
+	device_id INTEGER NOT NULL REFERENCES device(device_id), -- what draws the power
+	domain TEXT NOT NULL,         -- part of it: 'gpu', 'module', 'memory', or a domain of powercap such as 'package-0'
+	source TEXT NOT NULL,         -- 'poll' (asked by the recorder) or 'buffer' (samples that the driver had kept; they have instant_mw alone)
+	time_ns INTEGER NOT NULL,     -- when: of a poll the middle of the call
+	instant_mw INTEGER,           -- power at that moment; NULL: not told
+	average_mw INTEGER,           -- power over the last second or so, as the driver defines it; NULL: not told
+	energy_mj INTEGER,            -- energy counter: only differences mean something; NULL: not told
+	limit_mw INTEGER,             -- enforced power limit; NULL: not told
+	throttle_reasons INTEGER,     -- the driver's bits for why clocks are held down; NULL: not told
+	processor_mhz INTEGER,        -- clock of the processors; NULL: not told
+	memory_mhz INTEGER,           -- clock of the memory; NULL: not told
+	temperature_c INTEGER,        -- temperature in degrees Celsius; NULL: not told
+	cost_ns INTEGER               -- what the reading itself took; NULL: it came with another one
+);
+
+-- How a device is connected: a row at the beginning of a recording and at every change.
+CREATE TABLE device_link (
+	device_link_id INTEGER PRIMARY KEY, -- key
+	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
+	device_id INTEGER NOT NULL REFERENCES device(device_id), -- the device
+	time_ns INTEGER NOT NULL,     -- when it was seen to be so
+	pcie_generation INTEGER,      -- PCIe generation in force; NULL: not told
+	pcie_width INTEGER,           -- PCIe lanes in force; NULL: not told
+	nvlinks INTEGER,              -- NVLink links that it has; NULL: not told
+	active_nvlinks INTEGER        -- those that are up; NULL: not told
+);
+
+-- What the process itself took, seen by the host collector.
+CREATE TABLE host_sample (
+	host_sample_id INTEGER PRIMARY KEY, -- key
+	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
+	time_ns INTEGER NOT NULL,     -- when
+	process_cpu_ns INTEGER NOT NULL, -- processor time of the process since it began
+	recorder_cpu_ns INTEGER,      -- of it, that of the recorder's threads; NULL: not readable
+	n_threads INTEGER,            -- threads of the process; NULL: not readable
+	resident_bytes INTEGER        -- memory of the process that is resident; NULL: not readable
+);
+
+-- Another clock against the session's, about once a second.
+CREATE TABLE device_clock (
+	device_clock_id INTEGER PRIMARY KEY, -- key
+	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process whose clock it is compared with
+	device_id INTEGER REFERENCES device(device_id), -- whose clock it is; NULL: a clock of the host
+	clock TEXT NOT NULL,          -- 'cupti' or 'gpu_timer'
+	session_ns INTEGER NOT NULL,  -- the session's clock
+	clock_ns INTEGER NOT NULL,    -- the other one
+	uncertainty_ns INTEGER NOT NULL -- the readings lie within this of each other
+);
