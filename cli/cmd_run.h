@@ -40,6 +40,7 @@ struct mt_run_options {
 	uint32_t n_chunk;
 	uint32_t n_context;
 	uint32_t n_kv_positions; /* 0: enough */
+	bool is_lockstep;
 	uint32_t n_abort;	 /* 0: none is aborted */
 	bool reuses_prefixes;
 	uint32_t n_threads;

@@ -39,6 +39,7 @@ enum {
 	OPT_BATCH,
 	OPT_CHUNK,
 	OPT_CONTEXT,
+	OPT_LOCKSTEP,
 	OPT_KV_POSITIONS,
 	OPT_PREFIX_REUSE,
 	OPT_ABORT_AFTER,
@@ -116,6 +117,10 @@ static const struct argp_option argp_options[] = {
 	 3},
 	{"batch", OPT_BATCH, "N", 0, "Requests at a time [16]", 4},
 	{"chunk", OPT_CHUNK, "N", 0, "Prompt rows a pass at most [128]", 4},
+	{"lockstep", OPT_LOCKSTEP, NULL, 0,
+	 "Let the requests of a batch advance together, one position a pass, prompts too: every row "
+	 "is a decode row, as in moetrace eval",
+	 4},
 	{"context", OPT_CONTEXT, "N", 0,
 	 "Positions a request may take [1024]; one that reaches them ends with finish_reason "
 	 "length",
@@ -437,6 +442,9 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		return 0;
 	case OPT_IDLE:
 		options->is_idle = true;
+		return 0;
+	case OPT_LOCKSTEP:
+		options->is_lockstep = true;
 		return 0;
 	case OPT_MODE:
 		return mode_parse(options, text);

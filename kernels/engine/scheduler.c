@@ -214,9 +214,16 @@ bool mtk_scheduler_retract(struct mtk_scheduler *scheduler, uint32_t *ret_sequen
 	return true;
 }
 
+/* In lockstep, whether the batch has begun. */
+static bool has_begun(const struct mtk_scheduler *scheduler)
+{
+	return scheduler->limits.is_lockstep && scheduler->n_active > 0 &&
+	       scheduler->sequences[scheduler->active[0]].n_computed > 0;
+}
+
 bool mtk_scheduler_can_admit(const struct mtk_scheduler *scheduler)
 {
-	return scheduler->n_active < scheduler->limits.n_batch &&
+	return !has_begun(scheduler) && scheduler->n_active < scheduler->limits.n_batch &&
 	       scheduler->next < scheduler->n_sequences &&
 	       positions_fit(scheduler, &scheduler->sequences[scheduler->next]);
 }
@@ -240,9 +247,11 @@ int mtk_scheduler_admit(struct mtk_scheduler *scheduler, uint32_t *ret_sequence)
 	return MOETRACE_OK;
 }
 
-/* Only the token sampled last is left to compute. */
-static bool is_decoding(const struct mtk_sequence *sequence)
+/* Only the token sampled last is left to compute; in lockstep, one token at a time is. */
+static bool is_decoding(const struct mtk_scheduler *scheduler, const struct mtk_sequence *sequence)
 {
+	if (scheduler->limits.is_lockstep)
+		return true;
 	return sequence->n_generated > 0 && sequence->n_computed + 1 == n_known(sequence);
 }
 
@@ -257,7 +266,7 @@ static void slice_add(struct mtk_scheduler *scheduler, uint32_t index, uint32_t 
 	slice->sequence = index;
 	slice->first_position = sequence->n_computed;
 	slice->n_rows = n_rows;
-	slice->is_decode = is_decoding(sequence);
+	slice->is_decode = is_decoding(scheduler, sequence);
 	slice->samples = sequence->n_computed + n_rows == n_known(sequence);
 	for (i = 0; i < n_rows; i++) {
 		uint32_t row = pass->n_rows + i, position = sequence->n_computed + i;
@@ -281,7 +290,7 @@ const struct mtk_schedule_pass *mtk_scheduler_pass_form(struct mtk_scheduler *sc
 
 	pass->n_slices = pass->n_rows = pass->n_samples = 0;
 	for (i = 0; i < scheduler->n_active; i++) {
-		if (is_decoding(&scheduler->sequences[scheduler->active[i]]))
+		if (is_decoding(scheduler, &scheduler->sequences[scheduler->active[i]]))
 			slice_add(scheduler, scheduler->active[i], 1);
 	}
 	pass->n_decode_rows = pass->n_rows;
@@ -289,7 +298,7 @@ const struct mtk_schedule_pass *mtk_scheduler_pass_form(struct mtk_scheduler *sc
 		const struct mtk_sequence *sequence = &scheduler->sequences[scheduler->active[i]];
 		uint32_t n_rows;
 
-		if (is_decoding(sequence))
+		if (is_decoding(scheduler, sequence))
 			continue;
 		n_rows = n_known(sequence) - sequence->n_computed;
 		if (n_rows > n_left)

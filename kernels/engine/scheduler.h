@@ -15,6 +15,10 @@
  * before all that were not admitted yet, and computes its known tokens anew as prefill. No token
  * is sampled twice, and the oldest request is never retracted, so that every request ends.
  *
+ * In lockstep every pass holds one row of each admitted request, its prompt's tokens too, and all
+ * of them are decode rows: as if each prompt were text that was being generated. The next requests
+ * are admitted when all of the batch are done, so that those of a batch are at the same position.
+ *
  * The token sampled last is never computed, so a request that is done has computed n_prompt +
  * n_generated - 1 positions. Where max_new_tokens would pass the end of the context, the request
  * ends there, as if it had asked for less: with FINISH_LENGTH.
@@ -63,6 +67,7 @@ struct mtk_schedule_limits {
 	int32_t stop_byte;  /* negative: none */
 	uint32_t n_kv_positions; /* of all requests at a time; 0: as many as they need */
 	uint32_t n_abort;	 /* a request ends after so many tokens, as aborted; 0: none does */
+	bool is_lockstep;
 };
 
 /* One pass: slices in row order, and the rows themselves. The arrays belong to the scheduler. */

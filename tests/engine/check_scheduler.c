@@ -167,6 +167,28 @@ START_TEST(test_abort)
 }
 END_TEST
 
+/* One row of each, prompts too; who ends early leaves a hole until the batch is done. */
+START_TEST(test_lockstep)
+{
+	static const uint32_t lengths[][2] = {{3, 1}, {1, 2}, {2, 1}};
+	struct mtk_schedule_limits limits = {
+		.n_batch = 2, .n_chunk = 4, .n_context = 16, .stop_byte = -1, .is_lockstep = true};
+	struct mtk_workload *workload = workload_make(lengths, 3);
+	struct mtk_scheduler *scheduler;
+
+	ck_assert_int_eq(mtk_scheduler_create(workload, &limits, &scheduler, NULL), MOETRACE_OK);
+	pass_expect(scheduler, "D0@0+1 D1@0+1*");
+	pass_expect(scheduler, "D0@1+1 D1@1+1*");
+	pass_expect(scheduler, "D0@2+1*");
+	pass_expect(scheduler, "D2@0+1");
+	pass_expect(scheduler, "D2@1+1*");
+	ck_assert_uint_eq(mtk_scheduler_n_active(scheduler), 0);
+	ck_assert_uint_eq(mtk_scheduler_sequence(scheduler, 0)->n_computed, 3);
+	mtk_scheduler_destroy(scheduler);
+	mtk_workload_destroy(workload);
+}
+END_TEST
+
 START_TEST(test_stop_byte_and_context)
 {
 	static const uint32_t lengths[][2] = {{2, 9}, {4, 9}, {5, 1}};
@@ -203,18 +225,18 @@ START_TEST(test_create_refuses)
 		int status;
 		const char *words;
 	} cases[] = {
-		{{0, 1, 9, -1, 0, 0}, MOETRACE_E_INVALID, "at least 1"},
-		{{1, 0, 9, -1, 0, 0}, MOETRACE_E_INVALID, "at least 1"},
-		{{1, 1, 0, -1, 0, 0}, MOETRACE_E_INVALID, "at least 1"},
-		{{UINT32_MAX, 2, 9, -1, 0, 0}, MOETRACE_E_INVALID, "2^31"},
-		{{1, 1, 1u << 31, -1, 0, 0}, MOETRACE_E_INVALID, "2^31"},
-		{{1, 1, 9, -1, 5, 0},
+		{{0, 1, 9, -1, 0, 0, false}, MOETRACE_E_INVALID, "at least 1"},
+		{{1, 0, 9, -1, 0, 0, false}, MOETRACE_E_INVALID, "at least 1"},
+		{{1, 1, 0, -1, 0, 0, false}, MOETRACE_E_INVALID, "at least 1"},
+		{{UINT32_MAX, 2, 9, -1, 0, 0, false}, MOETRACE_E_INVALID, "2^31"},
+		{{1, 1, 1u << 31, -1, 0, 0, false}, MOETRACE_E_INVALID, "2^31"},
+		{{1, 1, 9, -1, 5, 0, false},
 		 MOETRACE_E_LIMIT,
 		 "w: line 2: the request alone may need 6 positions, the KV cache has 5; raise "
 		 "--kv-positions"},
-		{{1, 1, 9, -1, 4, 0}, MOETRACE_E_LIMIT, "w: line 1: the request alone may need 5"},
-		{{1, 1, 9, -1, 4, 2}, MOETRACE_E_LIMIT, "w: line 2: the request alone may need 6"},
-		{{1, 1, 5, -1, 0, 0},
+		{{1, 1, 9, -1, 4, 0, false}, MOETRACE_E_LIMIT, "w: line 1: the request alone may need 5"},
+		{{1, 1, 9, -1, 4, 2, false}, MOETRACE_E_LIMIT, "w: line 2: the request alone may need 6"},
+		{{1, 1, 5, -1, 0, 0, false},
 		 MOETRACE_E_LIMIT,
 		 "w: line 2: the prompt has 6 tokens, the context 5"},
 	};
@@ -349,7 +371,7 @@ static void positions_check(struct mtk_scheduler *scheduler,
 
 static void random_workload_serve(uint64_t seed)
 {
-	struct mtk_schedule_limits limits;
+	struct mtk_schedule_limits limits = {0};
 	struct mtk_workload *workload;
 	struct mtk_scheduler *scheduler;
 	unsigned char tokens[64];
@@ -411,6 +433,7 @@ int main(void)
 	tcase_add_test(tcase, test_stop_byte_and_context);
 	tcase_add_test(tcase, test_retract_the_youngest);
 	tcase_add_test(tcase, test_abort);
+	tcase_add_test(tcase, test_lockstep);
 	tcase_add_test(tcase, test_create_refuses);
 	tcase_add_loop_test(tcase, test_random_workloads, 0, 8);
 	srunner_run_all(runner, CK_ENV);
