@@ -8,8 +8,13 @@ mt_sql_sources = \
 	%D%/moe_balance.c \
 	%D%/moe_eplb.c \
 	%D%/moe_load.c \
+	%D%/moe_oea.c \
 	%D%/moe_topk.c \
 	%D%/mt_sql.c %D%/mt_sql.h \
+	%D%/oea_batch.c %D%/oea_batch.h \
+	%D%/oea_group.c %D%/oea_group.h \
+	%D%/oea_rules.c %D%/oea_rules.h \
+	%D%/oea_sweep.c %D%/oea_sweep.h \
 	%D%/placement.c %D%/placement.h \
 	%D%/trace_layer.c \
 	%D%/trace_reader.c %D%/trace_reader.h %D%/trace_reader_internal.h \

@@ -20,6 +20,8 @@ int mt_sql_register(sqlite3 *db)
 		rc = mt_sql_register_eplb(db);
 	if (rc == SQLITE_OK)
 		rc = mt_sql_register_balance(db);
+	if (rc == SQLITE_OK)
+		rc = mt_sql_register_oea(db);
 	return rc;
 }
 

@@ -8,6 +8,7 @@
  *   moe_load   table-valued: tokens by recording, layer, expert and phase, from the stored ids
  *   moe_eplb   table-valued: a placement of the experts on ranks by their load
  *   moe_balance  table-valued: how even ranks were under a placement, pass by pass
+ *   moe_oea    table-valued: what a rule such as opportunistic expert activation would save
  */
 #ifndef MT_SCHEMA_FUNCTIONS_MT_SQL_H
 #define MT_SCHEMA_FUNCTIONS_MT_SQL_H
@@ -22,5 +23,6 @@ int mt_sql_register_topk(sqlite3 *db);
 int mt_sql_register_load(sqlite3 *db);
 int mt_sql_register_eplb(sqlite3 *db);
 int mt_sql_register_balance(sqlite3 *db);
+int mt_sql_register_oea(sqlite3 *db);
 
 #endif

@@ -213,12 +213,27 @@ static int check_layer(struct mt_reader *reader)
 	return SQLITE_OK;
 }
 
+/* What only an analysis of rules asks for. */
+static void read_order(struct mt_reader *reader)
+{
+	size_t n;
+
+	reader->selection_order = -1;
+	reader->padding_active_experts = -1;
+	if (mt_column_count(reader->layer_stmt, LC_ORDER, &n) && n <= 2)
+		reader->selection_order = (int)n;
+	if (mt_column_count(reader->layer_stmt, LC_PADDING, &n) && n <= 65536)
+		reader->padding_active_experts = (int)n;
+}
+
 static int read_layer(struct mt_reader *reader)
 {
 	sqlite3_stmt *stmt = reader->layer_stmt;
 	sqlite3_int64 topk_id;
 	int rc;
 
+	if (reader->extras)
+		read_order(reader);
 	reader->layer_id = sqlite3_column_int64(stmt, LC_LAYER_ID);
 	if (!mt_column_int(stmt, LC_LAYER, &reader->layer) ||
 	    !mt_column_int(stmt, LC_MODEL_ID, &reader->layer_model_id))

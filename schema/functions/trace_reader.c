@@ -87,7 +87,8 @@ static const char *const slice_terms[MT_N_TERMS] = {
 
 static const char from_layers[] =
 	"SELECT pl.layer_id, l.layer, l.model_id, pl.n_rows, pl.topk_id, pl.topk_row,"
-	" pl.selection_order, pl.padding_active_experts FROM main.pass_layer AS pl LEFT JOIN main.layer AS l ON l.layer_id = pl.layer_id"
+	" pl.selection_order, pl.padding_active_experts"
+	" FROM main.pass_layer AS pl LEFT JOIN main.layer AS l ON l.layer_id = pl.layer_id"
 	" WHERE pl.pass_id = ?1 AND pl.state = 0";
 
 static const char *const layer_terms[MT_N_TERMS] = {

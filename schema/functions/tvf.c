@@ -12,10 +12,11 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 struct mt_tvf_cell {
-	int type; /* SQLITE_NULL, SQLITE_INTEGER or SQLITE_FLOAT */
+	int type; /* SQLITE_NULL, SQLITE_INTEGER, SQLITE_FLOAT or SQLITE_TEXT */
 	union {
 		sqlite3_int64 int64;
 		double real;
+		const char *text;
 	} value;
 };
 
@@ -62,6 +63,12 @@ int mt_tvf_int64(struct mt_tvf_rows *rows, sqlite3_int64 value)
 int mt_tvf_double(struct mt_tvf_rows *rows, double value)
 {
 	return add(rows, (struct mt_tvf_cell){.type = SQLITE_FLOAT, .value.real = value});
+}
+
+int mt_tvf_text(struct mt_tvf_rows *rows, const char *text)
+{
+	return add(rows, (struct mt_tvf_cell){.type = text ? SQLITE_TEXT : SQLITE_NULL,
+					      .value.text = text});
 }
 
 int mt_tvf_fail(struct mt_tvf_rows *rows, const char *format, ...)
@@ -240,6 +247,8 @@ static int tvf_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int c
 		sqlite3_result_int64(context, cell->value.int64);
 	} else if (cell->type == SQLITE_FLOAT) {
 		sqlite3_result_double(context, cell->value.real);
+	} else if (cell->type == SQLITE_TEXT) {
+		sqlite3_result_text(context, cell->value.text, -1, SQLITE_STATIC);
 	}
 	return SQLITE_OK;
 }

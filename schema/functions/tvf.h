@@ -39,6 +39,8 @@ int mt_tvf_register(sqlite3 *db, const struct mt_tvf *tvf);
 int mt_tvf_null(struct mt_tvf_rows *rows);
 int mt_tvf_int64(struct mt_tvf_rows *rows, sqlite3_int64 value);
 int mt_tvf_double(struct mt_tvf_rows *rows, double value);
+/* @text must be a constant, or stay valid as long as the row. */
+int mt_tvf_text(struct mt_tvf_rows *rows, const char *text);
 
 /* Set the error's text; returns SQLITE_ERROR. */
 int mt_tvf_fail(struct mt_tvf_rows *rows, const char *format, ...)

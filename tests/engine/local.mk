@@ -71,6 +71,7 @@ endif
 
 TESTS += \
 	%D%/eval.sh \
+	%D%/oea-golden.sh \
 	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
@@ -82,6 +83,7 @@ TESTS += \
 
 EXTRA_DIST += \
 	%D%/eval.sh \
+	%D%/oea-golden.sh \
 	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \

@@ -4,7 +4,12 @@
 # make_trace writes synthetic traces together with what they mean; sql_runner
 # has the functions linked in; damage_sql reads damaged copies through them.
 
-check_PROGRAMS += %D%/make_trace %D%/sql_runner %D%/damage_sql
+check_PROGRAMS += %D%/check_oea %D%/make_trace %D%/sql_runner %D%/damage_sql
+
+%C%_check_oea_SOURCES = %D%/check_oea.c
+%C%_check_oea_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
+%C%_check_oea_LDADD = \
+	schema/functions/libmt_sql.la tests/unit/libmt_test.la $(CHECK_LIBS) $(SQLITE3_LIBS) -lm
 
 %C%_make_trace_SOURCES = %D%/make_trace.c %D%/trace_writer.c %D%/trace_writer.h
 nodist_%C%_make_trace_SOURCES = libtrace/store/schema_sql.c
@@ -20,9 +25,11 @@ nodist_%C%_make_trace_SOURCES = libtrace/store/schema_sql.c
 %C%_damage_sql_LDADD = schema/functions/libmt_sql.la $(SQLITE3_LIBS)
 
 TESTS += \
+	%D%/check_oea \
 	%D%/cookbook.sh \
 	%D%/functions.sh \
 	%D%/module.sh \
+	%D%/oea.sh \
 	%D%/schema-doc.sh \
 	%D%/views.sh
 long_tests += %D%/functions.sh
@@ -32,5 +39,6 @@ EXTRA_DIST += \
 	%D%/functions.sh \
 	%D%/halves.py \
 	%D%/module.sh \
+	%D%/oea.sh \
 	%D%/schema-doc.sh \
 	%D%/views.sh

@@ -363,8 +363,7 @@ static void make_domains(struct tw *tw, int n)
 			pass.begin_ns = pass_id * 1000000;
 			pass.end_ns = pass.begin_ns + 400000 + below(400000);
 			/* Requests end one by one, so that batches of several sizes occur. */
-			for (int i = 0;
-			     i < BATCH && (step <= DECODE / 2 || i >= step - DECODE / 2 - 1); i++) {
+			for (int i = step > DECODE / 2 ? step - DECODE / 2 - 1 : 0; i < BATCH; i++) {
 				pass.slices[pass.n_slices++] = (struct tw_slice){
 					.request_id = group * BATCH + i + 1,
 					.first_position = step ? PROMPT + step - 1 : 0,

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: MIT
+#
+# moe_oea against a replay of the definition in plain SQL, from what the synthetic traces mean:
+# several recordings and models, mixed and verify passes, row maps, shared slots, experts without
+# weights, rows with fewer entries. And what it refuses.
+
+. "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_command sqlite3
+
+make_trace=$MOETRACE_BUILDDIR/tests/schema/make_trace
+runner=$MOETRACE_BUILDDIR/tests/schema/sql_runner
+
+# answer WHAT FILE SQL WANT
+answer() {
+	expect_ok "$runner" "$2" "$3"
+	expect_eq "$1 of ${2##*/}" "$(cat "$tmp/out")" "$4"
+}
+
+# Tables that say what the rule does, k0 by k0: row (a stored row), entry (one of its experts, shared
+# slots left out), loaded (the union), and figure.
+replay="
+	CREATE TEMP TABLE kind AS
+	SELECT pass_id, CASE WHEN max(k) = 0 THEN NULL WHEN min(k) = 0 THEN 'mixed' WHEN max(v) THEN 'verify'
+		WHEN max(d) THEN 'draft' ELSE 'decode' END AS phase
+	FROM (SELECT pass_id, phase IN ('decode', 'verify', 'draft') AS k, phase = 'verify' AS v,
+		phase = 'draft' AS d FROM pass_request WHERE n_rows > 0) GROUP BY pass_id;
+	CREATE TEMP TABLE row AS
+	SELECT t.recording_id, t.model_id, t.pass_id, t.layer_id, t.row, t.n_valid,
+		t.phase NOT IN ('decode', 'verify', 'draft') AS kept, kind.phase AS kind,
+		t.request_id IS NOT NULL AND t.state <> 'rejected' AS rated,
+		l.top_k - iif(l.n_shared_slots < l.top_k, l.n_shared_slots, 0) AS k, l.n_experts, l.n_zero_experts
+	FROM token_topk AS t JOIN layer AS l USING (layer_id) JOIN kind USING (pass_id)
+	WHERE t.pass_id IS NOT NULL AND kind.phase IS NOT NULL;
+	CREATE UNIQUE INDEX row_key ON row (pass_id, layer_id, row);
+	CREATE TEMP TABLE entry AS
+	SELECT * FROM (SELECT r.*, e.expert, e.weight, row_number() OVER (PARTITION BY e.pass_id,
+		e.layer_id, e.row ORDER BY e.topk_rank) - 1 AS place
+		FROM expected AS e JOIN row AS r USING (pass_id, layer_id, row)
+		WHERE e.expert < r.n_experts + r.n_zero_experts) WHERE place < k;
+	CREATE TEMP TABLE cut AS SELECT value AS k0 FROM byte WHERE value BETWEEN 1 AND 8;
+	CREATE TEMP TABLE loaded AS SELECT DISTINCT k0, pass_id, layer_id, expert FROM entry, cut
+		WHERE k0 <= k AND expert < n_experts AND (kept OR place < k0);
+	CREATE UNIQUE INDEX loaded_key ON loaded (k0, pass_id, layer_id, expert);
+	CREATE TEMP TABLE batch AS SELECT pass_id, layer_id, k0, count(expert) AS active
+		FROM (SELECT DISTINCT pass_id, layer_id, k0 FROM row, cut WHERE k0 <= k)
+		LEFT JOIN loaded USING (pass_id, layer_id, k0) GROUP BY 1, 2, 3;
+	CREATE TEMP TABLE kept_row AS SELECT c.k0, r.recording_id, r.layer_id, r.kind, r.pass_id, r.row, r.k,
+		r.rated, r.n_zero_experts + b.active AS n_union,
+		count(e.expert) AS n_entries,
+		count(iif(e.expert >= e.n_experts OR l.expert IS NOT NULL, 1, NULL)) AS survivors,
+		sum(e.weight) AS weight, total(iif(e.expert >= e.n_experts OR l.expert IS NOT NULL, 0,
+		e.weight)) AS lost
+		FROM row AS r JOIN cut AS c ON c.k0 <= r.k
+		JOIN batch AS b USING (pass_id, layer_id, k0)
+		LEFT JOIN entry AS e USING (pass_id, layer_id, row)
+		LEFT JOIN loaded AS l ON l.k0 = c.k0 AND l.pass_id = r.pass_id AND l.layer_id = r.layer_id
+			AND l.expert = e.expert
+		WHERE NOT r.kept GROUP BY 1, 2, 3, 4, 5, 6;
+	CREATE TEMP TABLE figure AS
+	SELECT recording_id, layer_id, kind AS phase, k0, count(*) AS changed_rows,
+		sum(n_entries - survivors) AS lost_entries, sum(n_union < k) AS below_k,
+		sum(weight > 0 AND rated) AS rated_rows,
+		total(iif(weight > 0 AND rated, lost / weight, 0)) AS lost_weight
+	FROM kept_row GROUP BY 1, 2, 3, 4;
+	CREATE TEMP TABLE got AS SELECT * FROM moe_oea WHERE k0 IS NOT NULL;"
+
+for scenario in mixed domains; do
+	expect_ok "$make_trace" $scenario "$tmp/$scenario.db"
+	answer "the replay" "$tmp/$scenario.db" "$replay
+		SELECT 'batches', count(*) > 0, sum(got.n_batches <> w.n OR got.rows <> w.rows
+			OR got.active_after <> w.active OR got.active_before <> w.before)
+		FROM (SELECT recording_id, layer_id, kind AS phase, k0, count(*) AS n, sum(n_rows) AS rows,
+			sum(active) AS active, sum(before) AS before
+			FROM (SELECT recording_id, layer_id, kind, pass_id, k, count(*) AS n_rows FROM row
+				GROUP BY 1, 2, 3, 4)
+			JOIN batch USING (pass_id, layer_id)
+			JOIN (SELECT pass_id, layer_id, max(active) AS before FROM batch GROUP BY 1, 2)
+				USING (pass_id, layer_id) GROUP BY 1, 2, 3, 4) AS w
+		LEFT JOIN got USING (recording_id, layer_id, phase, k0);
+		SELECT 'rows', count(*) > 0, sum(got.changed_rows <> w.changed_rows
+			OR got.lost_entries <> w.lost_entries OR got.tokens_below_k <> w.below_k)
+		FROM figure AS w LEFT JOIN got USING (recording_id, layer_id, phase, k0);
+		SELECT 'more', (SELECT count(*) FROM got) - (SELECT count(*) FROM (SELECT DISTINCT recording_id,
+			layer_id, kind, k0 FROM row, cut WHERE k0 <= k));" "batches|1|0
+rows|1|0
+more|0"
+done
+
+# Weights, where they are numbers; passes and sums over other groups; what a group's mean hides.
+answer "lost weight" "$tmp/domains.db" "$replay
+	SELECT count(*), sum(got.rated_rows <> w.rated_rows), max(abs(got.lost_weight - w.lost_weight)) < 1e-2,
+		sum(got.p95_lost_weight < got.lost_weight / got.rated_rows)
+	FROM figure AS w JOIN got USING (recording_id, layer_id, phase, k0) WHERE k0 < 6" "15|0|1|0"
+answer "layers together" "$tmp/domains.db" "
+	SELECT a.k0, a.active_after - sum(b.active_after), a.changed_rows - sum(b.changed_rows),
+		a.n_passes - max(b.n_passes), abs(a.lost_weight - sum(b.lost_weight)) < 1e-6,
+		a.ratio_low < 1.0 * a.active_after / a.active_before, a.ratio_high > 1.0 * a.active_after / a.active_before
+	FROM moe_oea(0) AS a JOIN moe_oea AS b USING (k0) WHERE k0 = 3;
+	SELECT k0, sum(active_after) - (SELECT active_after FROM moe_oea(0) WHERE k0 = 3), min(max_batch_rows),
+		max(max_batch_rows), count(*) FROM moe_oea(0, 1) WHERE k0 = 3;
+	SELECT max_batch_rows, sum(active_after <> k0 * n_batches OR (k0 < k) <> (tokens_below_k = rows))
+		FROM moe_oea(0, 1) WHERE max_batch_rows = 1" "3|0|0|0|1|1|1
+3|0|1|16|5
+1|0"
+# The expectation is that of each batch, not of the mean batch.
+answer "uniform choices" "$tmp/domains.db" "
+	SELECT max(abs(got.uniform_after - w.expected)) < 1e-6, max(abs(got.uniform_before - w.before)) < 1e-6 FROM (
+		SELECT k0, sum(60 * (1 - pow(1 - k0 / 60.0, n_rows))) AS expected,
+			sum(60 * (1 - pow(1 - 6 / 60.0, n_rows))) AS before
+		FROM pass, (SELECT value AS k0 FROM byte WHERE value BETWEEN 1 AND 6) WHERE phase = 'decode' GROUP BY k0
+	) AS w JOIN moe_oea AS got USING (k0)" "1|1"
+answer "k0 = k" "$tmp/mixed.db" "
+	SELECT count(*) > 0, sum(active_after <> active_before OR lost_entries <> 0 OR lost_weight <> 0
+		OR p95_lost_weight <> 0) FROM moe_oea WHERE k0 = k" "1|0"
+answer "the plain count" "$tmp/domains.db" "
+	SELECT (SELECT sum(active_experts) FROM pass_layer JOIN pass USING (pass_id) WHERE phase = 'decode')
+		- sum(active_before) FROM moe_oea WHERE k0 = 1" "0"
+answer "pruning, and a budget" "$tmp/domains.db" "
+	SELECT sum(a.active_after <> b.active_after OR a.lost_weight > b.lost_weight + 1e-6
+		OR b.lost_entries <> b.changed_rows * (6 - k0) OR b.swapped_entries > 0
+		OR b.tokens_below_k <> iif(k0 < 6, b.changed_rows, 0))
+		FROM moe_oea AS a JOIN moe_oea(1, 0, 'pruned') AS b USING (layer_id, k0);
+	SELECT count(*), sum(b.active_after > 20 * b.n_batches), sum(b.active_after < a.active_after) FROM
+		moe_oea(1, 0, 'budget:20') AS b JOIN moe_oea AS a USING (layer_id) WHERE a.k0 = 1;
+	SELECT sum(active_after <> active_before OR lost_weight <> 0) FROM moe_oea(1, 0, 'budget:60')" "0
+3|0|0
+0"
+
+# ---- what is refused, or put in order first ----
+# changed SQL: domains.db, changed so.
+changed() {
+	cp "$tmp/domains.db" "$tmp/changed.db"
+	expect_ok sqlite3 "$tmp/changed.db" "$1"
+}
+# refuses WORD SQL: after the change, layer 2 is refused for that reason and the others are not.
+refuses() {
+	changed "$2"
+	answer "$1" "$tmp/changed.db" "
+		SELECT layer_id, n_batches, rows, active_after, k FROM moe_oea WHERE refusal = '$1';
+		SELECT count(*) FROM moe_oea WHERE k0 IS NOT NULL AND layer_id <> 2;" "2|160|2080||
+12"
+}
+refuses hash "UPDATE layer SET kind = 'hash' WHERE layer_id = 2"
+refuses order "UPDATE pass_layer SET selection_order = 2 WHERE layer_id = 2"
+refuses order "UPDATE pass_layer SET selection_order = NULL WHERE layer_id = 2"
+changed "UPDATE topk SET topk_weights = CAST(replace(hex(zeroblob(n_rows * k * 2)), '00', '1') AS BLOB)"
+answer "equal weights" "$tmp/changed.db" "SELECT DISTINCT refusal, k0 FROM moe_oea" "equal|"
+changed "UPDATE pass SET verdict = 'partial', reasons = 'sampled' WHERE phase = 'decode'"
+answer "sampled requests" "$tmp/changed.db" "SELECT DISTINCT refusal, k0 FROM moe_oea" "sampled|"
+changed "UPDATE topk SET rule_id = 1"
+answer "a rule without the router's own choice" "$tmp/changed.db" "SELECT DISTINCT refusal, k0 FROM moe_oea" "base|"
+changed "UPDATE topk SET rule_id = 1, base_k = k, base_ids = topk_ids"
+answer "a rule with it" "$tmp/changed.db" "SELECT a.active_after - b.active_after, a.lost_weight
+	FROM (SELECT sum(active_after) AS active_after, sum(lost_weight) AS lost_weight FROM moe_oea) AS a,
+	(SELECT sum(active_after) AS active_after FROM moe_oea(0)) AS b" "0|"
+changed "DELETE FROM pass_layer; DELETE FROM pass_request; DELETE FROM pass"
+answer "nothing" "$tmp/changed.db" "SELECT count(*) FROM moe_oea" 0
+changed "UPDATE recording SET mode = 'per_pass'"
+expect_status 1 "$runner" "$tmp/changed.db" "SELECT * FROM moe_oea"
+expect_match "$tmp/err" 'moe_oea: recording 1 is of mode per_pass, which keeps no rows'
+
+# Weights that rise, in layers in which nothing but the weight chose: rows are put in order first.
+changed "UPDATE topk SET topk_weights = CAST(replace(hex(zeroblob(n_rows)), '00', '!1!2!3!4!5!6') AS BLOB)"
+answer "an order that nobody doubts" "$tmp/changed.db" "SELECT sum(restored_rows), sum(active_after) - (SELECT sum(active_after)
+	FROM moe_oea WHERE k0 = 1) FROM moe_oea WHERE k0 = 1" "0|0"
+expect_ok sqlite3 "$tmp/changed.db" "UPDATE layer SET has_correction_bias = 0"
+answer "the restored order" "$tmp/changed.db" "SELECT sum(restored_rows) = sum(rows), sum(active_after) - (SELECT count(*)
+	FROM (SELECT DISTINCT pass_id, layer_id, expert FROM moe_topk WHERE topk_rank = 5 AND phase = 'decode'))
+	FROM moe_oea WHERE k0 = 1" "1|0"
+answer "arguments" "$tmp/domains.db" "SELECT count(*) FROM moe_oea(NULL, NULL, NULL);
+	SELECT DISTINCT by_layer, by_batch, rule FROM moe_oea(0, 1, 'oea')" "18
+0|1|oea"
+for bad in "moe_oea(2)" "moe_oea('x')" "moe_oea(0, -1)" "moe_oea(0, 0, 'oae')" "moe_oea(0, 0, 'budget:')" \
+	"moe_oea(0, 0, 'budget:0')" "moe_oea(0, 0, 'budget:9x')" "moe_oea(0, 0, 'budget:70000')"; do
+	expect_status 1 "$runner" "$tmp/domains.db" "SELECT * FROM $bad"
+	expect_match "$tmp/err" 'moe_oea: (by_layer|by_batch|rule)'
+done
+expect_status 1 "$runner" --interrupt "$tmp/mixed.db" 'SELECT count(*) FROM moe_oea(0)'
