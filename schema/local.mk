@@ -9,6 +9,7 @@ schema_sql_files = \
 	schema/0002-timing.sql \
 	schema/views/expert_load.sql \
 	schema/views/layer_balance.sql \
+	schema/views/expert_coverage.sql \
 	schema/views/pass_summary.sql \
 	schema/views/request_summary.sql \
 	schema/views/stored_topk.sql \

@@ -6,16 +6,23 @@
 mt_sql_sources = \
 	%D%/load_count.c %D%/load_count.h \
 	%D%/moe_balance.c \
+	%D%/moe_balance_pass.c \
 	%D%/moe_eplb.c \
 	%D%/moe_load.c \
 	%D%/moe_oea.c \
+	%D%/moe_pairs.c \
+	%D%/moe_share.c \
+	%D%/moe_steps.c \
 	%D%/moe_topk.c \
 	%D%/mt_sql.c %D%/mt_sql.h \
 	%D%/oea_batch.c %D%/oea_batch.h \
 	%D%/oea_group.c %D%/oea_group.h \
 	%D%/oea_rules.c %D%/oea_rules.h \
 	%D%/oea_sweep.c %D%/oea_sweep.h \
+	%D%/pass_load.c %D%/pass_load.h \
 	%D%/placement.c %D%/placement.h \
+	%D%/rank_load.c %D%/rank_load.h \
+	%D%/rank_map.c %D%/rank_map.h \
 	%D%/trace_layer.c \
 	%D%/trace_reader.c %D%/trace_reader.h %D%/trace_reader_internal.h \
 	%D%/trace_util.c \

@@ -22,6 +22,13 @@ int mt_sql_register(sqlite3 *db)
 		rc = mt_sql_register_balance(db);
 	if (rc == SQLITE_OK)
 		rc = mt_sql_register_oea(db);
+		rc = mt_sql_register_balance_pass(db);
+	if (rc == SQLITE_OK)
+		rc = mt_sql_register_share(db);
+	if (rc == SQLITE_OK)
+		rc = mt_sql_register_pairs(db);
+	if (rc == SQLITE_OK)
+		rc = mt_sql_register_steps(db);
 	return rc;
 }
 

@@ -9,6 +9,10 @@
  *   moe_eplb   table-valued: a placement of the experts on ranks by their load
  *   moe_balance  table-valued: how even ranks were under a placement, pass by pass
  *   moe_oea    table-valued: what a rule such as opportunistic expert activation would save
+ *   moe_balance_pass  table-valued: the same for each layer of each pass
+ *   moe_share  table-valued: the share of each expert and its error as an estimate from passes
+ *   moe_pairs  table-valued: how often two experts were selected together
+ *   moe_steps  table-valued: what consecutive positions and passes have in common
  */
 #ifndef MT_SCHEMA_FUNCTIONS_MT_SQL_H
 #define MT_SCHEMA_FUNCTIONS_MT_SQL_H
@@ -24,5 +28,9 @@ int mt_sql_register_load(sqlite3 *db);
 int mt_sql_register_eplb(sqlite3 *db);
 int mt_sql_register_balance(sqlite3 *db);
 int mt_sql_register_oea(sqlite3 *db);
+int mt_sql_register_balance_pass(sqlite3 *db);
+int mt_sql_register_share(sqlite3 *db);
+int mt_sql_register_pairs(sqlite3 *db);
+int mt_sql_register_steps(sqlite3 *db);
 
 #endif

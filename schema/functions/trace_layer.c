@@ -226,23 +226,16 @@ static void read_order(struct mt_reader *reader)
 		reader->padding_active_experts = (int)n;
 }
 
-static int read_layer(struct mt_reader *reader)
+/* The rows of a stored layer: the three columns are n_rows, topk_id and topk_row. */
+static int read_place(struct mt_reader *reader, int n_rows, int topk, int topk_row)
 {
 	sqlite3_stmt *stmt = reader->layer_stmt;
 	sqlite3_int64 topk_id;
 	int rc;
 
-	if (reader->extras)
-		read_order(reader);
-	reader->layer_id = sqlite3_column_int64(stmt, LC_LAYER_ID);
-	if (!mt_column_int(stmt, LC_LAYER, &reader->layer) ||
-	    !mt_column_int(stmt, LC_MODEL_ID, &reader->layer_model_id))
-		return mt_reader_fail(reader,
-				      "layer %lld: no such row, or its numbers are not valid",
-				      reader->layer_id);
-	if (!mt_column_count(stmt, LC_N_ROWS, &reader->n_layer_rows) ||
-	    !mt_column_int(stmt, LC_TOPK_ID, &topk_id) ||
-	    !mt_column_count(stmt, LC_TOPK_ROW, &reader->first_row))
+	if (!mt_column_count(stmt, n_rows, &reader->n_layer_rows) ||
+	    !mt_column_int(stmt, topk, &topk_id) ||
+	    !mt_column_count(stmt, topk_row, &reader->first_row))
 		return mt_reader_fail(
 			reader,
 			"pass_layer (pass %lld, layer_id %lld): n_rows, topk_id or topk_row is not"
@@ -252,10 +245,178 @@ static int read_layer(struct mt_reader *reader)
 	return rc == SQLITE_OK ? check_layer(reader) : rc;
 }
 
+static int fail_facts(struct mt_reader *reader)
+{
+	return mt_reader_fail(reader, "layer %lld: no such row, or its numbers are not valid",
+			      reader->layer_id);
+}
+
+static int read_layer(struct mt_reader *reader)
+{
+	sqlite3_stmt *stmt = reader->layer_stmt;
+
+	if (reader->extras)
+		read_order(reader);
+	reader->layer_id = sqlite3_column_int64(stmt, LC_LAYER_ID);
+	if (!mt_column_int(stmt, LC_LAYER, &reader->layer) ||
+	    !mt_column_int(stmt, LC_MODEL_ID, &reader->layer_model_id))
+		return fail_facts(reader);
+	return read_place(reader, LC_N_ROWS, LC_TOPK_ID, LC_TOPK_ROW);
+}
+
+/* ---- the scan over the layers of all passes ---- */
+
+/* Ids take one or two bytes, so there are never more experts than that. */
+static const size_t max_slots = 65536;
+
+static int read_facts(struct mt_reader *reader, sqlite3_stmt *stmt)
+{
+	struct mt_layer_facts facts = {.layer_id = reader->layer_id};
+	size_t n_experts, n_zero, n_shared;
+	sqlite3_int64 block_rows = 0;
+	void *memory;
+
+	if (!mt_column_int(stmt, 0, &facts.layer) || !mt_column_int(stmt, 1, &facts.model_id) ||
+	    !mt_column_int(stmt, 2, &facts.moe_ordinal) || !mt_column_count(stmt, 3, &n_experts) ||
+	    !mt_column_count(stmt, 4, &n_zero) || !mt_column_count(stmt, 5, &n_shared) ||
+	    n_experts > max_slots || n_zero > max_slots || n_shared > max_slots ||
+	    n_experts + n_zero + n_shared > max_slots)
+		return fail_facts(reader);
+	facts.n_experts = (uint32_t)n_experts;
+	facts.n_zero_experts = (uint32_t)n_zero;
+	facts.n_shared_slots = (uint32_t)n_shared;
+	if (mt_column_int(stmt, 6, &block_rows) && block_rows > 0 && block_rows <= UINT32_MAX)
+		facts.gemm_block_rows = (uint32_t)block_rows;
+	if (reader->n_facts == reader->facts_size) {
+		size_t size = reader->facts_size ? reader->facts_size * 2 : 64;
+
+		memory = sqlite3_realloc64(reader->facts, size * sizeof(*reader->facts));
+		if (!memory)
+			return SQLITE_NOMEM;
+		reader->facts = memory;
+		reader->facts_size = size;
+	}
+	reader->facts[reader->n_facts++] = facts;
+	return SQLITE_OK;
+}
+
+static int add_facts(struct mt_reader *reader)
+{
+	static const char sql[] =
+		"SELECT layer, model_id, moe_ordinal, n_experts, n_zero_experts, n_shared_slots,"
+		" gemm_block_rows FROM main.layer WHERE layer_id = ?1";
+	sqlite3_stmt *stmt = NULL;
+	int rc = mt_reader_prepare(reader, sql, &stmt);
+
+	if (rc != SQLITE_OK)
+		return rc;
+	sqlite3_bind_int64(stmt, 1, reader->layer_id);
+	rc = sqlite3_step(stmt);
+	if (rc == SQLITE_ROW)
+		rc = read_facts(reader, stmt);
+	else
+		rc = rc == SQLITE_DONE ? fail_facts(reader) : mt_reader_fail_sqlite(reader, rc);
+	sqlite3_finalize(stmt);
+	return rc;
+}
+
+/* Passes repeat their layers: the one after the last found is nearly always it. */
+static int find_facts(struct mt_reader *reader)
+{
+	int rc;
+
+	for (size_t i = 0; i < reader->n_facts; i++) {
+		size_t at = reader->facts_hint + i;
+
+		at -= at >= reader->n_facts ? reader->n_facts : 0;
+		if (reader->facts[at].layer_id == reader->layer_id) {
+			reader->facts_hint = at + 1 < reader->n_facts ? at + 1 : 0;
+			reader->layer_facts = &reader->facts[at];
+			return SQLITE_OK;
+		}
+	}
+	rc = add_facts(reader);
+	if (rc == SQLITE_OK)
+		reader->layer_facts = &reader->facts[reader->n_facts - 1];
+	return rc;
+}
+
+static int read_state(struct mt_reader *reader)
+{
+	size_t state;
+
+	if (!mt_column_count(reader->layer_stmt, KC_STATE, &state) || state > MT_LAYER_COUNTED)
+		return mt_reader_fail(
+			reader, "pass_layer (pass %lld, layer_id %lld): state is none of 0 to 3",
+			reader->pass_id, reader->layer_id);
+	reader->state = (enum mt_layer_state)state;
+	if (!mt_column_int(reader->layer_stmt, KC_MAP_EPOCH, &reader->map_epoch))
+		reader->map_epoch = 0;
+	return SQLITE_OK;
+}
+
+static int read_scanned(struct mt_reader *reader)
+{
+	int rc;
+
+	if (!mt_column_int(reader->layer_stmt, KC_LAYER_ID, &reader->layer_id))
+		return fail_facts(reader);
+	rc = find_facts(reader);
+	if (rc != SQLITE_OK)
+		return rc;
+	reader->layer = reader->layer_facts->layer;
+	reader->layer_model_id = reader->layer_facts->model_id;
+	rc = reader->passes_only ? read_state(reader) : SQLITE_OK;
+	if (rc != SQLITE_OK || reader->state != MT_LAYER_STORED)
+		return rc;
+	return read_place(reader, KC_N_ROWS, KC_TOPK_ID, KC_TOPK_ROW);
+}
+
+/* Passes that follow each other are one scan; to leave many out is a search. */
+int mt_reader_scan_pass(struct mt_reader *reader)
+{
+	const sqlite3_int64 reached = reader->scanned_pass_id;
+	int rc;
+
+	if (reader->layers_ended || (reader->layer_waits && reached >= reader->pass_id))
+		return SQLITE_ROW;
+	if (reached != 0 && reached >= reader->pass_id - 8)
+		return SQLITE_ROW;
+	sqlite3_reset(reader->layer_stmt);
+	reader->layer_waits = false;
+	rc = sqlite3_bind_int64(reader->layer_stmt, 1, reader->pass_id);
+	return rc == SQLITE_OK ? SQLITE_ROW : mt_reader_fail_sqlite(reader, rc);
+}
+
+static int next_scanned(struct mt_reader *reader)
+{
+	int rc;
+
+	if (reader->layers_ended)
+		return SQLITE_DONE;
+	do {
+		rc = reader->layer_waits ? SQLITE_ROW : sqlite3_step(reader->layer_stmt);
+		reader->layers_ended = rc == SQLITE_DONE;
+		if (rc != SQLITE_ROW)
+			return rc == SQLITE_DONE ? rc : mt_reader_fail_sqlite(reader, rc);
+		if (!reader->layer_waits &&
+		    !mt_column_int(reader->layer_stmt, KC_PASS_ID, &reader->scanned_pass_id))
+			return mt_reader_fail(reader, "pass_layer: pass_id is not a number");
+		reader->layer_waits = reader->scanned_pass_id > reader->pass_id;
+		if (reader->layer_waits)
+			return SQLITE_DONE;
+	} while (reader->scanned_pass_id < reader->pass_id);
+	rc = read_scanned(reader);
+	return rc == SQLITE_OK ? SQLITE_ROW : rc;
+}
+
 int mt_reader_next_layer(struct mt_reader *reader)
 {
-	int rc = sqlite3_step(reader->layer_stmt);
+	int rc;
 
+	if (reader->scans)
+		return next_scanned(reader);
+	rc = sqlite3_step(reader->layer_stmt);
 	if (rc == SQLITE_DONE)
 		return rc;
 	if (rc != SQLITE_ROW)

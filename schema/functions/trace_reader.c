@@ -56,18 +56,19 @@ static const char from_passes[] =
 	" FROM main.pass AS p LEFT JOIN main.pass_request AS pr ON pr.pass_id = p.pass_id WHERE 1";
 /*
  * Where only counts are wanted, a pass whose slices all have its phase and a request is one
- * slice: the last column is its rows then, and NULL for any other pass. Most passes of a trace
- * are of this kind, and a row a pass costs a third of a row a slice.
+ * slice: the last column is where the last of them ends. Most passes of a trace are of this kind; to
+ * look for a slice of another kind costs a third of what it costs to add them up.
  */
-enum uniform_column { UC_PHASE = SC_PASS_ROWS + 1, UC_N_ROWS };
+enum uniform_column { UC_PHASE = SC_PASS_ROWS + 1, UC_END, UC_BEGIN_NS = UC_END };
 
 static const char select_uniform[] =
 	"SELECT p.pass_id, p.recording_id, p.model_id, p.n_rows, p.phase,"
-	" (SELECT iif(total(pr.phase = p.phase AND pr.request_id IS NOT NULL) = count(*),"
-	" sum(pr.n_rows), NULL) FROM main.pass_request AS pr WHERE pr.pass_id = p.pass_id%s)"
+	" (SELECT pr.row_offset + pr.n_rows FROM main.pass_request AS pr"
+	" WHERE pr.pass_id = p.pass_id ORDER BY pr.slice DESC LIMIT 1)"
 	" FROM main.pass AS p WHERE 1";
-/* Rows of a verify pass differ by their acceptance. */
-static const char except_verify[] = " AND p.phase <> 'verify'";
+static const char select_other[] =
+	"SELECT 1 FROM main.pass_request WHERE pass_id = ?1 AND (phase <> ?2 OR request_id IS NULL)"
+	" LIMIT 1";
 static const char one_pass[] = " AND p.pass_id = ?1 ORDER BY pr.slice";
 static const char from_slices[] =
 	" FROM main.pass_request AS pr CROSS JOIN main.pass AS p ON p.pass_id = pr.pass_id WHERE 1";
@@ -90,6 +91,26 @@ static const char from_layers[] =
 	" pl.selection_order, pl.padding_active_experts"
 	" FROM main.pass_layer AS pl LEFT JOIN main.layer AS l ON l.layer_id = pl.layer_id"
 	" WHERE pl.pass_id = ?1 AND pl.state = 0";
+
+/*
+ * Where only counts are wanted, one statement goes over the layers of all passes: to begin it anew
+ * for each pass would cost as much as all that is read. What is known of a layer is looked up once.
+ */
+static const char scan_layers[] =
+	"SELECT pl.pass_id, pl.layer_id, pl.n_rows, pl.topk_id, pl.topk_row";
+static const char from_stored[] =
+	" FROM main.pass_layer AS pl WHERE pl.pass_id >= ?1 AND pl.state = 0";
+static const char from_all[] =
+	", pl.state, pl.map_epoch FROM main.pass_layer AS pl WHERE pl.pass_id >= ?1";
+
+static const char *const scan_terms[MT_N_TERMS] = {
+	[MT_TERM_LAYER_ID] = " AND pl.layer_id = ?9",
+	[MT_TERM_LAYER] = " AND pl.layer_id IN (SELECT layer_id FROM main.layer WHERE layer = ?10)",
+};
+
+static const char select_passes[] =
+	"SELECT p.pass_id, p.recording_id, p.model_id, p.n_rows, p.phase, p.begin_ns"
+	" FROM main.pass AS p WHERE 1";
 
 static const char *const layer_terms[MT_N_TERMS] = {
 	[MT_TERM_LAYER_ID] = " AND pl.layer_id = ?9",
@@ -127,9 +148,12 @@ static int open_counts(struct mt_reader *reader, const struct mt_filter *filter)
 	sqlite3_str *sql = sqlite3_str_new(reader->db);
 	int rc;
 
-	sqlite3_str_appendf(sql, select_uniform, reader->extras ? except_verify : "");
+	sqlite3_str_appendall(sql, select_uniform);
 	rc = prepare_terms(reader, sql, slice_terms, " ORDER BY p.pass_id", filter,
 			   &reader->pass_stmt);
+	if (rc != SQLITE_OK)
+		return rc;
+	rc = mt_reader_prepare(reader, select_other, &reader->other_stmt);
 	if (rc != SQLITE_OK)
 		return rc;
 	sql = sqlite3_str_new(reader->db);
@@ -147,6 +171,17 @@ static int open_slices(struct mt_reader *reader, const struct mt_filter *filter)
 			     reader->by_slice ? " ORDER BY pr.pass_id, pr.slice"
 					      : " ORDER BY p.pass_id, pr.slice",
 			     filter, &reader->slice_stmt);
+}
+
+static int open_scan(struct mt_reader *reader, const struct mt_filter *filter)
+{
+	sqlite3_str *sql = sqlite3_str_new(reader->db);
+
+	reader->scans = true;
+	sqlite3_str_appendall(sql, scan_layers);
+	sqlite3_str_appendall(sql, reader->passes_only ? from_all : from_stored);
+	return prepare_terms(reader, sql, scan_terms, " ORDER BY pl.pass_id, pl.layer_id", filter,
+			     &reader->layer_stmt);
 }
 
 /*
@@ -201,49 +236,59 @@ int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, unsi
 					      : open_slices(reader, filter);
 	if (rc != SQLITE_OK)
 		return rc;
+	if (reader->pass_stmt && !reader->extras)
+		return open_scan(reader, filter);
 	sql = sqlite3_str_new(db);
 	sqlite3_str_appendall(sql, from_layers);
 	return prepare_terms(reader, sql, layer_terms, " ORDER BY pl.layer_id", filter,
 			     &reader->layer_stmt);
 }
 
+int mt_reader_open_passes(struct mt_reader *reader, sqlite3 *db, const char *name,
+			  const struct mt_filter *filter)
+{
+	sqlite3_str *sql = sqlite3_str_new(db);
+	int rc;
+
+	memset(reader, 0, sizeof(*reader));
+	reader->db = db;
+	reader->name = name;
+	reader->passes_only = true;
+	sqlite3_str_appendall(sql, select_passes);
+	rc = prepare_terms(reader, sql, slice_terms, " ORDER BY p.pass_id", filter,
+			   &reader->pass_stmt);
+	return rc == SQLITE_OK ? open_scan(reader, filter) : rc;
+}
+
 void mt_reader_close(struct mt_reader *reader)
 {
 	sqlite3_finalize(reader->pass_stmt);
+	sqlite3_finalize(reader->other_stmt);
 	sqlite3_finalize(reader->slice_stmt);
 	sqlite3_finalize(reader->layer_stmt);
 	for (int i = 0; i < MT_N_RUNS; i++)
 		sqlite3_finalize(reader->runs[i].stmt);
 	sqlite3_free(reader->blobs);
 	sqlite3_free(reader->slices);
+	sqlite3_free(reader->facts);
 	sqlite3_free(reader->error);
 	memset(reader, 0, sizeof(*reader));
 }
 
 /* ------------------------------------------------------------ passes and slices ---- */
 
-/* The texts are constants, so that a result may outlive its reader. */
 static int read_phase(struct mt_reader *reader, sqlite3_stmt *stmt, int column, const char *before,
 		      const char **ret_phase)
 {
-	static const char *const phases[] = {
-		"prefill", "decode", "mixed", "verify", "draft", "idle", "dummy",
-	};
 	const char *text = (const char *)sqlite3_column_text(stmt, column);
+	const char *phase = mt_reader_phase(text, before);
 
-	if (text && before && strcmp(before, text) == 0) {
-		*ret_phase = before;
-		return SQLITE_OK;
-	}
-	for (size_t i = 0; text && i < sizeof(phases) / sizeof(phases[0]); i++) {
-		if (strcmp(phases[i], text) == 0) {
-			*ret_phase = phases[i];
-			return SQLITE_OK;
-		}
-	}
-	return mt_reader_fail(reader,
-			      "pass_request (pass %lld): '%.32s' is no known phase of a slice",
-			      reader->pass_id, text ? text : "NULL");
+	if (!phase)
+		return mt_reader_fail(
+			reader, "pass_request (pass %lld): '%.32s' is no known phase of a slice",
+			reader->pass_id, text ? text : "NULL");
+	*ret_phase = phase;
+	return SQLITE_OK;
 }
 
 /* Keeps a blob of the current slice; the statement moves on before it is used. */
@@ -370,6 +415,8 @@ static int begin_layers(struct mt_reader *reader)
 {
 	int rc;
 
+	if (reader->scans)
+		return mt_reader_scan_pass(reader);
 	sqlite3_reset(reader->layer_stmt);
 	rc = sqlite3_bind_int64(reader->layer_stmt, 1, reader->pass_id);
 	return rc == SQLITE_OK ? SQLITE_ROW : mt_reader_fail_sqlite(reader, rc);
@@ -407,7 +454,7 @@ static int next_pass_of_slices(struct mt_reader *reader)
 }
 
 /* Makes one slice of the current pass. */
-static int read_uniform(struct mt_reader *reader)
+static int make_slice(struct mt_reader *reader, const char *phase)
 {
 	struct mt_slice *slice;
 	int rc = reserve(&reader->slices, &reader->slices_size, 1, sizeof(*slice));
@@ -418,13 +465,51 @@ static int read_uniform(struct mt_reader *reader)
 	memset(slice, 0, sizeof(*slice));
 	slice->has_request = true;
 	slice->n_rows = reader->n_rows;
+	slice->phase = phase;
+	reader->phase = phase;
 	reader->n_slices = 1;
-	return read_phase(reader, reader->pass_stmt, UC_PHASE, NULL, &slice->phase);
+	return SQLITE_ROW;
+}
+
+/* SQLITE_ROW: the pass is one slice; SQLITE_OK: its slices have to be read. */
+static int read_uniform(struct mt_reader *reader)
+{
+	sqlite3_stmt *stmt = reader->other_stmt;
+	const char *text = (const char *)sqlite3_column_text(reader->pass_stmt, UC_PHASE);
+	const char *phase = mt_reader_phase(text, reader->phase);
+	size_t end;
+	int rc;
+
+	if (!phase || !mt_column_count(reader->pass_stmt, UC_END, &end) || end != reader->n_rows)
+		return SQLITE_OK;
+	/* Rows of a verify pass differ by their acceptance. */
+	if (reader->extras && strcmp(phase, "verify") == 0)
+		return SQLITE_OK;
+	sqlite3_reset(stmt);
+	sqlite3_bind_int64(stmt, 1, reader->pass_id);
+	rc = sqlite3_bind_text(stmt, 2, phase, -1, SQLITE_STATIC);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_step(stmt);
+	if (rc == SQLITE_DONE)
+		return make_slice(reader, phase);
+	return rc == SQLITE_ROW ? SQLITE_OK : mt_reader_fail_sqlite(reader, rc);
+}
+
+/* The columns of select_passes that slices would otherwise tell. */
+static int read_pass_alone(struct mt_reader *reader)
+{
+	sqlite3_stmt *stmt = reader->pass_stmt;
+	const char *text = (const char *)sqlite3_column_text(stmt, UC_PHASE);
+
+	reader->phase = mt_reader_phase(text, reader->phase);
+	if (!reader->phase || !mt_column_int(stmt, UC_BEGIN_NS, &reader->begin_ns))
+		return mt_reader_fail(reader, "pass %lld: phase or begin_ns is not valid",
+				      reader->pass_id);
+	return begin_layers(reader);
 }
 
 static int next_pass_of_counts(struct mt_reader *reader)
 {
-	size_t n_rows;
 	int rc = sqlite3_step(reader->pass_stmt);
 
 	if (rc != SQLITE_ROW)
@@ -432,10 +517,11 @@ static int next_pass_of_counts(struct mt_reader *reader)
 	rc = begin_pass(reader, reader->pass_stmt);
 	if (rc != SQLITE_OK)
 		return rc;
-	if (mt_column_count(reader->pass_stmt, UC_N_ROWS, &n_rows) && n_rows == reader->n_rows) {
-		rc = read_uniform(reader);
-		return rc == SQLITE_OK ? begin_layers(reader) : rc;
-	}
+	if (reader->passes_only)
+		return read_pass_alone(reader);
+	rc = read_uniform(reader);
+	if (rc != SQLITE_OK)
+		return rc == SQLITE_ROW ? begin_layers(reader) : rc;
 	sqlite3_reset(reader->slice_stmt);
 	reader->slices_pending = false;
 	reader->ended = false;

@@ -68,17 +68,28 @@ enum mt_read {
 	MT_READ_EXTRAS = 2, /* with either: base ids, rules and candidates; acceptance */
 };
 
+/* What the table `layer` says of a layer; unknown numbers are 0. */
+struct mt_layer_facts {
+	sqlite3_int64 layer_id, layer, model_id, moe_ordinal;
+	uint32_t n_experts, n_zero_experts, n_shared_slots, gemm_block_rows;
+};
+
+/* pass_layer.state */
+enum mt_layer_state { MT_LAYER_STORED, MT_LAYER_UNWRITTEN, MT_LAYER_DROPPED, MT_LAYER_COUNTED };
+
 struct mt_reader {
 	sqlite3 *db;
 	const char *name;    /* the function, for messages */
 	char *error;	     /* sqlite3_malloc'ed; NULL: none */
 	bool counts_only;    /* slices without positions and attempts */
 	bool extras;	     /* MT_READ_EXTRAS */
+	bool passes_only;    /* no slices; layers of every state */
+	bool scans;	     /* layer_stmt goes over the layers of all passes */
 	bool by_slice;	     /* only some slices of a pass are read */
 	bool slices_pending; /* the statement stands on a row of the next pass */
 	bool ended;
 	sqlite3_stmt *pass_stmt; /* NULL: slice_stmt goes over all passes */
-	sqlite3_stmt *slice_stmt, *layer_stmt;
+	sqlite3_stmt *other_stmt, *slice_stmt, *layer_stmt;
 	uint64_t clock;
 	struct mt_run runs[MT_N_RUNS];
 	uint8_t *blobs;
@@ -94,6 +105,20 @@ struct mt_reader {
 	int padding_active_experts; /* likewise; with MT_READ_EXTRAS alone */
 	size_t n_layer_rows, first_row;
 	const struct mt_run *run;
+
+	/* Where the layers are scanned: what is known of each, and where the scan is. */
+	struct mt_layer_facts *facts;
+	size_t n_facts, facts_size, facts_hint;
+	const struct mt_layer_facts *layer_facts;
+	sqlite3_int64 scanned_pass_id; /* of the row that waits, or of the pass asked for last */
+	bool layer_waits, layers_ended;
+
+	const char *phase; /* of the pass, a constant; only where slices are not read */
+
+	/* With passes_only. */
+	enum mt_layer_state state; /* run, n_layer_rows and first_row are of MT_LAYER_STORED alone */
+	sqlite3_int64 begin_ns;
+	sqlite3_int64 map_epoch; /* 0: none */
 };
 
 /*
@@ -105,6 +130,9 @@ struct mt_reader {
  */
 int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, unsigned what,
 		   const struct mt_filter *filter);
+/* Passes and their layers, whatever their state, without slices: for terms of passes and layers. */
+int mt_reader_open_passes(struct mt_reader *reader, sqlite3 *db, const char *name,
+			  const struct mt_filter *filter);
 int mt_reader_next_pass(struct mt_reader *reader);
 int mt_reader_next_layer(struct mt_reader *reader);
 void mt_reader_close(struct mt_reader *reader);

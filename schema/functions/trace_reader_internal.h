@@ -21,6 +21,17 @@ enum layer_column {
 	LC_PADDING
 };
 
+/* The same where the layers of all passes are scanned. */
+enum scan_column {
+	KC_PASS_ID,
+	KC_LAYER_ID,
+	KC_N_ROWS,
+	KC_TOPK_ID,
+	KC_TOPK_ROW,
+	KC_STATE,
+	KC_MAP_EPOCH
+};
+
 /* Sets the reader's message and returns the code for damage. */
 int mt_reader_fail(struct mt_reader *reader, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
@@ -30,6 +41,12 @@ int mt_reader_fail_sqlite(struct mt_reader *reader, int rc);
 /* False where the column holds no integer, or none from 0 to mt_max_count. */
 bool mt_column_int(sqlite3_stmt *stmt, int column, sqlite3_int64 *ret_value);
 bool mt_column_count(sqlite3_stmt *stmt, int column, size_t *ret_count);
+
+/* Let the scan of the layers go on at the current pass. */
+int mt_reader_scan_pass(struct mt_reader *reader);
+
+/* The text of a phase as a constant, @before if it is that one; NULL: it is none. */
+const char *mt_reader_phase(const char *text, const char *before);
 
 int mt_reader_prepare(struct mt_reader *reader, const char *sql, sqlite3_stmt **ret_stmt);
 

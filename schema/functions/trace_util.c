@@ -8,6 +8,7 @@ SQLITE_EXTENSION_INIT3
 #include "trace_reader_internal.h"
 
 #include <stdarg.h>
+#include <string.h>
 
 int mt_reader_fail(struct mt_reader *reader, const char *format, ...)
 {
@@ -52,6 +53,21 @@ bool mt_column_count(sqlite3_stmt *stmt, int column, size_t *ret_count)
 		return false;
 	*ret_count = (size_t)value;
 	return true;
+}
+
+/* The texts are constants, so that a result may outlive its reader. */
+const char *mt_reader_phase(const char *text, const char *before)
+{
+	static const char *const phases[] = {
+		"prefill", "decode", "mixed", "verify", "draft", "idle", "dummy",
+	};
+
+	if (text && before && strcmp(before, text) == 0)
+		return before;
+	for (size_t i = 0; text && i < sizeof(phases) / sizeof(phases[0]); i++)
+		if (strcmp(phases[i], text) == 0)
+			return phases[i];
+	return NULL;
 }
 
 /* Tables only: a file whose `topk` is a view of moe_topk must not recurse. */

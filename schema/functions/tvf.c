@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The virtual table behind table-valued functions that compute their rows at once. Rows are cells
- * one after the other; the arguments of the query are kept to be read back as hidden columns.
+ * The virtual table behind table-valued functions. The rows at hand are cells one after the other; the arguments of the query are kept to be read back as hidden columns.
  */
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
@@ -30,7 +29,9 @@ struct tvf_cursor {
 	sqlite3_vtab_cursor base;
 	sqlite3_value *arguments[MT_TVF_MAX_ARGUMENTS];
 	struct mt_tvf_rows rows;
-	size_t at; /* cell that the current row begins with */
+	void *state;	      /* of a function whose rows come a few at a time; NULL: none */
+	sqlite3_int64 before; /* cells that were at hand earlier */
+	size_t at;	      /* cell that the current row begins with */
 };
 
 /* ---- rows ---- */
@@ -173,6 +174,10 @@ static int tvf_open(sqlite3_vtab *table, sqlite3_vtab_cursor **ret_cursor)
 
 static void clear(struct tvf_cursor *cursor)
 {
+	if (cursor->state)
+		((struct tvf_table *)cursor->base.pVtab)->tvf->end(cursor->state);
+	cursor->state = NULL;
+	cursor->before = 0;
 	for (int i = 0; i < MT_TVF_MAX_ARGUMENTS; i++) {
 		sqlite3_value_free(cursor->arguments[i]);
 		cursor->arguments[i] = NULL;
@@ -193,16 +198,28 @@ static int tvf_close(sqlite3_vtab_cursor *base)
 	return SQLITE_OK;
 }
 
+/* Hands the function's message over to SQLite. */
+static int finish_rows(struct tvf_cursor *cursor, int rc)
+{
+	if (rc != SQLITE_OK && cursor->rows.error) {
+		sqlite3_free(cursor->base.pVtab->zErrMsg);
+		cursor->base.pVtab->zErrMsg = cursor->rows.error;
+		cursor->rows.error = NULL;
+	}
+	return rc;
+}
+
 static int tvf_filter(sqlite3_vtab_cursor *base, int mask, const char *name, int n_given,
 		      sqlite3_value **given)
 {
 	struct tvf_cursor *cursor = (struct tvf_cursor *)base;
 	const struct tvf_table *table = (const struct tvf_table *)base->pVtab;
+	const struct mt_tvf *tvf = table->tvf;
 	int next = 0, rc;
 
 	(void)name, (void)n_given;
 	clear(cursor);
-	for (int i = 0; i < table->tvf->n_arguments; i++) {
+	for (int i = 0; i < tvf->n_arguments; i++) {
 		sqlite3_value *value = (unsigned)mask & 1u << i ? given[next++] : NULL;
 
 		if (!value || sqlite3_value_type(value) == SQLITE_NULL)
@@ -211,20 +228,27 @@ static int tvf_filter(sqlite3_vtab_cursor *base, int mask, const char *name, int
 		if (!cursor->arguments[i])
 			return SQLITE_NOMEM;
 	}
-	rc = table->tvf->compute(table->db, cursor->arguments, &cursor->rows);
-	if (rc != SQLITE_OK && cursor->rows.error) {
-		sqlite3_free(base->pVtab->zErrMsg);
-		base->pVtab->zErrMsg = cursor->rows.error;
-		cursor->rows.error = NULL;
-	}
-	return rc;
+	if (tvf->compute)
+		return finish_rows(cursor,
+				   tvf->compute(table->db, cursor->arguments, &cursor->rows));
+	rc = tvf->begin(table->db, cursor->arguments, &cursor->rows, &cursor->state);
+	if (rc == SQLITE_OK)
+		rc = tvf->more(cursor->state, &cursor->rows);
+	return finish_rows(cursor, rc);
 }
 
 static int tvf_next(sqlite3_vtab_cursor *base)
 {
-	((struct tvf_cursor *)base)->at +=
-		(size_t)((struct tvf_table *)base->pVtab)->tvf->n_columns;
-	return SQLITE_OK;
+	struct tvf_cursor *cursor = (struct tvf_cursor *)base;
+	const struct mt_tvf *tvf = ((struct tvf_table *)base->pVtab)->tvf;
+
+	cursor->at += (size_t)tvf->n_columns;
+	if (!cursor->state || cursor->at < cursor->rows.n_cells)
+		return SQLITE_OK;
+	cursor->before += (sqlite3_int64)cursor->rows.n_cells;
+	cursor->rows.n_cells = 0;
+	cursor->at = 0;
+	return finish_rows(cursor, tvf->more(cursor->state, &cursor->rows));
 }
 
 static int tvf_eof(sqlite3_vtab_cursor *base)
@@ -257,7 +281,7 @@ static int tvf_rowid(sqlite3_vtab_cursor *base, sqlite3_int64 *ret_rowid)
 {
 	const struct tvf_cursor *cursor = (const struct tvf_cursor *)base;
 
-	*ret_rowid = (sqlite3_int64)cursor->at;
+	*ret_rowid = cursor->before + (sqlite3_int64)cursor->at;
 	return SQLITE_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Table-valued functions whose rows are computed when the query begins: what such a function
- * has to say is its declaration and one call that appends its rows. Its arguments are the hidden
+ * Table-valued functions: what such a function has to say is its declaration and how its rows come:
+ * all of them by one call when the query begins, or a few at a time. Its arguments are the hidden
  * columns at the end of the declaration, `FROM moe_x(first, second)`; an argument that is absent
  * or NULL arrives as NULL.
  */
@@ -30,6 +30,14 @@ struct mt_tvf {
 	double n_rows; /* about, for the planner */
 	/* @arguments [n_arguments]: NULL where absent or SQL NULL. Returns an SQLite code. */
 	int (*compute)(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_rows *rows);
+	/*
+	 * In place of compute. The arguments stay valid until the end. more appends the next rows;
+	 * none: there are no more. end is called for every state that begin set, failed or not.
+	 */
+	int (*begin)(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_rows *rows,
+		     void **ret_state);
+	int (*more)(void *state, struct mt_tvf_rows *rows);
+	void (*end)(void *state);
 };
 
 /* @tvf must stay valid as long as @db. */

@@ -26,6 +26,7 @@ nodist_%C%_make_trace_SOURCES = libtrace/store/schema_sql.c
 
 TESTS += \
 	%D%/check_oea \
+	%D%/analysis.sh \
 	%D%/cookbook.sh \
 	%D%/functions.sh \
 	%D%/module.sh \
@@ -35,6 +36,7 @@ TESTS += \
 long_tests += %D%/functions.sh
 
 EXTRA_DIST += \
+	%D%/analysis.sh \
 	%D%/cookbook.sh \
 	%D%/functions.sh \
 	%D%/halves.py \
