@@ -10,25 +10,26 @@ SQLITE_EXTENSION_INIT1
 
 #include "mt_sql.h"
 
+#include <stddef.h>
+
+static int (*const parts[])(sqlite3 *) = {
+	mt_sql_register_topk,
+	mt_sql_register_load,
+	mt_sql_register_eplb,
+	mt_sql_register_balance,
+	mt_sql_register_balance_pass,
+	mt_sql_register_share,
+	mt_sql_register_pairs,
+	mt_sql_register_steps,
+	mt_sql_register_oea,
+};
+
 int mt_sql_register(sqlite3 *db)
 {
-	int rc = mt_sql_register_topk(db);
+	int rc = SQLITE_OK;
 
-	if (rc == SQLITE_OK)
-		rc = mt_sql_register_load(db);
-	if (rc == SQLITE_OK)
-		rc = mt_sql_register_eplb(db);
-	if (rc == SQLITE_OK)
-		rc = mt_sql_register_balance(db);
-	if (rc == SQLITE_OK)
-		rc = mt_sql_register_oea(db);
-		rc = mt_sql_register_balance_pass(db);
-	if (rc == SQLITE_OK)
-		rc = mt_sql_register_share(db);
-	if (rc == SQLITE_OK)
-		rc = mt_sql_register_pairs(db);
-	if (rc == SQLITE_OK)
-		rc = mt_sql_register_steps(db);
+	for (size_t i = 0; rc == SQLITE_OK && i < sizeof(parts) / sizeof(parts[0]); i++)
+		rc = parts[i](db);
 	return rc;
 }
 
