@@ -3,16 +3,19 @@
 #
 # The whole test command, on a tree that has its configure script:
 #
-#   1. warnings as errors, make check
-#   2. AddressSanitizer and UndefinedBehaviorSanitizer, make check
-#   3. ThreadSanitizer, the tests of the code with threads
-#   4. clang, everything compiled, where clang is installed
-#   5. make distcheck
+#   1. warnings as errors, CUDA where nvcc is: everything compiled, and the tests
+#      that need a GPU or the whole tree
+#   2. make distcheck: what a release holds, built with warnings as errors, and
+#      every test on it
+#   3. AddressSanitizer and UndefinedBehaviorSanitizer, make check
+#   4. ThreadSanitizer, the tests of the code with threads
+#   5. clang, everything compiled, where clang is installed
 #
 # A step that fails does not stop the later ones. Test results are counted from
-# the harness's .trs files; a build that fails, and distcheck, count as one. The
-# last line is `N passed, N failed, N skipped`, and the exit status is 0 only if
-# none failed and every step came to its end.
+# the harness's .trs files, those of distcheck, which removes its tree, from its
+# summary; a build that fails, and a step without tests, count as one. The last
+# line is `N passed, N failed, N skipped`, and the exit status is 0 only if none
+# failed and every step came to its end.
 
 set -u
 
@@ -88,9 +91,36 @@ single() {
 	fi
 }
 
-say "warnings as errors, make check"
+# summary LOG KIND: the results of that kind in the summaries of a harness.
+summary() {
+	awk -v kind="# $2:" 'index($0, kind) == 1 { n += $3 } END { print n + 0 }' "$1"
+}
+
+# distcheck: every test, on the tree that a release unpacks to.
+distcheck() {
+	log=$root/distcheck.log
+	result=0
+	$fixed_layout make -s -C "$root/werror" -j "$jobs" distcheck >"$log" 2>&1 || result=$?
+	good=$(summary "$log" PASS)
+	bad=$(($(summary "$log" FAIL) + $(summary "$log" ERROR)))
+	if [ "$result" -ne 0 ]; then
+		find "$root/werror" -path '*/_build/*' -name test-suite.log -exec cat {} +
+		tail -n 300 "$log"
+		[ "$bad" -gt 0 ] || bad=1
+	elif [ "$good" -eq 0 ]; then
+		echo "check-all: distcheck: the tests ran without a single result" >&2
+		bad=1
+	fi
+	passed=$((passed + good))
+	failed=$((failed + bad))
+	skipped=$((skipped + $(summary "$log" SKIP)))
+}
+
+say "warnings as errors: everything compiled, make check-tree"
 if build werror --enable-werror; then
-	check werror check
+	check werror check-tree
+	say "make distcheck"
+	distcheck
 fi
 
 say "AddressSanitizer and UndefinedBehaviorSanitizer, make check"
@@ -114,13 +144,6 @@ else
 	echo "clang is not installed: skipped"
 	skipped=$((skipped + 1))
 fi
-
-say "make distcheck"
-mkdir -p "$root"
-result=0
-make -s -C "$root/werror" -j "$jobs" distcheck >"$root/distcheck.log" 2>&1 || result=$?
-[ "$result" -eq 0 ] || tail -n 300 "$root/distcheck.log"
-single "$result"
 
 printf '\n%d passed, %d failed, %d skipped\n' "$passed" "$failed" "$skipped"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -4,6 +4,7 @@
 # umbrella, and may be included twice. config.h is out of reach here.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 
 includes="-I$MOETRACE_BUILDDIR/libtrace/include -I$MOETRACE_SRCDIR/libtrace/include"
 flags="-Wall -Wextra -Wundef -Wshadow -pedantic -pedantic-errors -Werror -fsyntax-only"

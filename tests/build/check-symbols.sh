@@ -5,6 +5,7 @@
 # what ends the process or writes to its standard streams.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 need_command nm readelf
 
 library=$MOETRACE_BUILDDIR/libtrace/.libs/libmoetrace.so

@@ -5,6 +5,7 @@
 # so that they do not match themselves.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 
 # tree_files TREE: its sources, relative to it. Without git these are all files but
 # those of build folders and those that autoreconf and configure make.

@@ -3,6 +3,7 @@
 # Every file under version control is in the tarball, unless it is named here.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 need_command git
 [ -e "$MOETRACE_SRCDIR/.git" ] || skip "not a git work tree"
 

@@ -4,6 +4,7 @@
 # leaves nothing behind when it fails.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 
 embed=$MOETRACE_SRCDIR/build-aux/embed.sh
 mkdir "$tmp/src"

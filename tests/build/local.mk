@@ -14,6 +14,15 @@ TESTS += \
 	%D%/installed.sh \
 	%D%/integration-guide.sh
 
+tree_tests += \
+	%D%/check-includes.sh \
+	%D%/check-text.sh \
+	%D%/check-headers.sh \
+	%D%/check-symbols.sh \
+	%D%/dist.sh \
+	%D%/install.sh \
+	%D%/man.sh
+
 long_tests += %D%/clean-machine.sh
 
 # These run make in the build folder, one at a time.

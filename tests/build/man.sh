@@ -4,6 +4,7 @@
 # with a name, a synopsis and a description.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 [ -n "$MOETRACE_MAN" ] || skip "help2man was not found by configure"
 
 expect_ok "$moetrace" --help

@@ -9,11 +9,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "common/json.h"
 #include "kernels/sample/sample.h"
 #include "tests/kernels/support/levels.h"
 #include "tests/kernels/support/tinymoe.h"
+#include "tests/unit/support/suite.h"
 
 #define GOLDEN "tests/data/tinymoe/golden/"
 
@@ -49,7 +51,17 @@ struct results {
 	float logits[N_ROWS][N_VOCAB];
 };
 
-static struct results *results;
+/*
+ * A pass is the same whichever test looks at it, so that the first one on a level leaves its
+ * results to the processes of the others.
+ */
+struct shared {
+	struct results results;
+	bool is_done;
+};
+
+static struct shared *levels;	/* [levels_available()] */
+static struct results *results; /* of the level in use */
 static uint8_t *tokens;		/* [N_SEQUENCES][N_TOKENS + 1] */
 
 static void take_router_logits(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_experts,
@@ -93,7 +105,7 @@ static void take_moe_out(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_
 	memcpy(to->moe_out[layer], hidden, sizeof(to->moe_out[layer]));
 }
 
-/* All sequences in one batch, on the level of a test's loop index. */
+/* All sequences in one batch, on the level in use. */
 static void run_sequences(void)
 {
 	const struct mtk_forward_hooks hooks = {
@@ -131,16 +143,22 @@ static void run_sequences(void)
 	tinymoe_close(&tiny);
 }
 
+static void use_results(int level)
+{
+	tinymoe_use_level(level);
+	results = &levels[level].results;
+	if (!levels[level].is_done)
+		run_sequences();
+	levels[level].is_done = true;
+}
+
 static void setup(void)
 {
-	results = malloc(sizeof(*results));
-	ck_assert_ptr_nonnull(results);
 	tokens = tinymoe_read_file(GOLDEN "tokens.u8", N_SEQUENCES * (N_TOKENS + 1), NULL);
 }
 
 static void teardown(void)
 {
-	free(results);
 	free(tokens);
 }
 
@@ -148,13 +166,13 @@ START_TEST(test_router_logits)
 {
 	float *expected = tinymoe_read_file(GOLDEN "router_logits.f32",
 					    sizeof(results->router_logits), NULL);
-	const float *found = results->router_logits[0][0];
+	const float *found;
 	float worst = 0.0f;
 
-	tinymoe_use_level(_i);
-	run_sequences();
+	use_results(_i);
+	found = results->router_logits[0][0];
 	for (size_t i = 0; i < sizeof(results->router_logits) / sizeof(float); i++) {
-		ck_assert_msg(fabsf(found[i] - expected[i]) <= 1e-4f, "element %zu: %g, not %g", i,
+		REQUIRE(fabsf(found[i] - expected[i]) <= 1e-4f, "element %zu: %g, not %g", i,
 			      (double)found[i], (double)expected[i]);
 		worst = fmaxf(worst, fabsf(found[i] - expected[i]));
 	}
@@ -182,9 +200,9 @@ static void check_same_set(size_t row, const int32_t *found, const uint8_t *expe
 	qsort(left, TOP_K, sizeof(left[0]), compare_ids);
 	qsort(right, TOP_K, sizeof(right[0]), compare_ids);
 	for (uint32_t j = 0; j < TOP_K; j++) {
-		ck_assert_msg(left[j] == right[j], "row %zu: expert %d, not %d", row, left[j],
+		REQUIRE(left[j] == right[j], "row %zu: expert %d, not %d", row, left[j],
 			      right[j]);
-		ck_assert_msg(j == 0 || left[j - 1] < left[j], "row %zu: expert %d comes twice",
+		REQUIRE(j == 0 || left[j - 1] < left[j], "row %zu: expert %d comes twice",
 			      row, left[j]);
 	}
 }
@@ -208,14 +226,14 @@ START_TEST(test_choice)
 	uint8_t *ids = tinymoe_read_file(GOLDEN "topk_ids.u8", n * TOP_K, NULL);
 	uint32_t n_compared = 0;
 
-	tinymoe_use_level(_i);
-	run_sequences();
+	use_results(_i);
 	for (size_t row = 0; row < n; row++) {
 		const int32_t *found_ids = results->ids[0][0] + row * TOP_K;
 		const float *found_weights = results->weights[0][0] + row * TOP_K;
 
 		for (uint32_t j = 1; j < TOP_K; j++)
-			ck_assert_float_ge(found_weights[j - 1], found_weights[j]);
+			REQUIRE(found_weights[j - 1] >= found_weights[j],
+				"row %zu: weight %u is larger than the one before", row, j);
 		if (gaps[row] < NEAR_TIE)
 			continue;
 		n_compared++;
@@ -223,8 +241,11 @@ START_TEST(test_choice)
 		for (uint32_t j = 0; j < TOP_K; j++) {
 			uint32_t place = place_of(ids + row * TOP_K, found_ids[j]);
 
-			ck_assert_float_eq_tol(found_weights[j], weights[row * TOP_K + place],
-					       1e-5f);
+			float expected = weights[row * TOP_K + place];
+
+			REQUIRE(fabsf(found_weights[j] - expected) <= 1e-5f,
+				"row %zu, weight %u: %g, not %g", row, j, (double)found_weights[j],
+				(double)expected);
 		}
 	}
 	ck_assert_uint_eq(n_compared, n - 7);
@@ -253,14 +274,14 @@ START_TEST(test_cross_entropy)
 	float *expected = tinymoe_read_file(GOLDEN "ce.f32", N_ROWS * sizeof(float), NULL);
 	double sum = 0.0;
 
-	tinymoe_use_level(_i);
-	run_sequences();
+	use_results(_i);
 	for (uint32_t row = 0; row < N_ROWS; row++) {
 		uint32_t s = row / N_TOKENS;
 		uint32_t t = row % N_TOKENS;
 		double found = cross_entropy(row, tokens[s * (N_TOKENS + 1) + t + 1]);
 
-		ck_assert_double_eq_tol(found, (double)expected[row], 1e-4);
+		REQUIRE(fabs(found - (double)expected[row]) <= 1e-4, "row %u: %g, not %g", row,
+			found, (double)expected[row]);
 		sum += found;
 	}
 	ck_assert_double_eq_tol(sum / N_ROWS, 1.01900, 1e-5);
@@ -273,8 +294,7 @@ START_TEST(test_last_logits)
 	float *expected = tinymoe_read_file(GOLDEN "last_logits.f32",
 					    N_SEQUENCES * N_VOCAB * sizeof(float), NULL);
 
-	tinymoe_use_level(_i);
-	run_sequences();
+	use_results(_i);
 	for (uint32_t s = 0; s < N_SEQUENCES; s++)
 		for (uint32_t v = 0; v < N_VOCAB; v++)
 			ck_assert_float_eq_tol(results->logits[(s + 1) * N_TOKENS - 1][v],
@@ -324,8 +344,7 @@ START_TEST(test_moe_block)
 {
 	static const uint32_t layers[] = {0, 3, 5};
 
-	tinymoe_use_level(_i);
-	run_sequences();
+	use_results(_i);
 	for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
 		uint32_t layer = layers[i];
 		double in = compare_block("in", layer, results->moe_in[layer], 5e-6);
@@ -523,6 +542,10 @@ int main(void)
 
 	if (!tinymoe_is_readable())
 		return TINYMOE_SKIPPED;
+	levels = mmap(NULL, (size_t)n_levels * sizeof(*levels), PROT_READ | PROT_WRITE,
+		      MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (levels == MAP_FAILED)
+		return EXIT_FAILURE;
 	runner = srunner_create(make_suite());
 	srunner_run_all(runner, CK_NORMAL);
 	n_failed = srunner_ntests_failed(runner);

@@ -4,6 +4,7 @@
 # its order, and the generator refuses a column without a comment.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 need_command sqlite3
 
 generator=$MOETRACE_SRCDIR/build-aux/schema-doc.sh

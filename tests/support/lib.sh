@@ -46,6 +46,12 @@ need_command() {
 	done
 }
 
+# need_plain_build: skips, in a build with sanitizers, a test that runs nothing
+# which they could watch.
+need_plain_build() {
+	[ -z "$MOETRACE_SANITIZERS" ] || skip "it shows nothing more in a build with sanitizers"
+}
+
 # run COMMAND...: keeps its output in $tmp/out and $tmp/err, its exit in $status.
 run() {
 	status=0
