@@ -72,6 +72,7 @@ while read -r table column type has_sign; do
 	*) fail "$table.$column has type $type" ;;
 	esac
 	[ "$type$has_sign" != INTEGER0 ] || values="$values -9"
+	! is_sanitized || values=${values%% *}
 	n=$((n + 1))
 	# shellcheck disable=SC2086 # one word a value
 	set -- $values

@@ -4,6 +4,7 @@
 # traces mean: every decoded value, every count, and plans that touch only what was asked for.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 need_command sqlite3
 
 make_trace=$MOETRACE_BUILDDIR/tests/schema/make_trace
