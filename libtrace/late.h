@@ -44,6 +44,7 @@ int mt_pass_begin_late(struct moetrace_session *session, const struct moetrace_p
 static inline void mt_pass_set_time(struct moetrace_pass *pass, uint64_t time_ns)
 {
 	pass->time_ns = time_ns;
+	pass->is_special = 1;
 }
 
 #endif

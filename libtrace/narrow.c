@@ -202,13 +202,16 @@ static void weights_f32_f16(const float *from, uint64_t n, uint16_t *to)
 uint32_t mt_narrow_plain(const int32_t *ids, const float *weights, uint64_t n, uint32_t n_ids,
 			 uint8_t *ret_ids, uint16_t *ret_weights)
 {
-	weights_f32_f16(weights, n, ret_weights);
-	return ids_i32_u8(ids, n, n_ids, ret_ids);
+	for (uint64_t i = 0; i < n; i++)
+		ret_weights[i] = mt_f16_from_f32(weights[i]);
+	return i32_to_u8((const uint32_t *)ids, n, n_ids, ret_ids);
 }
 
 mt_narrow_plain_fn mt_narrow_plain_choose(void)
 {
-	return mt_narrow_has_avx512() ? mt_narrow_plain_avx512 : mt_narrow_plain;
+	if (mt_narrow_has_avx512())
+		return mt_narrow_plain_avx512;
+	return mt_narrow_has_avx2() ? mt_narrow_plain_avx2 : mt_narrow_plain;
 }
 
 static void weights_f32_bf16(const float *from, uint64_t n, uint16_t *to)

@@ -56,6 +56,8 @@ typedef uint32_t (*mt_narrow_plain_fn)(const int32_t *ids, const float *weights,
 mt_narrow_plain_fn mt_narrow_plain_choose(void);
 uint32_t mt_narrow_plain(const int32_t *ids, const float *weights, uint64_t n, uint32_t n_ids,
 			 uint8_t *ret_ids, uint16_t *ret_weights);
+uint32_t mt_narrow_plain_avx2(const int32_t *ids, const float *weights, uint64_t n, uint32_t n_ids,
+			      uint8_t *ret_ids, uint16_t *ret_weights);
 uint32_t mt_narrow_plain_avx512(const int32_t *ids, const float *weights, uint64_t n,
 				uint32_t n_ids, uint8_t *ret_ids, uint16_t *ret_weights);
 

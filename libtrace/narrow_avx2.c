@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The two narrowings that nearly every runtime needs, with AVX2 and F16C: int32 ids to bytes
- * and fp32 weights to fp16. Sources may be unaligned; only whole vectors are done here.
+ * and fp32 weights to fp16. Sources may be unaligned; the loops do whole vectors only.
  */
 #include "libtrace/narrow.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+
+#include "common/f16.h"
 
 int mt_narrow_has_avx2(void)
 {
@@ -45,20 +47,41 @@ uint64_t mt_narrow_i32_u8_avx2(const int32_t *ids, uint64_t n, uint32_t n_ids, u
 }
 
 __attribute__((target("avx2,f16c")))
+static inline __m128i narrow_8(const float *weights)
+{
+	return _mm256_cvtps_ph(_mm256_loadu_ps(weights), _MM_FROUND_TO_NEAREST_INT);
+}
+
+__attribute__((target("avx2,f16c")))
 uint64_t mt_narrow_f32_f16_avx2(const float *weights, uint64_t n, uint16_t *ret_weights)
 {
 	uint64_t done;
 
-	for (done = 0; done + 16 <= n; done += 16) {
-		__m128i a = _mm256_cvtps_ph(_mm256_loadu_ps(weights + done),
-					    _MM_FROUND_TO_NEAREST_INT);
-		__m128i b = _mm256_cvtps_ph(_mm256_loadu_ps(weights + done + 8),
-					    _MM_FROUND_TO_NEAREST_INT);
+	for (done = 0; done + 32 <= n; done += 32) {
+		__m128i *to = (__m128i *)(void *)(ret_weights + done);
 
-		_mm_storeu_si128((__m128i *)(void *)(ret_weights + done), a);
-		_mm_storeu_si128((__m128i *)(void *)(ret_weights + done + 8), b);
+		_mm_storeu_si128(to, narrow_8(weights + done));
+		_mm_storeu_si128(to + 1, narrow_8(weights + done + 8));
+		_mm_storeu_si128(to + 2, narrow_8(weights + done + 16));
+		_mm_storeu_si128(to + 3, narrow_8(weights + done + 24));
 	}
+	for (; done + 8 <= n; done += 8)
+		_mm_storeu_si128((__m128i *)(void *)(ret_weights + done), narrow_8(weights + done));
 	return done;
+}
+
+uint32_t mt_narrow_plain_avx2(const int32_t *ids, const float *weights, uint64_t n, uint32_t n_ids,
+			      uint8_t *ret_ids, uint16_t *ret_weights)
+{
+	uint32_t bad;
+
+	for (uint64_t i = mt_narrow_f32_f16_avx2(weights, n, ret_weights); i < n; i++)
+		ret_weights[i] = mt_f16_from_f32(weights[i]);
+	for (uint64_t i = mt_narrow_i32_u8_avx2(ids, n, n_ids, ret_ids, &bad); i < n; i++) {
+		bad |= (uint32_t)ids[i] >= n_ids;
+		ret_ids[i] = (uint8_t)ids[i];
+	}
+	return bad;
 }
 
 #else
@@ -80,6 +103,12 @@ uint64_t mt_narrow_f32_f16_avx2(const float *weights, uint64_t n, uint16_t *ret_
 {
 	(void)weights, (void)n, (void)ret_weights;
 	return 0;
+}
+
+uint32_t mt_narrow_plain_avx2(const int32_t *ids, const float *weights, uint64_t n, uint32_t n_ids,
+			      uint8_t *ret_ids, uint16_t *ret_weights)
+{
+	return mt_narrow_plain(ids, weights, n, n_ids, ret_ids, ret_weights);
 }
 
 #endif

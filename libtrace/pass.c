@@ -196,6 +196,7 @@ static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_in
 	pass->mode = atomic_load_explicit(&session->mode, memory_order_relaxed);
 	pass->weight_format = atomic_load_explicit(&session->weight_format, memory_order_relaxed);
 	pass->map_epoch = start->map_epoch;
+	pass->is_special = pass->weight_format != MOETRACE_WEIGHT_FORMAT_FP16;
 	pass->time_ns = 0;
 	atomic_store_explicit(&pass->owner, 0, memory_order_relaxed);
 	atomic_store_explicit(&pass->n_dropped, 0, memory_order_relaxed);

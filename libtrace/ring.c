@@ -118,66 +118,14 @@ uint32_t mt_ring_index(const struct mt_ring_pool *pool, const struct mt_ring *ri
 	return (uint32_t)(ring - pool->rings);
 }
 
-static struct mt_record *record_at(struct mt_ring *ring, uint64_t position)
+void mt_ring_pad(struct mt_ring *ring, uint64_t head, uint64_t n_bytes)
 {
-	return (struct mt_record *)(ring->data + (position & (ring->n_bytes - 1)));
-}
+	struct mt_reservation pad = { mt_ring_at(ring, head), head };
 
-static uint64_t whole_lines(uint64_t n_bytes)
-{
-	return (n_bytes + MT_LINE_BYTES - 1) & ~(uint64_t)(MT_LINE_BYTES - 1);
-}
-
-/* Bytes to skip at @head so that @n_bytes do not wrap. */
-static uint64_t pad_bytes_at(const struct mt_ring *ring, uint64_t head, uint64_t n_bytes)
-{
-	uint64_t to_end_bytes = ring->n_bytes - (head & (ring->n_bytes - 1));
-
-	return n_bytes > to_end_bytes ? to_end_bytes : 0;
-}
-
-static int has_room(struct mt_ring *ring, uint64_t head, uint64_t n_bytes)
-{
-	/* Pairs with mt_ring_take(): the writer is done with the memory before tail. */
-	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
-
-	return head - tail + n_bytes <= ring->n_bytes;
-}
-
-/* What lies between @head and @head + pad_bytes + n_bytes is the caller's. */
-static struct mt_reservation start_record(struct mt_ring *ring, enum mt_record_type type,
-					  uint64_t head, uint64_t pad_bytes, uint64_t n_bytes)
-{
-	struct mt_reservation got = { record_at(ring, head + pad_bytes), head + pad_bytes };
-
-	if (pad_bytes) {
-		struct mt_reservation pad = { record_at(ring, head), head };
-
-		pad.record->n_bytes = pad_bytes;
-		pad.record->type = MT_RECORD_PAD;
-		pad.record->time_ns = 0;
-		mt_ring_commit(ring, pad);
-	}
-	got.record->n_bytes = n_bytes;
-	got.record->type = type;
-	return got;
-}
-
-struct mt_reservation mt_ring_reserve_alone(struct mt_ring *ring, enum mt_record_type type,
-					    uint64_t n_bytes, uint64_t keep_free_bytes)
-{
-	struct mt_reservation none = { NULL, 0 };
-	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-	uint64_t pad_bytes;
-
-	if (n_bytes > ring->n_bytes)
-		return none;
-	n_bytes = whole_lines(n_bytes);
-	pad_bytes = pad_bytes_at(ring, head, n_bytes);
-	if (!has_room(ring, head, pad_bytes + n_bytes + keep_free_bytes))
-		return none;
-	atomic_store_explicit(&ring->head, head + pad_bytes + n_bytes, memory_order_release);
-	return start_record(ring, type, head, pad_bytes, n_bytes);
+	pad.record->n_bytes = n_bytes;
+	pad.record->type = MT_RECORD_PAD;
+	pad.record->time_ns = 0;
+	mt_ring_commit(ring, pad);
 }
 
 struct mt_reservation mt_ring_reserve(struct mt_ring *ring, enum mt_record_type type,
@@ -189,29 +137,22 @@ struct mt_reservation mt_ring_reserve(struct mt_ring *ring, enum mt_record_type 
 
 	if (n_bytes > ring->n_bytes)
 		return none;
-	n_bytes = whole_lines(n_bytes);
+	n_bytes = mt_whole_lines(n_bytes);
 	do {
-		pad_bytes = pad_bytes_at(ring, head, n_bytes);
-		if (!has_room(ring, head, pad_bytes + n_bytes))
+		pad_bytes = mt_ring_pad_bytes(ring, head, n_bytes);
+		if (!mt_ring_has_room(ring, head, pad_bytes + n_bytes))
 			return none;
 	} while (!atomic_compare_exchange_weak_explicit(&ring->head, &head,
 							head + pad_bytes + n_bytes,
 							memory_order_release,
 							memory_order_relaxed));
-	return start_record(ring, type, head, pad_bytes, n_bytes);
-}
-
-void mt_ring_commit(struct mt_ring *ring, struct mt_reservation reservation)
-{
-	/* Pairs with mt_ring_peek(): the whole record is visible once the stamp is. */
-	atomic_store_explicit(&reservation.record->stamp, ring->key ^ reservation.position,
-			      memory_order_release);
+	return mt_ring_start(ring, type, head, pad_bytes, n_bytes);
 }
 
 struct mt_record *mt_ring_peek(struct mt_ring *ring, uint64_t limit)
 {
 	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_relaxed);
-	struct mt_record *record = record_at(ring, tail);
+	struct mt_record *record = mt_ring_at(ring, tail);
 
 	if (tail >= limit)
 		return NULL;

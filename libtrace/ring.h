@@ -61,16 +61,85 @@ static inline struct mt_ring *mt_ring_side(struct mt_ring_pool *pool, struct mt_
 	return ring + pool->n_rings;
 }
 
+/* ---- of both ways to reserve ---- */
+
+static inline struct mt_record *mt_ring_at(struct mt_ring *ring, uint64_t position)
+{
+	return (struct mt_record *)(ring->data + (position & (ring->n_bytes - 1)));
+}
+
+static inline uint64_t mt_whole_lines(uint64_t n_bytes)
+{
+	return (n_bytes + MT_LINE_BYTES - 1) & ~(uint64_t)(MT_LINE_BYTES - 1);
+}
+
+/* Bytes to skip at @head so that @n_bytes do not wrap. */
+static inline uint64_t mt_ring_pad_bytes(const struct mt_ring *ring, uint64_t head,
+					 uint64_t n_bytes)
+{
+	uint64_t to_end_bytes = ring->n_bytes - (head & (ring->n_bytes - 1));
+
+	return n_bytes > to_end_bytes ? to_end_bytes : 0;
+}
+
+static inline int mt_ring_has_room(struct mt_ring *ring, uint64_t head, uint64_t n_bytes)
+{
+	/* Pairs with mt_ring_take(): the writer is done with the memory before tail. */
+	uint64_t tail = atomic_load_explicit(&ring->tail, memory_order_acquire);
+
+	return head - tail + n_bytes <= ring->n_bytes;
+}
+
+/* Fill what is skipped. */
+void mt_ring_pad(struct mt_ring *ring, uint64_t head, uint64_t n_bytes);
+
+/* What lies between @head and @head + pad_bytes + n_bytes is the caller's. */
+static inline struct mt_reservation mt_ring_start(struct mt_ring *ring, enum mt_record_type type,
+						  uint64_t head, uint64_t pad_bytes,
+						  uint64_t n_bytes)
+{
+	struct mt_reservation got = { mt_ring_at(ring, head + pad_bytes), head + pad_bytes };
+
+	if (pad_bytes)
+		mt_ring_pad(ring, head, pad_bytes);
+	got.record->n_bytes = n_bytes;
+	got.record->type = type;
+	return got;
+}
+
 /*
  * Reserve @n_bytes (rounded up to lines) and set the record's size and type. At least
  * @keep_free_bytes stay free behind it for records that must not be lost. The first is for
  * the only producer of the moment, the second for any number of them.
  */
-struct mt_reservation mt_ring_reserve_alone(struct mt_ring *ring, enum mt_record_type type,
-					    uint64_t n_bytes, uint64_t keep_free_bytes);
+static inline struct mt_reservation mt_ring_reserve_alone(struct mt_ring *ring,
+							  enum mt_record_type type,
+							  uint64_t n_bytes,
+							  uint64_t keep_free_bytes)
+{
+	struct mt_reservation none = { NULL, 0 };
+	uint64_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+	uint64_t pad_bytes;
+
+	if (n_bytes > ring->n_bytes)
+		return none;
+	n_bytes = mt_whole_lines(n_bytes);
+	pad_bytes = mt_ring_pad_bytes(ring, head, n_bytes);
+	if (!mt_ring_has_room(ring, head, pad_bytes + n_bytes + keep_free_bytes))
+		return none;
+	atomic_store_explicit(&ring->head, head + pad_bytes + n_bytes, memory_order_release);
+	return mt_ring_start(ring, type, head, pad_bytes, n_bytes);
+}
+
 struct mt_reservation mt_ring_reserve(struct mt_ring *ring, enum mt_record_type type,
 				      uint64_t n_bytes);
-void mt_ring_commit(struct mt_ring *ring, struct mt_reservation reservation);
+
+static inline void mt_ring_commit(struct mt_ring *ring, struct mt_reservation reservation)
+{
+	/* Pairs with mt_ring_peek(): the whole record is visible once the stamp is. */
+	atomic_store_explicit(&reservation.record->stamp, ring->key ^ reservation.position,
+			      memory_order_release);
+}
 
 /*
  * Writer only. The next complete record before position @limit, or NULL: none is there, or

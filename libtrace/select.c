@@ -208,8 +208,6 @@ void mt_drop_layer(struct moetrace_pass *pass, uint32_t layer, uint64_t n_bytes,
 	mt_count_loss(pass->session, MT_LOSS_LAYER_RING_FULL, n_bytes, now_ns);
 }
 
-_Static_assert(MOETRACE_WEIGHT_FORMAT_FP16 == 0, "is_plain() looks for what is not 0");
-
 /*
  * The form that nearly every runtime uses, int32 ids and fp32 weights of the pass's rows without
  * gaps, is worth a path of its own: checks, defaults and narrowing of the general one cost as
@@ -232,7 +230,7 @@ static int is_plain(const struct moetrace_pass *pass, const struct moetrace_sele
 	       (selection->weights_row_bytes == 0 || selection->weights_row_bytes == row_bytes) &&
 	       !((uintptr_t)selection->row_map | (uintptr_t)selection->base_ids |
 		 (uintptr_t)selection->physical_ids | selection->rule | selection->id_space |
-		 selection->n_candidates | pass->weight_format) &&
+		 selection->n_candidates | pass->is_special) &&
 	       selection->order <= MOETRACE_ORDER_SELECTION && selection->ids &&
 	       selection->weights && !(((uintptr_t)selection->ids | (uintptr_t)selection->weights) & 3);
 }
@@ -249,21 +247,43 @@ __attribute__((noinline)) static void write_not_plain(struct moetrace_pass *pass
 		write_layer(pass->session, to, &header, selection, &checked);
 }
 
+#define GROUP_BYTES (MT_GROUP_LINES * MT_LINE_BYTES)
+
+/*
+ * A record begins: its first lines were asked for when the one before it ended. Of a long one
+ * the processor sees by itself where it goes on; a short one is not worth it.
+ */
+static void prefetch_rest(const struct mt_record_layer *to, uint64_t n_bytes)
+{
+	if (n_bytes < 3 * GROUP_BYTES)
+		return;
+	mt_prefetch_group((const uint8_t *)to + GROUP_BYTES);
+	mt_prefetch_group((const uint8_t *)to + 2ul * GROUP_BYTES);
+}
+
+/* The next record probably is as long. What lies past the ring's end is no harm to ask for. */
+static void prefetch_next(const struct mt_record_layer *to, uint64_t n_bytes)
+{
+	if (n_bytes >= GROUP_BYTES)
+		mt_prefetch_group((const uint8_t *)to + mt_whole_lines(n_bytes));
+}
+
 static void select_plain(struct moetrace_pass *pass, const struct moetrace_selection *selection)
 {
 	const struct mt_layer *layer = &pass->model->layers[selection->layer_index];
 	struct mt_ring *ring = mt_stream_of(pass);
 	uint64_t n = (uint64_t)pass->n_rows * layer->top_k;
 	uint64_t n_bytes = sizeof(struct mt_record_layer) + 3 * n + pass->n_rows;
-	uint64_t now_ns = mt_pass_now(pass);
 	struct mt_reservation reservation =
 		mt_stream_reserve(pass, ring, MT_RECORD_LAYER, n_bytes);
 	struct mt_record_layer *to = (struct mt_record_layer *)reservation.record;
 	uint8_t *weights = (uint8_t *)(to + 1);
 
 	if (!to)
-		return mt_drop_layer(pass, selection->layer_index, n_bytes, now_ns);
-	to->record.time_ns = now_ns;
+		return mt_drop_layer(pass, selection->layer_index, n_bytes, mt_pass_now(pass));
+	/* The clock is read while the lines come. */
+	prefetch_rest(to, n_bytes);
+	to->record.time_ns = mt_session_ns(pass->session, mt_monotonic_ns());
 	to->layer = selection->layer_index;
 	to->n_rows = pass->n_rows;
 	to->n_padding = 0;
@@ -282,11 +302,11 @@ static void select_plain(struct moetrace_pass *pass, const struct moetrace_selec
 	if (pass->session->narrow_plain(selection->ids, selection->weights, n, layer->n_ids,
 					weights + 2 * n, (uint16_t *)(void *)weights))
 		write_not_plain(pass, to, selection);
+	prefetch_next(to, n_bytes);
 	mt_ring_commit(ring, reservation);
 }
 
-static void select_any(struct moetrace_pass *pass,
-						 const struct moetrace_selection *selection)
+static void select_any(struct moetrace_pass *pass, const struct moetrace_selection *selection)
 {
 	struct mt_record_layer header = { .n_invalid = 0 };
 	struct mt_reservation reservation;

@@ -114,6 +114,7 @@ struct moetrace_pass {
 	uint32_t mode;          /* enum moetrace_mode of its recording */
 	uint32_t weight_format; /* enum moetrace_weight_format; NONE where the mode keeps none */
 	uint32_t map_epoch;     /* of the expert map in force when it began; 0: none */
+	uint32_t is_special;    /* late, or its weights are not kept as fp16; see is_plain() */
 	uint64_t time_ns; /* of a late pass: what follows happened then; 0: now */
 	_Atomic uintptr_t owner; /* thread that has the main stream; 0: nobody handed over yet */
 	_Atomic uint32_t n_dropped;

@@ -30,6 +30,7 @@ static int always(void)
 
 static const struct variant variants[] = {
 	{ "plain", mt_narrow_plain, always },
+	{ "avx2", mt_narrow_plain_avx2, mt_narrow_has_avx2 },
 	{ "avx512", mt_narrow_plain_avx512, mt_narrow_has_avx512 },
 };
 
