@@ -53,6 +53,15 @@ void mt_warn(const char *format, ...)
 	va_end(args);
 }
 
+void mt_note(const char *format, ...)
+{
+	va_list args;
+
+	va_start(args, format);
+	line_write("note: ", format, args);
+	va_end(args);
+}
+
 #define MAX_WORD_BYTES 64
 
 /* Edits (insert, delete, replace a character) that make @a of @b; MAX_WORD_BYTES: too long. */

@@ -68,6 +68,8 @@ void mt_error_set_name(const char *name);
 void mt_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same with `warning: ` before TEXT. */
 void mt_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* The same with `note: `: something that figures leave out. */
+void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* The best entry of @names (NULL-terminated) for a mistyped @word; NULL: none is close. */
 const char *mt_closest(const char *word, const char *const *names);

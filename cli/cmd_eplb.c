@@ -284,7 +284,7 @@ static sqlite3_stmt *prepare(const struct mt_trace *trace, const struct options 
 }
 
 #define SQL_PLAN                                                                            \
-	"FROM moe_eplb(?1, ?2, ?3, ?4, ?5) AS p JOIN layer AS l ON l.layer_id = p.layer_id" \
+	"FROM moe_eplb(?1, ?2, ?3, ?4, ?5, ?7, ?6) AS p JOIN layer AS l ON l.layer_id = p.layer_id" \
 	" WHERE p.recording_id = ?6 AND p.model_id = ?7"
 
 /* All layers of a plan have one shape: what the engines that read it demand. */
@@ -379,8 +379,8 @@ static int balance_read(const struct mt_trace *trace, const struct options *opti
 			struct plan *plan)
 {
 	sqlite3_stmt *stmt = mt_trace_prepare(
-		trace, "SELECT mean_balancedness, max_over_mean FROM moe_balance(?1, ?2)"
-		       " WHERE recording_id = ?3 AND model_id = ?4 ORDER BY layer_id");
+		trace, "SELECT mean_balancedness, max_over_mean FROM moe_balance(?1, ?2,"
+		       " NULL, NULL, ?4, ?3) WHERE n_passes > 0 ORDER BY layer_id");
 	uint32_t i = 0;
 	int rc;
 

@@ -7,7 +7,8 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/lift.h"
+#include "cli/experts_sql.h"
+#include "cli/notes.h"
 
 enum {
 	OPT_LAYER = MT_OPT_OWN,
@@ -15,6 +16,25 @@ enum {
 	OPT_TOP,
 	OPT_BY_ATTRIBUTE,
 	OPT_MIN_TOKENS,
+	OPT_COVERAGE,
+	OPT_PAIRS,
+	OPT_STEPS,
+	OPT_BY_WINDOW,
+	OPT_BY_REQUEST,
+	OPT_FROM,
+	OPT_UNTIL,
+	OPT_REQUEST,
+};
+
+/* What is printed; one of them. */
+enum view {
+	VIEW_LOAD,
+	VIEW_COVERAGE,
+	VIEW_PAIRS,
+	VIEW_STEPS,
+	VIEW_WINDOWS,
+	VIEW_REQUESTS,
+	VIEW_ATTRIBUTE,
 };
 
 struct experts_args {
@@ -25,7 +45,22 @@ struct experts_args {
 	uint64_t n_top;	       /* 0: all */
 	const char *attribute; /* NULL: the load */
 	uint64_t min_tokens;
+	enum view view;
+	uint64_t from_ms, until_ms; /* of the session's clock */
+	bool has_from, has_until;
+	const char *request; /* its external id or @N; NULL: all */
+	int64_t request_id;
 };
+
+static error_t view_parse(struct experts_args *args, enum view view)
+{
+	if (args->view != VIEW_LOAD && args->view != view)
+		return mt_args_error(&args->common,
+				     "--by-attribute, --by-request, --by-window, --coverage, "
+				     "--pairs and --steps exclude each other");
+	args->view = view;
+	return 0;
+}
 
 static error_t phase_parse(struct experts_args *args, const char *name)
 {
@@ -61,6 +96,27 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return mt_args_uint(&args->common, "--top", arg, 1, UINT32_MAX, &args->n_top);
 	case OPT_BY_ATTRIBUTE:
 		args->attribute = arg;
+		return view_parse(args, VIEW_ATTRIBUTE);
+	case OPT_COVERAGE:
+		return view_parse(args, VIEW_COVERAGE);
+	case OPT_PAIRS:
+		return view_parse(args, VIEW_PAIRS);
+	case OPT_STEPS:
+		return view_parse(args, VIEW_STEPS);
+	case OPT_BY_WINDOW:
+		return view_parse(args, VIEW_WINDOWS);
+	case OPT_BY_REQUEST:
+		return view_parse(args, VIEW_REQUESTS);
+	case OPT_FROM:
+		args->has_from = true;
+		return mt_args_uint(&args->common, "--from", arg, 0, INT64_MAX / 1000000,
+				    &args->from_ms);
+	case OPT_UNTIL:
+		args->has_until = true;
+		return mt_args_uint(&args->common, "--until", arg, 0, INT64_MAX / 1000000,
+				    &args->until_ms);
+	case OPT_REQUEST:
+		args->request = arg;
 		return 0;
 	case OPT_MIN_TOKENS:
 		return mt_args_uint(&args->common, "--min-tokens", arg, 0, INT64_MAX,
@@ -70,6 +126,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 			return mt_args_error(&args->common,
 					     "--by-attribute counts computed rows, and "
 					     "--phase other has none");
+		if (args->view != VIEW_LOAD && (args->has_from || args->has_until || args->request))
+			return mt_args_error(&args->common, "--from, --until and --request "
+							    "are for the load alone");
 		return ARGP_ERR_UNKNOWN;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -80,6 +139,17 @@ static const struct argp_option options[] = {
 	{"layer", OPT_LAYER, "N", 0, "Only the layer with this number in the model", 0},
 	{"phase", OPT_PHASE, "PHASE", 0, "Only rows of prefill, decode, verify or other slices", 0},
 	{"top", OPT_TOP, "N", 0, "Only the first N rows of each layer", 0},
+	{"from", OPT_FROM, "MS", 0, "Only passes that begin at MS of the session's clock or later",
+	 0},
+	{"until", OPT_UNTIL, "MS", 0, "Only passes that begin before MS of the session's clock", 0},
+	{"request", OPT_REQUEST, "ID", 0, "Only rows of the request with this external id, or @N",
+	 0},
+	{"coverage", OPT_COVERAGE, NULL, 0, "How many experts carry 50, 90 and 99 % of the load",
+	 0},
+	{"pairs", OPT_PAIRS, NULL, 0, "Which experts are selected together", 0},
+	{"steps", OPT_STEPS, NULL, 0, "What consecutive positions and passes have in common", 0},
+	{"by-window", OPT_BY_WINDOW, NULL, 0, "The load of each window of time", 0},
+	{"by-request", OPT_BY_REQUEST, NULL, 0, "The load of each request", 0},
 	{"by-attribute", OPT_BY_ATTRIBUTE, "KEY", 0,
 	 "Which experts prefer which value of this request attribute", 0},
 	{"min-tokens", OPT_MIN_TOKENS, "N", 0,
@@ -99,7 +169,20 @@ static const struct argp argp = {
 	       "  tokens         rows that selected the expert, padding excluded\n"
 	       "  share          its tokens / tokens of all experts of its kind in the layer\n"
 	       "  load_over_mean its tokens / mean tokens of the experts of its kind in the layer\n"
+	       "  share_margin   where passes were sampled: half of the 95 % interval of share, "
+	       "from\n"
+	       "                 the spread between passes; empty: nothing was left out\n"
 	       "  state          dead: no token; cold: load_over_mean below 0.5; hot: above 2\n"
+	       "\n"
+	       "With --coverage, experts_N is the least number of experts that have N % of the "
+	       "tokens."
+	       "\n"
+	       "With --pairs, over the stored rows, lift is the rows that selected both / what\n"
+	       "independent experts would give. With --steps, kept_share is the part of a "
+	       "position's\n"
+	       "experts that the position before selected too, chance_share what independent\n"
+	       "positions would give, active_kept_share the same for the experts of passes.\n"
+	       "What figures leave out (losses, sampling) is said on standard error.\n"
 	       "\n"
 	       "With --by-attribute, over the computed rows of requests that have the attribute:\n"
 	       "  share          the expert's tokens with this value / all tokens of the expert\n"
@@ -108,35 +191,6 @@ static const struct argp argp = {
 	       "                 1 is no preference, 2 is twice as often as the text would give\n",
 	.children = children,
 };
-
-/* ?1 recording, ?2 phase, ?3 layer, ?4 rows of each layer: NULL is all of them. */
-#define SQL_LOAD                                                                                \
-	"WITH load AS (SELECT recording_id, model_id, layer_id, layer, expert, kind, "          \
-	"CASE WHEN ?2 IS NULL THEN tokens WHEN ?2 = 'prefill' THEN prefill_tokens "             \
-	"WHEN ?2 = 'decode' THEN decode_tokens WHEN ?2 = 'verify' THEN verify_tokens "          \
-	"ELSE other_tokens END AS tokens FROM expert_load "                                     \
-	"WHERE (?1 IS NULL OR recording_id = ?1) AND (?3 IS NULL OR layer = ?3)), "             \
-	"ranked AS (SELECT *, 1.0 * tokens / nullif(sum(tokens) OVER kinds, 0) AS share, "      \
-	"1.0 * tokens / nullif(avg(tokens) OVER kinds, 0) AS load_over_mean, "                  \
-	"row_number() OVER (PARTITION BY recording_id, layer_id ORDER BY tokens DESC, expert) " \
-	"AS place FROM load WINDOW kinds AS (PARTITION BY recording_id, layer_id, kind)) "      \
-	"SELECT recording_id, model_id, layer, expert, kind, tokens, share, load_over_mean, "   \
-	"CASE WHEN tokens = 0 THEN 'dead' WHEN load_over_mean < 0.5 THEN 'cold' "               \
-	"WHEN load_over_mean > 2 THEN 'hot' ELSE 'normal' END AS state "                        \
-	"FROM ranked WHERE ?4 IS NULL OR place <= ?4 "                                          \
-	"ORDER BY recording_id, model_id, layer, place"
-
-/* ?1 layer, ?2 rows of each layer, ?3 tokens that an expert must have. */
-#define SQL_BY_ATTRIBUTE                                                                  \
-	MT_SQL_LIFT                                                                       \
-	", ranked AS (SELECT *, row_number() OVER (PARTITION BY recording_id, layer_id "  \
-	"ORDER BY lift DESC, expert, value) AS place FROM scored WHERE expert_tokens >= " \
-	"?3 "                                                                             \
-	"AND (?1 IS NULL OR layer = ?1)) "                                                \
-	"SELECT recording_id, model_id, layer, expert, value, tokens, expert_tokens, "    \
-	"share, lift "                                                                    \
-	"FROM ranked WHERE ?2 IS NULL OR place <= ?2 "                                    \
-	"ORDER BY recording_id, model_id, layer, place"
 
 static void bind_uint(sqlite3_stmt *stmt, int index, uint64_t value, bool is_given)
 {
@@ -147,9 +201,13 @@ static void bind_uint(sqlite3_stmt *stmt, int index, uint64_t value, bool is_giv
 static void load_bind(sqlite3_stmt *stmt, const struct experts_args *args)
 {
 	bind_uint(stmt, 1, args->common.recording_id, args->common.recording_id != 0);
-	sqlite3_bind_text(stmt, 2, args->phase, -1, SQLITE_STATIC);
+	if (sqlite3_bind_parameter_count(stmt) >= 2)
+		sqlite3_bind_text(stmt, 2, args->phase, -1, SQLITE_STATIC);
 	bind_uint(stmt, 3, args->layer, args->has_layer);
 	bind_uint(stmt, 4, args->n_top, args->n_top != 0);
+	bind_uint(stmt, 5, args->from_ms * 1000000, args->has_from);
+	bind_uint(stmt, 6, args->until_ms * 1000000, args->has_until);
+	bind_uint(stmt, 7, (uint64_t)args->request_id, args->request != NULL);
 }
 
 static void attribute_bind(sqlite3_stmt *stmt, const struct experts_args *args)
@@ -187,32 +245,99 @@ static int thing_check(const struct mt_trace *trace, const char *sql, const char
 	return MT_EXIT_NOT_FOUND;
 }
 
-static int args_check(const struct mt_trace *trace, const struct experts_args *args)
+/* Whether what is printed is counted from the stored rows. */
+static bool is_of_rows(const struct experts_args *args)
+{
+	return args->view == VIEW_PAIRS || args->view == VIEW_STEPS ||
+	       args->view == VIEW_REQUESTS || args->view == VIEW_ATTRIBUTE || args->has_from ||
+	       args->has_until || args->request;
+}
+
+static int request_find(const struct mt_trace *trace, struct experts_args *args)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(
+		trace,
+		"SELECT request_id FROM request WHERE (external_id = ?2 OR '@' || request_id "
+		"= ?2) AND (?1 IS NULL OR recording_id = ?1) ORDER BY request_id DESC");
+	int rc;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	bind_uint(stmt, 1, args->common.recording_id, args->common.recording_id != 0);
+	sqlite3_bind_text(stmt, 2, args->request, -1, SQLITE_STATIC);
+	rc = sqlite3_step(stmt);
+	if (rc == SQLITE_ROW)
+		args->request_id = sqlite3_column_int64(stmt, 0);
+	sqlite3_finalize(stmt);
+	if (rc == SQLITE_ROW)
+		return MT_EXIT_OK;
+	if (rc != SQLITE_DONE)
+		return mt_trace_error(trace);
+	mt_error("%s: has no request '%s'; 'moetrace requests' lists them", trace->path,
+		 args->request);
+	return MT_EXIT_NOT_FOUND;
+}
+
+static int args_check(const struct mt_trace *trace, struct experts_args *args)
 {
 	int status = MT_EXIT_OK;
 
-	if (args->attribute)
+	if (is_of_rows(args))
 		status = mt_trace_mode_check(trace, args->common.recording_id, "per_token",
-					     "--by-attribute");
+					     args->attribute ? "--by-attribute"
+							     : "what you ask for");
 	if (status == MT_EXIT_OK && args->has_layer)
 		status = thing_check(trace, "SELECT 1 FROM layer WHERE layer = ?1", NULL,
 				     args->layer, "layer");
 	if (status == MT_EXIT_OK && args->attribute)
 		status = thing_check(trace, "SELECT 1 FROM request_attribute WHERE key = ?1",
 				     args->attribute, 0, "an attribute");
+	if (status == MT_EXIT_OK && args->request)
+		status = request_find(trace, args);
 	return status;
+}
+
+/* The margin takes a scan of the file, which is made only where something was sampled. */
+static int load_choose(const struct mt_trace *trace, const char **ret_sql)
+{
+	int64_t is_sampled;
+	int status =
+		mt_trace_int(trace,
+			     "SELECT EXISTS (SELECT 1 FROM stats WHERE name = 'sampled_passes' "
+			     "AND value > 0)",
+			     &is_sampled);
+
+	*ret_sql = is_sampled ? MT_SQL_LOAD MT_SQL_MARGIN MT_SQL_RANKED
+			      : MT_SQL_LOAD MT_SQL_NO_MARGIN MT_SQL_RANKED;
+	return status;
+}
+
+static int sql_choose(const struct mt_trace *trace, const struct experts_args *args,
+		      const char **ret_sql)
+{
+	static const char *const views[] = {
+		[VIEW_COVERAGE] = MT_SQL_COVERAGE,   [VIEW_PAIRS] = MT_SQL_PAIRS,
+		[VIEW_STEPS] = MT_SQL_STEPS,	     [VIEW_WINDOWS] = MT_SQL_WINDOWS,
+		[VIEW_REQUESTS] = MT_SQL_BY_REQUEST, [VIEW_ATTRIBUTE] = MT_SQL_BY_ATTRIBUTE,
+	};
+
+	*ret_sql = args->view == VIEW_LOAD ? MT_SQL_LOAD_ROWS MT_SQL_RANKED : views[args->view];
+	return args->view == VIEW_LOAD && !is_of_rows(args) ? load_choose(trace, ret_sql)
+							    : MT_EXIT_OK;
 }
 
 static int experts_print(const struct mt_trace *trace, const struct experts_args *args)
 {
 	struct mt_output output;
 	sqlite3_stmt *stmt;
+	const char *sql;
 	int status;
 
 	if (args->attribute && mt_lift_count(trace, args->attribute, args->common.recording_id,
 					     args->phase) != MT_EXIT_OK)
 		return MT_EXIT_FAILED;
-	stmt = mt_trace_prepare(trace, args->attribute ? SQL_BY_ATTRIBUTE : SQL_LOAD);
+	status = sql_choose(trace, args, &sql);
+	stmt = status == MT_EXIT_OK ? mt_trace_prepare(trace, sql) : NULL;
 	if (!stmt)
 		return MT_EXIT_FAILED;
 	if (args->attribute)
@@ -224,6 +349,9 @@ static int experts_print(const struct mt_trace *trace, const struct experts_args
 	sqlite3_finalize(stmt);
 	if (status == MT_EXIT_OK)
 		mt_output_end(&output);
+	if (status == MT_EXIT_OK)
+		status = mt_notes_print(trace, args->common.recording_id,
+					is_of_rows(args) ? MT_NOTES_ROWS : MT_NOTES_LOAD);
 	return status;
 }
 

@@ -31,6 +31,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_eplb_loads.c \
 	%D%/cmd_eval.c \
 	%D%/cmd_experts.c \
+	%D%/experts_sql.h \
 	%D%/cmd_info.c \
 	%D%/cmd_models.c \
 	%D%/cmd_overhead.c \
@@ -55,6 +56,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/model_load.c %D%/model_load.h \
 	%D%/live.c %D%/live.h \
 	%D%/moetrace.c \
+	%D%/notes.c %D%/notes.h \
 	%D%/output.c \
 	%D%/paired.c %D%/paired.h \
 	%D%/rule_args.c %D%/rule_args.h \

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * moe_balance(n_ranks, placement, shared, phase): how even the ranks of expert parallelism were, or
+ * moe_balance(n_ranks, placement, shared, phase, model, recording): how even the ranks of expert parallelism were, or
  * would have been, in each recording and layer, pass by pass from the stored ids or counts.
  * Padding, dense layers and passes without rows are in no figure; passes of which nothing is known
  * are counted in left_out. placement is JSON: for each MoE layer of the model, in order, the expert
  * in each slot, the slots of rank 0 first; or 'recorded': the maps of the trace, each for the
  * passes that ran under it; absent: the experts in order, as many on each rank. shared: see
- * rank_load.h; absent: routed experts alone. phase: passes of that phase alone.
+ * rank_load.h; absent: routed experts alone. phase, model, recording: passes of that
+ * phase, model_id and recording_id alone.
  *
  * With load[p][r] of pass p on rank r, mean[p] over the ranks, max[p] the largest:
  *   mean_balancedness   mean over p of (mean[p] + 1e-5) / (max[p] + 1e-5), as SGLang logs it

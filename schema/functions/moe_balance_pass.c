@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * moe_balance_pass(n_ranks, placement, shared, phase): the figures of moe_balance() for each layer
+ * moe_balance_pass(n_ranks, placement, shared, phase, model, recording): the figures of moe_balance() for each layer
  * of each pass, in the order of the passes. The rows come pass by pass, so that a large file takes
  * no memory. Layers without rows, and those of which nothing is known, have no row.
  */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * moe_eplb(n_ranks, n_replicas, n_groups, n_nodes, spreads): a placement of each layer's routed
+ * moe_eplb(n_ranks, n_replicas, n_groups, n_nodes, spreads, model, recording): a placement of each layer's routed
  * experts on ranks by what the recording counted (view expert_load, padding excluded); a row a
  * slot. See placement.h for the method. Absent arguments: as many replicas as the layer has
- * experts, one group, one node, and replicas of an expert wherever the method puts them.
+ * experts, one group, one node, and replicas of an expert wherever the method puts them, all models and
+ * recordings.
  */
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
@@ -14,7 +15,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
-enum argument { ARG_RANKS, ARG_REPLICAS, ARG_GROUPS, ARG_NODES, ARG_SPREADS, N_ARGUMENTS };
+enum argument { ARG_RANKS, ARG_REPLICAS, ARG_GROUPS, ARG_NODES, ARG_SPREADS, ARG_MODEL, ARG_RECORDING, N_ARGUMENTS };
 
 static int compute(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_rows *rows);
 
@@ -24,7 +25,8 @@ static const struct mt_tvf eplb = {
 		"CREATE TABLE moe_eplb (recording_id INTEGER, model_id INTEGER, layer_id INTEGER,"
 		" layer INTEGER, slot INTEGER, rank INTEGER, expert INTEGER, n_replicas INTEGER,"
 		" tokens INTEGER, n_ranks INTEGER HIDDEN, replicas INTEGER HIDDEN,"
-		" n_groups INTEGER HIDDEN, n_nodes INTEGER HIDDEN, spreads INTEGER HIDDEN)",
+		" n_groups INTEGER HIDDEN, n_nodes INTEGER HIDDEN, spreads INTEGER HIDDEN,"
+		" model_is INTEGER HIDDEN, recording_is INTEGER HIDDEN)",
 	.n_columns = 9,
 	.n_arguments = N_ARGUMENTS,
 	.n_rows = 10000,
@@ -34,7 +36,8 @@ static const struct mt_tvf eplb = {
 static const char sql_loads[] =
 	"SELECT e.recording_id, e.model_id, e.layer_id, e.layer, l.n_experts, e.expert, e.tokens"
 	" FROM expert_load AS e JOIN layer AS l ON l.layer_id = e.layer_id"
-	" WHERE e.kind = 'routed' ORDER BY e.recording_id, e.layer_id, e.expert";
+	" WHERE e.kind = 'routed' AND (?1 IS NULL OR e.model_id = ?1)"
+	" AND (?2 IS NULL OR e.recording_id = ?2) ORDER BY e.recording_id, e.layer_id, e.expert";
 
 enum load_column { L_RECORDING, L_MODEL, L_LAYER_ID, L_LAYER, L_N_EXPERTS, L_EXPERT, L_TOKENS };
 
@@ -159,6 +162,10 @@ static int compute(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_r
 		rc = mt_tvf_uint(rows, &eplb, arguments, ARG_SPREADS, "spreads", 0, 1, 0, &spreads);
 	if (rc == SQLITE_OK)
 		rc = sqlite3_prepare_v2(db, sql_loads, -1, &stmt, NULL);
+	if (rc == SQLITE_OK && arguments[ARG_MODEL])
+		rc = sqlite3_bind_value(stmt, 1, arguments[ARG_MODEL]);
+	if (rc == SQLITE_OK && arguments[ARG_RECORDING])
+		rc = sqlite3_bind_value(stmt, 2, arguments[ARG_RECORDING]);
 	while (rc == SQLITE_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW)
 		rc = layer_place(stmt, &shape, spreads == 1, rows);
 	sqlite3_finalize(stmt);

@@ -73,10 +73,12 @@ static int arguments_read(struct mt_rank_load *load, const struct mt_tvf *tvf,
 int mt_rank_load_open(struct mt_rank_load *load, sqlite3 *db, const struct mt_tvf *tvf,
 		      sqlite3_value *const *arguments, struct mt_tvf_rows *rows)
 {
-	const struct mt_filter filter = {{NULL}};
+	struct mt_filter filter = {{NULL}};
 	const char *phase;
 	int rc;
 
+	filter.values[MT_TERM_MODEL_ID] = arguments[MT_RANK_ARG_MODEL];
+	filter.values[MT_TERM_RECORDING_ID] = arguments[MT_RANK_ARG_RECORDING];
 	memset(load, 0, sizeof(*load));
 	load->rows = rows;
 	load->name = tvf->name;

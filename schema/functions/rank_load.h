@@ -50,11 +50,13 @@ enum mt_rank_argument {
 	MT_RANK_ARG_PLACEMENT,
 	MT_RANK_ARG_SHARED,
 	MT_RANK_ARG_PHASE,
+	MT_RANK_ARG_MODEL,
+	MT_RANK_ARG_RECORDING,
 	MT_N_RANK_ARGUMENTS
 };
-#define MT_RANK_ARGUMENTS_SQL                                                                \
-	" n_ranks INTEGER HIDDEN, placement TEXT HIDDEN, shared TEXT HIDDEN, phase_is TEXT " \
-	"HIDDEN)"
+#define MT_RANK_ARGUMENTS_SQL                                                                    \
+	" n_ranks INTEGER HIDDEN, placement TEXT HIDDEN, shared TEXT HIDDEN, phase_is TEXT HIDDEN," \
+	" model_is INTEGER HIDDEN, recording_is INTEGER HIDDEN)"
 
 /* Return SQLite codes, after a message in rows where there is more to say; next ROW or DONE. */
 int mt_rank_load_open(struct mt_rank_load *load, sqlite3 *db, const struct mt_tvf *tvf,

@@ -148,3 +148,105 @@ answer "moe_share" "$tmp/mixed.db" "
 0"
 expect_status 1 "$runner" "$tmp/mixed.db" "SELECT * FROM moe_share('sleep')"
 expect_match "$tmp/err" "^moe_share: phase: give 'prefill'"
+
+# ---- balance of ranks, pass by pass ----
+# load (pass_id, layer_id, rank, x): what each of four ranks got, experts in order.
+loads="CREATE TEMP TABLE load (pass_id INTEGER, layer_id INTEGER, rank INTEGER, x REAL,
+		PRIMARY KEY (pass_id, layer_id, rank)) WITHOUT ROWID;
+	INSERT INTO load SELECT t.pass_id, t.layer_id, r.value, coalesce(c.x, 0) FROM
+		(SELECT DISTINCT e.pass_id, e.layer_id FROM expected AS e JOIN layer AS l USING (layer_id)
+			WHERE e.expert < l.n_experts) AS t CROSS JOIN byte AS r ON r.value < 4
+		LEFT JOIN (SELECT e.pass_id, e.layer_id, e.expert * 4 / l.n_experts AS rank, count(*) AS x
+			FROM expected AS e JOIN layer AS l USING (layer_id) WHERE e.expert < l.n_experts GROUP BY 1, 2, 3)
+			AS c ON c.pass_id = t.pass_id AND c.layer_id = t.layer_id AND c.rank = r.value;"
+figures="round(total(x), 6), round(avg(x), 6), round(max(x), 6), round(max(x) / avg(x), 6),
+	round((avg(x) + 1e-5) / (max(x) + 1e-5), 6),
+	round(sqrt(max(avg(x * x) - avg(x) * avg(x), 0)) / avg(x), 6),
+	round((SELECT sum(abs(a.x - b.x)) FROM load AS a JOIN load AS b ON b.pass_id = a.pass_id
+		AND b.layer_id = a.layer_id WHERE a.pass_id = l.pass_id AND a.layer_id = l.layer_id) / (32 * avg(x)), 6),
+	round(sum(iif(x > 0, -x / (SELECT sum(x) FROM load AS s WHERE s.pass_id = l.pass_id AND s.layer_id = l.layer_id)
+		* ln(x / (SELECT sum(x) FROM load AS s WHERE s.pass_id = l.pass_id AND s.layer_id = l.layer_id)), 0)) / ln(4), 6)"
+for scenario in mixed domains; do
+	same "moe_balance_pass" "$tmp/$scenario.db" "
+		SELECT pass_id, layer_id, $figures FROM load AS l GROUP BY 1, 2" "
+		SELECT pass_id, layer_id, round(1.0 * tokens, 6), round(mean_rank_tokens, 6), round(max_rank_tokens, 6),
+			round(max_over_mean, 6), round(balancedness, 6), round(cv, 6), round(gini, 6),
+			round(entropy + 0.0, 6) FROM moe_balance_pass(4)" "$loads"
+	same "moe_balance" "$tmp/$scenario.db" "
+		SELECT recording_id, layer_id, count(*) AS n, sum(tokens) AS tokens, round(avg(balancedness), 9) AS a,
+			round(sum(mean_rank_tokens) / sum(max_rank_tokens), 9) AS b, round(avg(max_over_mean), 9) AS c,
+			round(max(max_over_mean), 9) AS d, round(avg(cv), 9) AS e, round(avg(gini), 9) AS f,
+			round(avg(entropy), 9) AS g FROM moe_balance_pass(4) GROUP BY 1, 2" "
+		SELECT recording_id, layer_id, n_passes, tokens, round(mean_balancedness, 9), round(total_balancedness, 9),
+			round(mean_max_over_mean, 9), round(max_max_over_mean, 9), round(mean_cv, 9), round(mean_gini, 9),
+			round(mean_entropy, 9) FROM moe_balance(4)"
+	same "layers left out" "$tmp/$scenario.db" "
+		SELECT recording_id, layer_id, sum(state NOT IN (0, 3)) AS n FROM pass_layer JOIN pass USING (pass_id)
+			GROUP BY 1, 2" "SELECT recording_id, layer_id, left_out FROM moe_balance(4)"
+done
+answer "percentiles" "$tmp/domains.db" "
+	WITH r AS (SELECT layer_id, max_over_mean AS x, row_number() OVER (PARTITION BY layer_id ORDER BY max_over_mean) AS n,
+		count(*) OVER (PARTITION BY layer_id) AS m FROM moe_balance_pass(4))
+	SELECT sum(abs(x - p50_max_over_mean) < 1e-12) FROM r JOIN moe_balance(4) USING (layer_id) WHERE n = (m + 1) / 2;
+	WITH r AS (SELECT layer_id, max_over_mean AS x, row_number() OVER (PARTITION BY layer_id ORDER BY max_over_mean) AS n,
+		count(*) OVER (PARTITION BY layer_id) AS m FROM moe_balance_pass(4))
+	SELECT sum(abs(x - p95_max_over_mean) < 1e-12) FROM r JOIN moe_balance(4) USING (layer_id) WHERE n = (m * 95 + 99) / 100;" "3
+3"
+answer "what is asked for" "$tmp/mixed.db" "
+	SELECT count(DISTINCT model_id), min(model_id) FROM moe_balance(4, NULL, NULL, NULL, 2);
+	SELECT count(DISTINCT recording_id), min(recording_id) FROM moe_balance(4, NULL, NULL, NULL, NULL, 2);
+	SELECT sum(phase <> 'decode') FROM moe_balance_pass(4, NULL, NULL, 'decode');
+	SELECT count(*) - (SELECT count(*) FROM moe_balance_pass(4) WHERE phase = 'mixed')
+		FROM moe_balance_pass(4, NULL, NULL, 'mixed');" "1|2
+1|2
+0
+0"
+
+# ---- shared experts: to all ranks alike, or to those with the least to do until all are level ----
+answer "shared experts" "$tmp/domains.db" "$loads
+	CREATE TEMP TABLE r AS SELECT pass_id, layer_id, max(x) AS most, sum(x) AS total, sum(x) / 6 AS amount FROM load GROUP BY 1, 2;
+	SELECT count(*) > 0, sum(abs(e.max_rank_tokens - (r.most + r.amount / 4)) < 1e-9 AND e.tokens = r.total + r.amount) = count(*)
+		FROM moe_balance_pass(4, NULL, 'even') AS e JOIN r USING (pass_id, layer_id);
+	-- The water reaches the level at which it is used up, unless it lies below the highest rank.
+	SELECT sum(w.max_rank_tokens < r.most), sum(w.max_rank_tokens > r.most AND abs((SELECT sum(max(w.max_rank_tokens - x, 0))
+			FROM load AS l WHERE l.pass_id = r.pass_id AND l.layer_id = r.layer_id) - r.amount) > 1e-9),
+		sum(w.max_rank_tokens = r.most AND (SELECT sum(r.most - x) FROM load AS l WHERE l.pass_id = r.pass_id
+			AND l.layer_id = r.layer_id) < r.amount - 1e-9), sum(w.tokens = r.total + r.amount) = count(*)
+		FROM moe_balance_pass(4, NULL, 'waterfill') AS w JOIN r USING (pass_id, layer_id);" "1|1
+0|0|0|1"
+
+# ---- the maps of a trace: each for the passes that ran under it; the others are left out ----
+# Epoch 1 has expert 5 twice and an empty slot, epoch 2 the experts in descending order on four ranks.
+slots() {
+	i=0
+	while [ "$i" -lt 64 ]; do
+		printf '%02x000000' $(($1 * i + $2))
+		i=$((i + 1))
+	done
+}
+cp "$tmp/mixed.db" "$tmp/maps.db"
+expect_ok sqlite3 "$tmp/maps.db" "INSERT INTO expert_map VALUES
+		(1, 1, 0, 66, 2, x'$(slots 1 0)ffffffff05000000'), (1, 2, 9, 64, 4, x'$(slots -1 63)');
+	UPDATE pass_layer SET map_epoch = 1 + (pass_id > 100) WHERE layer_id = 1 AND pass_id > 20;"
+same "moe_balance_pass under recorded maps" "$tmp/maps.db" "
+	WITH s AS (SELECT e.pass_id, CASE WHEN pass_id <= 100 THEN e.expert >= 33 ELSE (63 - e.expert) / 16 END AS rank,
+			iif(pass_id <= 100 AND expert = 5, 0.5, 1) AS w FROM expected AS e WHERE layer_id = 1 AND pass_id > 20
+		UNION ALL SELECT pass_id, 1, 0.5 FROM expected WHERE layer_id = 1 AND pass_id BETWEEN 21 AND 100 AND expert = 5)
+	SELECT pass_id, iif(pass_id <= 100, 2, 4) AS ranks, max(x) AS most, sum(x) AS tokens FROM
+		(SELECT pass_id, rank, sum(w) AS x FROM s GROUP BY 1, 2) GROUP BY pass_id" "
+	SELECT pass_id, ranks, max_rank_tokens, 1.0 * tokens FROM moe_balance_pass(NULL, 'recorded') WHERE layer_id = 1"
+answer "moe_balance under recorded maps" "$tmp/maps.db" "
+	SELECT layer_id, recording_id, ranks, n_passes > 0 FROM moe_balance(NULL, 'recorded')
+		WHERE layer_id = 1 ORDER BY 1, 2, 3;
+	SELECT sum(left_out) - (SELECT count(*) FROM pass_layer WHERE map_epoch IS NULL OR state <> 0)
+		FROM moe_balance(NULL, 'recorded');
+	SELECT sum(n_passes) FROM moe_balance(NULL, 'recorded') WHERE layer_id <> 1;" "1|1|2|1
+1|1|4|1
+1|2|4|1
+0
+0"
+expect_status 1 "$runner" "$tmp/maps.db" "SELECT * FROM moe_balance(5, 'recorded')"
+expect_match "$tmp/err" 'moe_balance: placement of layer 1: 66 slots cannot be divided by 5 ranks'
+expect_ok sqlite3 "$tmp/maps.db" "UPDATE expert_map SET slot_experts = x'00000000' WHERE epoch = 2"
+expect_status 1 "$runner" "$tmp/maps.db" "SELECT * FROM moe_balance(NULL, 'recorded')"
+expect_match "$tmp/err" 'moe_balance: placement of layer 1: '
