@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/device_args.h"
 #include "cli/file_read.h"
 #include "cli/model_load.h"
 #include "cli/rule_args.h"
@@ -27,6 +28,8 @@ enum {
 	OPT_THREADS,
 	OPT_RULE,
 	OPT_OEA,
+	OPT_DEVICE,
+	OPT_PRECISION,
 };
 
 static const struct argp_option argp_options[] = {
@@ -35,6 +38,8 @@ static const struct argp_option argp_options[] = {
 	{"text", OPT_TEXT, "FILE...", 0, "The texts: each file is a sequence of bytes", 1},
 	{"batch", OPT_BATCH, "N", 0, "Texts at a time [16]", 2},
 	{"threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 2},
+	{"device", OPT_DEVICE, "WHERE", 0, MT_DEVICE_HELP, 2},
+	{"precision", OPT_PRECISION, "HOW", 0, MT_PRECISION_HELP, 2},
 	{"rule", OPT_RULE, "NAME:ARGS", 0, MT_RULE_HELP, 3},
 	{"oea", OPT_OEA, "ARGS", 0, MT_RULE_OEA_HELP, 3},
 	{0},
@@ -48,6 +53,7 @@ struct options {
 	uint64_t n_batch;
 	uint64_t n_threads;
 	struct mt_rule rule;
+	struct mt_device device;
 };
 
 static error_t text_add(struct options *options, const char *path)
@@ -89,6 +95,10 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 	case OPT_THREADS:
 		return mt_args_uint(&options->args, "--threads", text, 1, MTK_MAX_THREADS,
 				    &options->n_threads);
+	case OPT_DEVICE:
+		return mt_device_parse(&options->args, text, &options->device);
+	case OPT_PRECISION:
+		return mt_precision_parse(&options->args, text, &options->device);
 	case OPT_RULE:
 		return mt_rule_parse(&options->args, text, &options->rule);
 	case OPT_OEA:
@@ -288,6 +298,7 @@ static int evaluate(const struct options *options, const struct mtk_model *model
 	const struct mtk_eval_options eval = {
 		.n_batch = (uint32_t)options->n_batch,
 		.n_threads = (uint32_t)options->n_threads,
+		.backend = options->device.backend,
 		.oea = mt_rule_oea(&options->rule),
 	};
 	struct outcome outcome = {.n_layers = mtk_model_borrow_config(model)->n_layers};
@@ -314,7 +325,7 @@ static int evaluate(const struct options *options, const struct mtk_model *model
 	return exit_code;
 }
 
-static int eval_run(const struct options *options)
+static int eval_run(struct options *options)
 {
 	struct mtk_eval_text *texts = calloc(options->n_texts, sizeof(*texts));
 	struct mtk_model *model = NULL;
@@ -331,7 +342,12 @@ static int eval_run(const struct options *options)
 	if (exit_code == MT_EXIT_OK)
 		exit_code = mt_model_rule_check(model, mt_rule_oea(&options->rule));
 	if (exit_code == MT_EXIT_OK)
+		exit_code = mt_device_open(&options->device, model);
+	if (exit_code == MT_EXIT_OK && options->device.kind == MT_DEVICE_AUTO)
+		mt_warn("device: %s", options->device.text);
+	if (exit_code == MT_EXIT_OK)
 		exit_code = evaluate(options, model, texts);
+	mt_device_close(&options->device);
 	mtk_model_destroy(model);
 	texts_release(texts, options->n_texts);
 	return exit_code;

@@ -58,6 +58,7 @@ static struct mtk_serve_options serve_options(struct run *run)
 			   .n_abort = options->n_abort,
 			   .is_lockstep = options->is_lockstep},
 		.n_threads = options->n_threads,
+		.backend = options->device.backend,
 		.temperature = (float)options->temperature,
 		.seed = options->seed,
 		.oea = mt_rule_oea(&options->rule),
@@ -113,6 +114,18 @@ static int workload_load(struct run *run)
 	if (status < 0)
 		mt_error("%s", error.text);
 	return exit_code_of(status);
+}
+
+/* A driver starts threads, which take no signal. */
+static int device_open(struct run *run)
+{
+	sigset_t before;
+	int exit_code;
+
+	mt_run_signals_hold(&before);
+	exit_code = mt_device_open(&run->options.device, run->model);
+	mt_run_signals_release(&before);
+	return exit_code;
 }
 
 static int server_make(struct run *run)
@@ -311,6 +324,8 @@ static int inputs_load(struct run *run)
 		exit_code = mt_run_choice_make(&run->options, run->model, run->workload,
 					       &run->choice);
 	if (exit_code == MT_EXIT_OK)
+		exit_code = device_open(run);
+	if (exit_code == MT_EXIT_OK)
 		exit_code = server_make(run);
 	return exit_code;
 }
@@ -341,6 +356,8 @@ static int outputs_write(struct run *run)
 	text_exit_code = text_write(run);
 	run->result.routing = run->options.routing_text;
 	run->result.model = run->model;
+	if (run->options.device.is_given)
+		run->result.device = run->options.device.text;
 	if (run->result.served.total_ns > 0)
 		summary_exit_code = mt_run_summary_print(&run->result, run->options.args.format);
 	if (run->failure.text[0] != '\0')
@@ -364,6 +381,7 @@ int mt_cmd_run(int argc, char **argv)
 	}
 	/* The server's threads end before the name that the signal handler reads is freed. */
 	mtk_server_destroy(run.server);
+	mt_device_close(&run.options.device);
 	mt_run_text_discard(&run.text);
 	mt_run_choice_release(&run.choice);
 	mtk_workload_destroy(run.workload);

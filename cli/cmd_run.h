@@ -16,6 +16,7 @@
 #include <moetrace/moetrace.h>
 
 #include "cli/cli.h"
+#include "cli/device_args.h"
 #include "cli/rule_args.h"
 #include "kernels/engine/choice.h"
 #include "kernels/engine/serve.h"
@@ -49,6 +50,7 @@ struct mt_run_options {
 	double temperature;
 	uint64_t seed;
 	struct mt_rule rule;
+	struct mt_device device;
 	uint32_t mode; /* enum moetrace_mode */
 	bool has_mode;
 	uint32_t sample_every_n_passes;
@@ -214,6 +216,7 @@ struct mt_run_result {
 	const char *path;			 /* of the recording, or NULL */
 	uint64_t file_bytes;			 /* after close */
 	const char *routing;			 /* who chose the experts */
+	const char *device;			 /* what computed; NULL: nobody asked */
 	const struct mtk_model *model;
 };
 

@@ -61,6 +61,9 @@ enum {
 	OPT_SAMPLE_REQUESTS,
 	OPT_FLIGHT_SECONDS,
 	OPT_FLIGHT_BYTES,
+	OPT_DEVICE,
+	OPT_PRECISION,
+	OPT_NO_GRAPH,
 };
 
 static const struct argp_option argp_options[] = {
@@ -136,6 +139,9 @@ static const struct argp_option argp_options[] = {
 	 "retracted",
 	 4},
 	{"threads", OPT_THREADS, "N", 0, "Threads of the engine [the CPUs online]", 4},
+	{"device", OPT_DEVICE, "WHERE", 0, MT_DEVICE_HELP, 4},
+	{"precision", OPT_PRECISION, "HOW", 0, MT_PRECISION_HELP, 4},
+	{"no-graph", OPT_NO_GRAPH, NULL, 0, MT_NO_GRAPH_HELP, 4},
 	{"stop-byte", OPT_STOP_BYTE, "N", 0,
 	 "A request ends after generating this byte, 0 to 255 [none]; it is the last of the text",
 	 5},
@@ -405,6 +411,13 @@ static error_t own_parse(int key, char *text, struct mt_run_options *options)
 				    UINT64_C(1) << 40, &options->flight_bytes);
 	case OPT_SEED:
 		return mt_args_uint(&options->args, "--seed", text, 0, UINT64_MAX, &options->seed);
+	case OPT_DEVICE:
+		return mt_device_parse(&options->args, text, &options->device);
+	case OPT_PRECISION:
+		return mt_precision_parse(&options->args, text, &options->device);
+	case OPT_NO_GRAPH:
+		options->device.without_graphs = true;
+		return 0;
 	case OPT_RULE:
 		return mt_rule_parse(&options->args, text, &options->rule);
 	case OPT_OEA:

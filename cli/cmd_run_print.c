@@ -87,6 +87,8 @@ static void model_print(const struct mt_run_result *result)
 		       "pool", pool_bytes);
 	if (strcmp(result->routing, "model") != 0)
 		printf("%-10s %s\n", "routing", result->routing);
+	if (result->device)
+		printf("%-10s %s\n", "device", result->device);
 }
 
 static void phase_print(const char *name, uint64_t n, uint64_t ns)

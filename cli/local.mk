@@ -51,6 +51,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_run_shape.c \
 	%D%/cmd_run_signal.c \
 	%D%/cmd_run_text.c \
+	%D%/device_args.c %D%/device_args.h \
 	%D%/file_read.c %D%/file_read.h \
 	%D%/lift.c %D%/lift.h \
 	%D%/model_load.c %D%/model_load.h \
@@ -63,12 +64,18 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/table.c %D%/table.h
 %C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
+if HAVE_NVCC
+%C%_cuda_libs = kernels/libmtk_cuda.a
+%C%_cuda_runtime = $(CUDA_LIBS) -lm
+endif
 %C%_moetrace_LDADD = \
 	schema/functions/libmt_sql.la \
 	schema/libmt_reference.la \
+	$(%C%_cuda_libs) \
 	kernels/libmtk.la \
 	libtrace/libmt_trace.la \
 	common/libmt_json.la \
 	common/libmt_common.la \
 	$(SQLITE3_LIBS) \
+	$(%C%_cuda_runtime) \
 	$(PTHREAD_LIBS)

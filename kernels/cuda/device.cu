@@ -86,6 +86,23 @@ void mtk_cuda_free(void *memory)
 		cudaFree(memory);
 }
 
+int mtk_cuda_host_alloc(size_t n_bytes, struct mtk_error *error, void **ret_memory)
+{
+	void *memory = NULL;
+	int status = mtk_cuda_fail(error, cudaMallocHost(&memory, n_bytes > 0 ? n_bytes : 1),
+				   "cudaMallocHost");
+
+	if (!status)
+		*ret_memory = memory;
+	return status;
+}
+
+void mtk_cuda_host_free(void *memory)
+{
+	if (memory)
+		cudaFreeHost(memory);
+}
+
 int mtk_cuda_upload(void *to_device, const void *from, size_t n_bytes, void *stream,
 		    struct mtk_error *error)
 {

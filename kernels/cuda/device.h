@@ -43,6 +43,10 @@ int mtk_cuda_alloc(size_t n_bytes, struct mtk_error *error, void **ret_memory);
 /* NULL is allowed. Waits for the device. */
 void mtk_cuda_free(void *memory);
 
+/* Host memory that copies reach without a detour; freed by mtk_cuda_host_free(), NULL allowed. */
+int mtk_cuda_host_alloc(size_t n_bytes, struct mtk_error *error, void **ret_memory);
+void mtk_cuda_host_free(void *memory);
+
 /* Copies between host and device and on it, and zeros; in stream order, without waiting. */
 int mtk_cuda_upload(void *to_device, const void *from, size_t n_bytes, void *stream,
 		    struct mtk_error *error);

@@ -8,6 +8,22 @@ noinst_LIBRARIES += kernels/libmtk_cuda.a
 endif
 
 kernels_libmtk_cuda_a_SOURCES = \
+	kernels/attention/attention_cuda.cu kernels/attention/attention_cuda.h \
+	kernels/embed/embed_cuda.cu kernels/embed/embed_cuda.h \
+	kernels/engine/cuda_backend.c kernels/engine/cuda_backend.h \
+	kernels/engine/cuda_context.c kernels/engine/cuda_internal.h \
+	kernels/engine/cuda_forward.c \
+	kernels/engine/cuda_moe.c \
+	kernels/engine/cuda_pass.c \
+	kernels/engine/cuda_weights.c kernels/engine/cuda_weights.h \
+	kernels/experts/experts_f32_cuda.cu kernels/experts/experts_f32_cuda.h \
+	kernels/gemm/linear_cuda.cu kernels/gemm/linear_cuda.h \
+	kernels/oea/oea_cuda.cu kernels/oea/oea_cuda.h \
+	kernels/rmsnorm/rmsnorm_cuda.cu kernels/rmsnorm/rmsnorm_cuda.h \
+	kernels/rope/rope_cuda.cu kernels/rope/rope_cuda.h \
+	kernels/sample/sample_cuda.cu kernels/sample/sample_cuda.h \
+	%D%/element.cuh \
+	%D%/weights.cu %D%/weights.h \
 	kernels/align/align_cuda.cu kernels/align/align_cuda.h \
 	kernels/combine/combine_cuda.cu kernels/combine/combine_cuda.h \
 	kernels/experts/experts_cuda.cu kernels/experts/experts_cuda.h \

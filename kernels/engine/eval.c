@@ -11,16 +11,16 @@
 
 #include <moetrace/moetrace.h>
 
+#include "kernels/engine/backend.h"
 #include "kernels/engine/kv_cache.h"
 #include "kernels/oea/oea.h"
-#include "kernels/threads.h"
 
 #define N_VOCAB 256
 
 /* One way to run the batch: plainly, or under the rule. */
 struct lane {
-	struct mtk_workspace *workspace;
-	struct mtk_kv_cache *kv;
+	void *context;
+	struct mtk_kv_cache *kv; /* the context's */
 	uint32_t *slots; /* [n_batch] by text of the batch */
 	float *logits;	 /* [n_batch][N_VOCAB] */
 };
@@ -35,7 +35,7 @@ struct eval {
 	const struct mtk_eval_text *texts;
 	const struct mtk_eval_options *options;
 	uint32_t n_batch;
-	struct mtk_threads *threads;
+	struct mtk_backend *backend;
 	struct lane lanes[2]; /* the one that is measured; with a rule, then the plain one */
 	uint32_t n_lanes;
 	struct sums *sums;   /* [n_texts] */
@@ -123,16 +123,12 @@ static int lane_run(struct eval *eval, uint32_t which, uint32_t n_rows, struct m
 					.slots = eval->row_slots,
 					.want_logits = eval->ones,
 					.is_decode = eval->ones};
-	int status;
+	const struct mtk_forward_result result = {.logits = lane->logits};
 
 	for (uint32_t row = 0; row < n_rows; row++)
 		eval->row_slots[row] = lane->slots[eval->row_texts[row]];
-	status = mtk_model_forward(eval->model, lane->workspace, lane->kv, eval->threads, &batch,
-				   which == 0 ? &hooks : NULL, lane->logits);
-	if (status)
-		return mtk_error_set(error, status, "a pass of %u rows failed: %s", n_rows,
-				     moetrace_status_string(status));
-	return MOETRACE_OK;
+	return eval->backend->ops->forward(lane->context, &batch, which == 0 ? &hooks : NULL,
+					   &result, error);
 }
 
 /* Gather the rows of the texts that still predict something at this position. */
@@ -217,18 +213,19 @@ static int lane_allocate(struct eval *eval, struct lane *lane, const struct mtk_
 			 uint32_t n_context, struct mtk_error *error)
 {
 	const uint32_t n_batch = eval->n_batch;
-	int status = mtk_kv_cache_create(mtk_model_borrow_config(eval->model), n_batch, n_context,
-					 &lane->kv);
+	const struct mtk_context_settings settings = {
+		.n_slots = n_batch,
+		.n_context = n_context,
+		.n_rows_max = n_batch,
+		.n_threads = eval->options->n_threads,
+		.oea = oea,
+	};
+	int status = eval->backend->ops->context_create(eval->backend, &settings, &lane->context,
+							error);
 
 	if (status)
-		return mtk_error_set(error, status,
-				     "a cache of %u texts of %u positions cannot be made: %s; "
-				     "lower --batch",
-				     n_batch, n_context, moetrace_status_string(status));
-	status = mtk_workspace_create_oea(eval->model, n_batch, oea, &lane->workspace);
-	if (status)
-		return mtk_error_set(error, status, "a pass of %u rows cannot be made: %s", n_batch,
-				     moetrace_status_string(status));
+		return status;
+	lane->kv = eval->backend->ops->cache(lane->context);
 	lane->slots = calloc(n_batch, sizeof(*lane->slots));
 	lane->logits = calloc(n_batch, N_VOCAB * sizeof(*lane->logits));
 	if (!lane->slots || !lane->logits)
@@ -240,12 +237,8 @@ static int eval_allocate(struct eval *eval, size_t n_texts, struct mtk_error *er
 {
 	const uint32_t n_context = mtk_eval_n_context(eval->texts, n_texts);
 	const uint32_t n_batch = eval->n_batch;
-	int status = mtk_threads_create(eval->options->n_threads, &eval->threads);
+	int status;
 
-	if (status)
-		return mtk_error_set(error, status,
-				     "%u threads cannot be started: %s; lower --threads",
-				     eval->options->n_threads, moetrace_status_string(status));
 	eval->sums = calloc(n_texts, sizeof(*eval->sums));
 	eval->row_texts = calloc(n_batch, sizeof(*eval->row_texts));
 	eval->token_ids = calloc(n_batch, sizeof(*eval->token_ids));
@@ -266,12 +259,11 @@ static int eval_allocate(struct eval *eval, size_t n_texts, struct mtk_error *er
 static void eval_release(struct eval *eval)
 {
 	for (uint32_t l = 0; l < 2; l++) {
-		mtk_workspace_destroy(eval->lanes[l].workspace);
-		mtk_kv_cache_destroy(eval->lanes[l].kv);
+		if (eval->lanes[l].context)
+			eval->backend->ops->context_destroy(eval->lanes[l].context);
 		free(eval->lanes[l].slots);
 		free(eval->lanes[l].logits);
 	}
-	mtk_threads_destroy(eval->threads);
 	free(eval->sums);
 	free(eval->row_texts);
 	free(eval->token_ids);
@@ -315,8 +307,10 @@ int mtk_eval_run(const struct mtk_model *model, const struct mtk_eval_text *text
 		 struct mtk_eval_layer *ret_layers, struct mtk_error *error)
 {
 	const struct mtk_model_config *config = mtk_model_borrow_config(model);
+	struct mtk_backend cpu = mtk_backend_cpu(model);
 	struct eval eval = {
 		.model = model,
+		.backend = options->backend ? options->backend : &cpu,
 		.texts = texts,
 		.options = options,
 		.n_batch = options->n_batch < n_texts ? options->n_batch : (uint32_t)n_texts,

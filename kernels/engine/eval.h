@@ -28,7 +28,10 @@ struct mtk_eval_text {
 	size_t n_bytes; /* one byte gives no prediction */
 };
 
+struct mtk_backend;
+
 struct mtk_eval_options {
+	struct mtk_backend *backend; /* of the model; NULL: the CPU */
 	uint32_t n_batch;
 	uint32_t n_threads;
 	const struct mtk_oea *oea; /* fits the model; NULL: no rule */

@@ -254,18 +254,6 @@ static void run_head(struct mtk_pass *pass, float *ret_logits)
 	mtk_pass_lap(pass, MTK_OP_HEAD, MTK_NO_LAYER);
 }
 
-static bool row_fits(const struct mtk_pass *pass, uint32_t row)
-{
-	const struct mtk_batch *batch = pass->batch;
-	const struct mtk_kv_cache *kv = pass->kv;
-	const struct mtk_kv_slot *slot = &kv->slots[batch->slots[row]];
-	int64_t position = batch->positions[row];
-
-	return batch->token_ids[row] >= 0 &&
-	       (uint32_t)batch->token_ids[row] < pass->model->config.n_vocab && slot->acquired &&
-	       position == (int64_t)slot->length + slot->n_appending && position < kv->n_context;
-}
-
 static bool wants_logits(const struct mtk_batch *batch)
 {
 	for (uint32_t row = 0; batch->want_logits && row < batch->n_rows; row++)
@@ -282,44 +270,12 @@ static bool has_decode(const struct mtk_batch *batch)
 	return false;
 }
 
-static bool cache_fits_model(const struct mtk_kv_cache *kv, const struct mtk_model_config *config)
-{
-	return kv->n_layers == config->n_layers && kv->n_kv_heads == config->n_kv_heads &&
-	       kv->head_dim == config->head_dim && kv->n_context <= config->n_context;
-}
-
-/* Reserve the positions of the batch; nothing is reserved when a row breaks a rule. */
 static int begin_append(const struct mtk_pass *pass, const float *ret_logits)
 {
-	const struct mtk_batch *batch = pass->batch;
-	struct mtk_kv_slot *slots = pass->kv->slots;
-	uint32_t row;
-
-	if (pass->model->is_plan || batch->n_rows > pass->workspace->n_rows_max ||
-	    !cache_fits_model(pass->kv, &pass->model->config) ||
-	    (!ret_logits && wants_logits(batch)))
+	if (pass->model->is_plan || pass->batch->n_rows > pass->workspace->n_rows_max ||
+	    (!ret_logits && wants_logits(pass->batch)))
 		return MOETRACE_E_INVALID;
-	for (row = 0; row < batch->n_rows; row++) {
-		if (batch->slots[row] >= pass->kv->n_slots || !row_fits(pass, row))
-			goto err_row;
-		slots[batch->slots[row]].n_appending++;
-	}
-	return MOETRACE_OK;
-
-err_row:
-	while (row-- > 0)
-		slots[batch->slots[row]].n_appending--;
-	return MOETRACE_E_INVALID;
-}
-
-static void end_append(const struct mtk_pass *pass)
-{
-	for (uint32_t row = 0; row < pass->batch->n_rows; row++) {
-		struct mtk_kv_slot *slot = &pass->kv->slots[pass->batch->slots[row]];
-
-		slot->length++;
-		slot->n_appending--;
-	}
+	return mtk_kv_append_begin(pass->kv, &pass->model->config, pass->batch);
 }
 
 int mtk_model_forward(const struct mtk_model *model, struct mtk_workspace *workspace,
@@ -350,6 +306,6 @@ int mtk_model_forward(const struct mtk_model *model, struct mtk_workspace *works
 		mtk_pass_moe(&pass);
 	}
 	run_head(&pass, ret_logits);
-	end_append(&pass);
+	mtk_kv_append_end(kv, batch, true);
 	return MOETRACE_OK;
 }

@@ -73,8 +73,8 @@ size_t mtk_kv_cache_size(const struct mtk_model_config *config, uint32_t n_slots
 	return size_up(&kv, &key_floats) ? kv.reserved_bytes : 0;
 }
 
-int mtk_kv_cache_create(const struct mtk_model_config *config, uint32_t n_slots,
-			uint32_t n_context, struct mtk_kv_cache **ret_kv)
+static int create(const struct mtk_model_config *config, uint32_t n_slots, uint32_t n_context,
+		  bool is_elsewhere, struct mtk_kv_cache **ret_kv)
 {
 	struct mtk_kv_cache *kv;
 	size_t key_floats;
@@ -90,20 +90,34 @@ int mtk_kv_cache_create(const struct mtk_model_config *config, uint32_t n_slots,
 		return MOETRACE_E_INVALID;
 	}
 	/* Zeroed and untouched; the keys' size is a multiple of a cache line. */
-	kv->memory = calloc(1, kv->reserved_bytes + CACHE_LINE);
+	kv->memory = is_elsewhere ? NULL : calloc(1, kv->reserved_bytes + CACHE_LINE);
 	kv->slots = calloc(n_slots, sizeof(*kv->slots));
 	kv->free_slots = calloc(n_slots, sizeof(*kv->free_slots));
-	if (!kv->memory || !kv->slots || !kv->free_slots) {
+	if ((!kv->memory && !is_elsewhere) || !kv->slots || !kv->free_slots) {
 		mtk_kv_cache_destroy(kv);
 		return MOETRACE_E_NOMEM;
 	}
-	kv->keys = align_up(kv->memory);
-	kv->values = kv->keys + key_floats;
+	if (!is_elsewhere) {
+		kv->keys = align_up(kv->memory);
+		kv->values = kv->keys + key_floats;
+	}
 	/* The lowest slot lies on top, so that few sequences touch few pages. */
 	for (uint32_t slot = n_slots; slot-- > 0;)
 		kv->free_slots[kv->n_free++] = slot;
 	*ret_kv = kv;
 	return MOETRACE_OK;
+}
+
+int mtk_kv_cache_create(const struct mtk_model_config *config, uint32_t n_slots,
+			uint32_t n_context, struct mtk_kv_cache **ret_kv)
+{
+	return create(config, n_slots, n_context, false, ret_kv);
+}
+
+int mtk_kv_cache_create_slots(const struct mtk_model_config *config, uint32_t n_slots,
+			      uint32_t n_context, struct mtk_kv_cache **ret_kv)
+{
+	return create(config, n_slots, n_context, true, ret_kv);
 }
 
 void mtk_kv_cache_destroy(struct mtk_kv_cache *kv)
@@ -154,7 +168,9 @@ void mtk_kv_cache_slot_copy(struct mtk_kv_cache *kv, uint32_t to, uint32_t from,
 	size_t key_floats = (size_t)blocks_of(n_positions) * MTK_KEY_BLOCK * kv->head_dim;
 	size_t value_floats = (size_t)n_positions * kv->value_stride;
 
-	for (uint32_t layer = 0; layer < kv->n_layers; layer++) {
+	if (kv->copy_elsewhere)
+		kv->copy_elsewhere(kv->elsewhere, to, from, n_positions);
+	for (uint32_t layer = 0; kv->memory && layer < kv->n_layers; layer++) {
 		for (uint32_t head = 0; head < kv->n_kv_heads; head++) {
 			memcpy(mtk_kv_keys(kv, layer, to, head), mtk_kv_keys(kv, layer, from, head),
 			       key_floats * sizeof(float));
@@ -194,4 +210,51 @@ size_t mtk_kv_cache_used_bytes(const struct mtk_kv_cache *kv)
 	for (uint32_t slot = 0; slot < kv->n_slots; slot++)
 		n_positions += kv->slots[slot].length;
 	return n_positions * position_floats * sizeof(float);
+}
+
+static bool row_fits(const struct mtk_kv_cache *kv, const struct mtk_model_config *config,
+		     const struct mtk_batch *batch, uint32_t row)
+{
+	const struct mtk_kv_slot *slot = &kv->slots[batch->slots[row]];
+	int64_t position = batch->positions[row];
+
+	return batch->token_ids[row] >= 0 && (uint32_t)batch->token_ids[row] < config->n_vocab &&
+	       slot->acquired && position == (int64_t)slot->length + slot->n_appending &&
+	       position < kv->n_context;
+}
+
+static bool fits_model(const struct mtk_kv_cache *kv, const struct mtk_model_config *config)
+{
+	return kv->n_layers == config->n_layers && kv->n_kv_heads == config->n_kv_heads &&
+	       kv->head_dim == config->head_dim && kv->n_context <= config->n_context;
+}
+
+int mtk_kv_append_begin(struct mtk_kv_cache *kv, const struct mtk_model_config *config,
+			const struct mtk_batch *batch)
+{
+	uint32_t row;
+
+	if (!fits_model(kv, config))
+		return MOETRACE_E_INVALID;
+	for (row = 0; row < batch->n_rows; row++) {
+		if (batch->slots[row] >= kv->n_slots || !row_fits(kv, config, batch, row))
+			goto err_row;
+		kv->slots[batch->slots[row]].n_appending++;
+	}
+	return MOETRACE_OK;
+
+err_row:
+	while (row-- > 0)
+		kv->slots[batch->slots[row]].n_appending--;
+	return MOETRACE_E_INVALID;
+}
+
+void mtk_kv_append_end(struct mtk_kv_cache *kv, const struct mtk_batch *batch, bool is_stored)
+{
+	for (uint32_t row = 0; row < batch->n_rows; row++) {
+		struct mtk_kv_slot *slot = &kv->slots[batch->slots[row]];
+
+		slot->length += is_stored;
+		slot->n_appending--;
+	}
 }

@@ -3,7 +3,7 @@
  * The keys and values of the sequences in flight, in fp32. A slot holds one sequence of up to
  * n_context positions; acquiring and releasing one are O(1). Memory of positions that were never
  * used is reserved, not touched. A slot's length is the number of positions whose keys and values
- * are stored; only a successful mtk_model_forward() and a copy raise it.
+ * are stored; only a successful forward pass and a copy raise it.
  */
 #ifndef MTK_ENGINE_KV_CACHE_H
 #define MTK_ENGINE_KV_CACHE_H
@@ -25,6 +25,10 @@ struct mtk_model_config;
  */
 int mtk_kv_cache_create(const struct mtk_model_config *config, uint32_t n_slots,
 			uint32_t n_context, struct mtk_kv_cache **ret_kv);
+
+/* The same without memory for keys and values, which are kept elsewhere, by slot and position. */
+int mtk_kv_cache_create_slots(const struct mtk_model_config *config, uint32_t n_slots,
+			      uint32_t n_context, struct mtk_kv_cache **ret_kv);
 
 /* The bytes that such a cache reserves; 0 where it cannot be made. */
 size_t mtk_kv_cache_size(const struct mtk_model_config *config, uint32_t n_slots,

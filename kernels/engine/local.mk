@@ -3,6 +3,7 @@
 # The serving half of the engine: files, workloads, the batch scheduler.
 
 %C%_sources = \
+	%D%/backend.h %D%/backend_cpu.c \
 	%D%/error.c %D%/error.h \
 	%D%/eval.c %D%/eval.h \
 	%D%/safetensors.c %D%/safetensors.h \

@@ -13,12 +13,12 @@
 
 #include <moetrace/moetrace.h>
 
+#include "kernels/engine/backend.h"
 #include "kernels/engine/choice.h"
 #include "kernels/engine/kv_cache.h"
 #include "kernels/engine/prefix.h"
 #include "kernels/engine/serve_record.h"
 #include "kernels/sample/sample.h"
-#include "kernels/threads.h"
 
 #define N_VOCAB 256
 
@@ -29,12 +29,14 @@ struct mtk_server {
 	const struct mtk_model *model;
 	struct mtk_serve_options options;
 	struct mtk_scheduler *scheduler;
-	struct mtk_threads *threads;
-	struct mtk_kv_cache *kv;
+	struct mtk_backend cpu; /* where options.backend was NULL */
+	struct mtk_backend *backend;
+	void *context;
+	struct mtk_kv_cache *kv;   /* the context's */
 	struct mtk_prefix *prefix; /* NULL: nothing is reused */
-	struct mtk_workspace *workspace;
 	struct mtk_rng *rngs;  /* [n_requests] one stream a request */
 	float *logits;	       /* [n_batch][N_VOCAB] */
+	int32_t *chosen_ids;   /* [n_batch] what was sampled */
 	unsigned char *tokens; /* [n_batch] */
 	struct mtk_oea oea;    /* where options.oea is not NULL */
 	uint8_t *is_decode;    /* [n_batch + n_chunk] rows of the pass; NULL without a rule */
@@ -123,11 +125,12 @@ static int buffers_allocate(struct mtk_server *server, uint32_t n_requests, stru
 
 	server->rngs = calloc(n_requests, sizeof(*server->rngs));
 	server->logits = calloc(n_batch, N_VOCAB * sizeof(*server->logits));
+	server->chosen_ids = calloc(n_batch, sizeof(*server->chosen_ids));
 	server->tokens = calloc(n_batch, sizeof(*server->tokens));
 	if (server->options.oea)
 		server->is_decode = calloc((size_t)n_batch + server->options.limits.n_chunk,
 					   sizeof(*server->is_decode));
-	if (!server->rngs || !server->logits || !server->tokens ||
+	if (!server->rngs || !server->logits || !server->chosen_ids || !server->tokens ||
 	    (server->options.oea && !server->is_decode))
 		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory for a batch of %u",
 				     n_batch);
@@ -139,29 +142,28 @@ static int buffers_allocate(struct mtk_server *server, uint32_t n_requests, stru
 static int engine_allocate(struct mtk_server *server, struct mtk_error *error)
 {
 	const struct mtk_schedule_limits *limits = &server->options.limits;
-	const struct mtk_model_config *config = mtk_model_borrow_config(server->model);
+	const struct mtk_context_settings settings = {
+		.n_slots = limits->n_batch,
+		.n_context = limits->n_context,
+		.n_rows_max = limits->n_batch + limits->n_chunk,
+		.n_threads = server->options.n_threads,
+		.oea = server->options.oea,
+		.choice = server->options.choice,
+	};
+
 	int status;
 
-	status = mtk_kv_cache_create(config, limits->n_batch, limits->n_context, &server->kv);
+	server->cpu = mtk_backend_cpu(server->model);
+	server->backend = server->options.backend ? server->options.backend : &server->cpu;
+	status = server->backend->ops->context_create(server->backend, &settings, &server->context,
+						      error);
 	if (status < 0)
-		return mtk_error_set(
-			error, status, "a cache of %u sequences of %u positions cannot be made: %s; lower --batch "
-			"or --context",
-			limits->n_batch, limits->n_context, moetrace_status_string(status));
+		return status;
+	server->kv = server->backend->ops->cache(server->context);
 	if (server->options.reuses_prefixes &&
 	    mtk_prefix_create(server->kv, server->scheduler, &server->prefix) < 0)
 		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory for a batch of %u",
 				     limits->n_batch);
-	status = mtk_workspace_create_oea(server->model, limits->n_batch + limits->n_chunk,
-					  server->options.oea, &server->workspace);
-	if (status < 0)
-		return mtk_error_set(error, status, "a pass of %u rows cannot be made: %s; lower --batch or --chunk",
-				     limits->n_batch + limits->n_chunk,
-				     moetrace_status_string(status));
-	status = mtk_threads_create(server->options.n_threads, &server->threads);
-	if (status < 0)
-		return mtk_error_set(error, status, "%u threads cannot be started: %s; lower --threads",
-				     server->options.n_threads, moetrace_status_string(status));
 	return MOETRACE_OK;
 }
 
@@ -215,13 +217,13 @@ void mtk_server_destroy(struct mtk_server *server)
 {
 	if (!server)
 		return;
-	mtk_threads_destroy(server->threads);
-	mtk_workspace_destroy(server->workspace);
 	mtk_prefix_destroy(server->prefix);
-	mtk_kv_cache_destroy(server->kv);
+	if (server->context)
+		server->backend->ops->context_destroy(server->context);
 	mtk_scheduler_destroy(server->scheduler);
 	free(server->rngs);
 	free(server->logits);
+	free(server->chosen_ids);
 	free(server->tokens);
 	free(server->is_decode);
 	free(server);
@@ -337,17 +339,22 @@ static int pass_run(struct mtk_server *server, const struct mtk_schedule_pass *p
 				  .is_decode = server->is_decode,
 				  .choice = server->options.choice,
 				  .requests = pass->requests};
+	const struct mtk_backend_ops *ops = server->backend->ops;
+	const bool is_greedy = !(server->options.temperature > 0.0f);
+	const struct mtk_forward_result result = {
+		.logits = is_greedy ? NULL : server->logits,
+		.greedy_ids = is_greedy ? server->chosen_ids : NULL,
+	};
+	uint32_t n_padding;
 	int status;
 
 	decode_rows_mark(server, pass);
-	mtk_serve_record_pass_begin(&server->recorder, pass);
-	status = mtk_model_forward(server->model, server->workspace, server->kv, server->threads,
-				   &batch, server->recorder.pass ? &hooks : NULL, server->logits);
+	n_padding = ops->padding_rows ? ops->padding_rows(server->context, &batch) : 0;
+	mtk_serve_record_pass_begin(&server->recorder, pass, n_padding);
+	status = ops->forward(server->context, &batch, server->recorder.pass ? &hooks : NULL,
+			      &result, error);
 	mtk_serve_record_pass_end(&server->recorder);
-	if (status < 0)
-		return mtk_error_set(error, status, "a pass of %u rows failed: %s", pass->n_rows,
-				     moetrace_status_string(status));
-	return MOETRACE_OK;
+	return status;
 }
 
 static void pass_sample(struct mtk_server *server, const struct mtk_schedule_pass *pass)
@@ -357,9 +364,12 @@ static void pass_sample(struct mtk_server *server, const struct mtk_schedule_pas
 	for (i = 0; i < pass->n_slices; i++) {
 		if (!pass->slices[i].samples)
 			continue;
-		server->tokens[n] = (unsigned char)mtk_sample_softmax(
-			server->logits + (size_t)n * N_VOCAB, N_VOCAB, server->options.temperature,
-			&server->rngs[pass->slices[i].sequence]);
+		if (server->options.temperature > 0.0f)
+			server->chosen_ids[n] = mtk_sample_softmax(
+				server->logits + (size_t)n * N_VOCAB, N_VOCAB,
+				server->options.temperature,
+				&server->rngs[pass->slices[i].sequence]);
+		server->tokens[n] = (unsigned char)server->chosen_ids[n];
 		n++;
 	}
 }
@@ -473,6 +483,16 @@ static void open_end(struct mtk_server *server, enum moetrace_request_end_state 
 	}
 }
 
+/* What a rule had before it, a lane does not take: the hooks record then. */
+static void lane_open(struct mtk_server *server)
+{
+	struct mtk_serve_recorder *recorder = &server->recorder;
+
+	if (recorder->session && server->backend->ops->record && !server->options.oea)
+		recorder->lane = server->backend->ops->record(server->context, recorder->session,
+							      recorder->model);
+}
+
 int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *recording,
 		   struct mtk_serve_stats *ret_stats, struct mtk_error *error)
 {
@@ -482,11 +502,12 @@ int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *
 		return mtk_error_set(error, MOETRACE_E_STATE, "a server runs its workload once");
 	server->was_run = true;
 	status = mtk_serve_recorder_init(&server->recorder, recording->session,
-					 recording->records_tokens, server->model,
+					 recording->records_tokens, server->backend,
 					 server->options.choice, recording->model_name,
 					 server->stats.n_requests,
 					 server->options.limits.n_batch, error);
 	if (status == MOETRACE_OK) {
+		lane_open(server);
 		status = mtk_serve_record_rule(&server->recorder, server->options.oea, error);
 		if (status == MOETRACE_OK && server->prefix)
 			status = mtk_serve_record_slots(

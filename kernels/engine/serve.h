@@ -18,6 +18,7 @@
 #include "kernels/engine/workload.h"
 
 struct moetrace_session;
+struct mtk_backend;
 struct mtk_oea;
 
 /*
@@ -59,6 +60,7 @@ typedef bool mtk_serve_observe_fn(void *context, const struct mtk_serve_stats *s
 struct mtk_serve_options {
 	struct mtk_schedule_limits limits;
 	uint32_t n_threads;
+	struct mtk_backend *backend; /* of the model, until the server is destroyed; NULL: the CPU */
 	float temperature; /* not above 0: greedy */
 	uint64_t seed;
 	const struct mtk_oea *oea;     /* the rule of decode rows, which fits the model; NULL: none.

@@ -12,9 +12,9 @@
 #define TOKENS_AT_ONCE 256
 
 int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace_session *session,
-			    bool records_tokens, const struct mtk_model *model,
-			    const struct mtk_choice *choice, const char *model_name, uint32_t n_sequences, uint32_t n_batch,
-			    struct mtk_error *error)
+			    bool records_tokens, const struct mtk_backend *backend,
+			    const struct mtk_choice *choice, const char *model_name,
+			    uint32_t n_sequences, uint32_t n_batch, struct mtk_error *error)
 {
 	int status;
 
@@ -33,7 +33,7 @@ int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace
 	recorder->selection.id_type = MOETRACE_TYPE_I32;
 	recorder->selection.weight_type = MOETRACE_TYPE_F32;
 	recorder->selection.order = MOETRACE_ORDER_SELECTION;
-	status = mtk_serve_record_model(session, model, choice, model_name, &recorder->model,
+	status = mtk_serve_record_model(session, backend, choice, model_name, &recorder->model,
 					error);
 	if (status < 0)
 		goto err_recorder;
@@ -246,7 +246,7 @@ static uint32_t pass_phase(const struct mtk_schedule_pass *pass)
 }
 
 void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
-				 const struct mtk_schedule_pass *pass)
+				 const struct mtk_schedule_pass *pass, uint32_t n_padding_rows)
 {
 	struct moetrace_pass_info info;
 	uint32_t i;
@@ -269,6 +269,7 @@ void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
 	info.slices = recorder->slices;
 	info.n_slices = pass->n_slices;
 	info.runtime_pass = &recorder->n_passes;
+	info.padding_rows = n_padding_rows;
 	if (recorder->kv_slots) {
 		for (i = 0; i < pass->n_rows; i++)
 			recorder->kv_slots[i] =
@@ -276,7 +277,10 @@ void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
 		info.kv_slots = recorder->kv_slots;
 		info.kv_slot_type = MOETRACE_TYPE_I64;
 	}
-	recorder->pass = moetrace_pass_begin(recorder->session, &info);
+	if (recorder->lane)
+		(void)moetrace_cuda_pass_begin(recorder->lane, &info);
+	else
+		recorder->pass = moetrace_pass_begin(recorder->session, &info);
 	recorder->n_passes++;
 }
 
@@ -313,6 +317,8 @@ void mtk_serve_record_pass_end(struct mtk_serve_recorder *recorder)
 {
 	moetrace_pass_kernels(recorder->pass, recorder->times, recorder->n_times);
 	recorder->n_times = 0;
+	if (recorder->lane)
+		(void)moetrace_cuda_pass_end(recorder->lane);
 	moetrace_pass_end(recorder->pass);
 	recorder->pass = NULL;
 }

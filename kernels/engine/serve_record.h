@@ -11,8 +11,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <moetrace/cuda.h>
 #include <moetrace/moetrace.h>
 
+#include "kernels/engine/backend.h"
 #include "kernels/engine/choice.h"
 #include "kernels/engine/error.h"
 #include "kernels/engine/model.h"
@@ -32,6 +34,7 @@ struct mtk_serve_recorder {
 	int64_t *kv_slots;		     /* [rows of a pass]; NULL: slots are not told */
 	uint64_t *reused_slots;		     /* [n_context] */
 	uint32_t n_context;
+	struct moetrace_cuda_lane *lane;     /* where passes run that record themselves; or NULL */
 	uint64_t n_passes;		     /* the engine's own number of the pass */
 	uint32_t names[MTK_N_OPS];	     /* handles; 0: operations are not timed */
 	struct moetrace_kernel_time *times;  /* [n_times_max] of the pass; NULL: not timed */
@@ -41,7 +44,7 @@ struct mtk_serve_recorder {
 };
 
 /**
- * Describe @model to @session and make room for @n_sequences requests and @n_batch slices.
+ * Describe the model of @backend to @session and make room for @n_sequences requests and @n_batch slices.
  *
  * @session       NULL: nothing is recorded.
  * @choice        Who chooses instead of the router, which is told of each layer; NULL: nobody.
@@ -51,12 +54,12 @@ struct mtk_serve_recorder {
  * Owner    caller; release with mtk_serve_recorder_release(), which does not close the session.
  */
 int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace_session *session,
-			    bool records_tokens, const struct mtk_model *model,
-			    const struct mtk_choice *choice, const char *model_name, uint32_t n_sequences, uint32_t n_batch,
-			    struct mtk_error *error);
+			    bool records_tokens, const struct mtk_backend *backend,
+			    const struct mtk_choice *choice, const char *model_name,
+			    uint32_t n_sequences, uint32_t n_batch, struct mtk_error *error);
 
 /* The model alone: MOETRACE_OK, MOETRACE_E_NOMEM, or the status of moetrace_model_add(). */
-int mtk_serve_record_model(struct moetrace_session *session, const struct mtk_model *model,
+int mtk_serve_record_model(struct moetrace_session *session, const struct mtk_backend *backend,
 			   const struct mtk_choice *choice, const char *model_name,
 			   uint32_t *ret_model, struct mtk_error *error);
 
@@ -104,7 +107,7 @@ int mtk_serve_record_end(struct mtk_serve_recorder *recorder, uint32_t index,
 			 enum moetrace_request_end_state end_state, struct mtk_error *error);
 
 void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
-				 const struct mtk_schedule_pass *pass);
+				 const struct mtk_schedule_pass *pass, uint32_t n_padding_rows);
 
 /* The base_experts hook of the model, for the next call of the one below. */
 void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,

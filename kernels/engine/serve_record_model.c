@@ -12,13 +12,6 @@
 #include "kernels/engine/serve_record.h"
 #include "kernels/presets/presets.h"
 
-/* The texts of a layer, which the recorder copies. */
-struct texts {
-	char impl[64];
-	char backend[96];
-	char reason[MTK_ROUTE_REASON_BYTES + 320];
-};
-
 static uint32_t scoring_of(enum mtk_route_scoring scoring)
 {
 	static const uint32_t scorings[MTK_ROUTE_N_SCORINGS] = {
@@ -45,45 +38,23 @@ static const char *choice_name(const struct mtk_choice *choice)
 	return names[mtk_choice_borrow_settings(choice)->kind];
 }
 
-static const char *serving_variant(const struct mtk_layer_info *layer)
+static void choice_describe(const struct mtk_choice *choice, struct mtk_backend_texts *texts)
 {
-	struct mtk_route_variant_info variants[MTK_ROUTE_N_VARIANTS];
-	const char *name = NULL;
-
-	mtk_route_variant_explain(layer->route, layer->has_vectors, variants);
-	for (int v = 0; v < MTK_ROUTE_N_VARIANTS; v++)
-		name = variants[v].serves ? variants[v].name : name;
-	return name;
-}
-
-static void router_describe(const struct mtk_layer_info *layer, const struct mtk_choice *choice,
-			    const char *cpu, struct texts *texts)
-{
-	const size_t n_bytes = sizeof(texts->reason);
-
-	if (choice) {
-		snprintf(texts->impl, sizeof(texts->impl), "%s choice", choice_name(choice));
-		snprintf(texts->reason, n_bytes,
-			 "the router does not choose, --routing %s does; the weights are the "
-			 "router's scores of the chosen experts",
-			 choice_name(choice));
+	if (!choice)
 		return;
-	}
-	snprintf(texts->impl, sizeof(texts->impl), "%s, %s", serving_variant(layer), cpu);
-	mtk_route_variant_reason(layer->route, layer->has_vectors, texts->reason, n_bytes);
+	snprintf(texts->router, sizeof(texts->router), "%s choice", choice_name(choice));
+	snprintf(texts->reason, sizeof(texts->reason),
+		 "the router does not choose, --routing %s does; the weights are the router's "
+		 "scores of the chosen experts",
+		 choice_name(choice));
 }
 
-static void experts_describe(const struct mtk_model *model, struct texts *texts)
+/* What stands in for what the preset's model has. */
+static void shape_describe(const struct mtk_model *model, struct mtk_backend_texts *texts)
 {
 	const struct mtk_preset *preset = mtk_model_preset(model);
-	const size_t pool_bytes = mtk_model_expert_pool_bytes(model);
-	const char *cpu = mtk_model_cpu_name(model);
 	size_t n = strlen(texts->reason);
 
-	snprintf(texts->backend, sizeof(texts->backend), "moetrace cpu, %s", cpu);
-	if (pool_bytes > 0)
-		snprintf(texts->backend, sizeof(texts->backend),
-			 "moetrace cpu, %s, expert pool of %zu bytes", cpu, pool_bytes);
 	if (!preset || n >= sizeof(texts->reason))
 		return;
 	n += (size_t)snprintf(texts->reason + n, sizeof(texts->reason) - n,
@@ -93,7 +64,7 @@ static void experts_describe(const struct mtk_model *model, struct texts *texts)
 	if (n < sizeof(texts->reason) && preset->real_attention)
 		n += (size_t)snprintf(texts->reason + n, sizeof(texts->reason) - n,
 				      " (the model's: %s)", preset->real_attention);
-	if (n < sizeof(texts->reason) && pool_bytes > 0)
+	if (n < sizeof(texts->reason) && mtk_model_expert_pool_bytes(model) > 0)
 		snprintf(texts->reason + n, sizeof(texts->reason) - n,
 			 "; weights alias a pool: speed means nothing");
 }
@@ -106,10 +77,11 @@ static void groups_describe(const struct mtk_route_config *route, struct moetrac
 	info->topk_groups = route->n_keep_groups;
 }
 
-static void layer_describe(const struct mtk_model *model, uint32_t index,
+static void layer_describe(const struct mtk_backend *backend, uint32_t index,
 			   const struct mtk_choice *choice, struct moetrace_layer_info *info,
-			   struct texts *texts)
+			   struct mtk_backend_texts *texts)
 {
+	const struct mtk_model *model = backend->model;
 	struct mtk_layer_info layer;
 	const struct mtk_route_config *route;
 
@@ -136,27 +108,29 @@ static void layer_describe(const struct mtk_model *model, uint32_t index,
 	info->correction_bias = route->bias != MTK_ROUTE_BIAS_NONE ? MOETRACE_YES : MOETRACE_NO;
 	info->weight_kind = mtk_route_weight_kind(route);
 	info->expert_weight_bytes = mtk_model_expert_weight_bytes(model);
-	router_describe(&layer, choice, mtk_model_cpu_name(model), texts);
-	experts_describe(model, texts);
-	info->router_impl = texts->impl;
-	info->runner_backend = texts->backend;
+	backend->ops->describe(backend, &layer, texts);
+	choice_describe(choice, texts);
+	shape_describe(model, texts);
+	info->router_impl = texts->router;
+	info->runner_backend = texts->experts;
 	info->impl_reason = texts->reason;
 }
 
-int mtk_serve_record_model(struct moetrace_session *session, const struct mtk_model *model,
+int mtk_serve_record_model(struct moetrace_session *session, const struct mtk_backend *backend,
 			   const struct mtk_choice *choice, const char *model_name,
 			   uint32_t *ret_model, struct mtk_error *error)
 {
+	const struct mtk_model *model = backend->model;
 	const uint32_t n_layers = mtk_model_borrow_config(model)->n_layers;
 	struct moetrace_layer_info *layers = calloc(n_layers, sizeof(*layers));
-	struct texts *texts = calloc(n_layers, sizeof(*texts));
+	struct mtk_backend_texts *texts = calloc(n_layers, sizeof(*texts));
 	struct moetrace_model_info info;
 	int status = MOETRACE_E_NOMEM;
 
 	if (!layers || !texts)
 		goto end;
 	for (uint32_t i = 0; i < n_layers; i++)
-		layer_describe(model, i, choice, &layers[i], &texts[i]);
+		layer_describe(backend, i, choice, &layers[i], &texts[i]);
 	MOETRACE_INIT(&info);
 	info.name = model_name;
 	info.kind = MOETRACE_MODEL_TARGET;

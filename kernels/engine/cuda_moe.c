@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The experts of a layer on a GPU: the router's logits, the choice, a rule, the alignment by expert,
+ * the expert MLP, the combination, and the shared experts beside. What they give is added to the
+ * residual stream by the next norm.
+ */
+#include <math.h>
+
+#include <moetrace/status.h>
+
+#include "kernels/align/align_cuda.h"
+#include "kernels/combine/combine_cuda.h"
+#include "kernels/engine/cuda_internal.h"
+#include "kernels/experts/experts_cuda.h"
+#include "kernels/experts/experts_f32_cuda.h"
+#include "kernels/oea/oea_cuda.h"
+#include "kernels/route/route_cuda.h"
+
+/* What a layer chose, of all layers' arrays. */
+struct chosen {
+	int32_t *ids;
+	float *weights;
+};
+
+static struct chosen final_of(const struct mtk_cuda_pass *pass)
+{
+	const struct mtk_cuda_context *c = pass->context;
+	const size_t first = (size_t)pass->layer * c->n_rows_max * c->n_width_max;
+
+	return (struct chosen){c->ids + first, c->weights + first};
+}
+
+static struct chosen base_of(const struct mtk_cuda_pass *pass)
+{
+	const struct mtk_cuda_context *c = pass->context;
+	const size_t first = (size_t)pass->layer * c->n_rows_max * c->model->moe.width;
+
+	return (struct chosen){c->base_ids + first, c->base_weights + first};
+}
+
+static const struct mtk_oea *rule_of(const struct mtk_cuda_pass *pass, uint32_t layer)
+{
+	const struct mtk_oea *rules = pass->context->rules;
+
+	return pass->has_rule && rules[layer].k0 != 0 ? &rules[layer] : NULL;
+}
+
+uint32_t mtk_cuda_pass_width(const struct mtk_cuda_pass *pass, uint32_t layer)
+{
+	const struct mtk_route_config *route = &pass->context->model->layers[layer].route;
+	const struct mtk_oea *rule = rule_of(pass, layer);
+
+	return rule ? mtk_oea_width(rule, route) : mtk_route_width(route);
+}
+
+/* The setting as the CPU's moe.c changes it for a choice that is not the router's. */
+static struct mtk_route_config config_of(const struct mtk_cuda_pass *pass)
+{
+	const struct mtk_cuda_context *c = pass->context;
+	struct mtk_route_config config = c->model->layers[pass->layer].route;
+
+	if (!c->choice)
+		return config;
+	config.hash_table = c->given_ids;
+	config.n_hash_tokens = c->n_rows_max;
+	if (config.scoring == MTK_ROUTE_SPARSEMIXER)
+		config.scoring = MTK_ROUTE_SOFTMAX_SELECTED;
+	return config;
+}
+
+static int run_route(struct mtk_cuda_pass *pass, const struct chosen *to)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const struct mtk_cuda_layer *layer = &c->state->weights.layers[pass->layer];
+	const struct mtk_route_config config = config_of(pass);
+	const struct mtk_route_result result = {.ids = to->ids, .weights = to->weights};
+	struct mtk_route_cuda_batch batch = {
+		.n_rows = pass->n_rows,
+		.n_valid_rows = pass->inputs.n_valid_rows,
+		.logits = c->router_logits,
+		.bias = layer->correction_bias,
+		.token_ids = pass->inputs.token_ids,
+		.hash_table = layer->hash_table,
+	};
+
+	if (c->choice) {
+		batch.token_ids = c->row_numbers;
+		batch.hash_table =
+			c->given_ids + (size_t)pass->layer * c->n_rows_max * config.top_k;
+	}
+	return mtk_route_cuda(&config, &batch, &result, c->state->stream, pass->error);
+}
+
+static int run_rule(struct mtk_cuda_pass *pass, const struct mtk_oea *rule,
+		    const struct chosen *base, const struct chosen *to)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const struct mtk_oea_cuda oea = {
+		.oea = *rule,
+		.route = c->model->layers[pass->layer].route,
+		.n_rows = pass->n_rows,
+		.n_valid_rows = pass->inputs.n_valid_rows,
+		.logits = c->router_logits,
+		.bias = c->state->weights.layers[pass->layer].correction_bias,
+		.is_decode = pass->inputs.is_decode,
+		.base_ids = base->ids,
+		.base_weights = base->weights,
+		.n_base = c->n_base,
+		.is_loaded = c->is_loaded,
+		.ids = to->ids,
+		.weights = to->weights,
+	};
+
+	return mtk_oea_cuda(&oea, c->state->stream, pass->error);
+}
+
+/* Into the lane's ring, if a pass is being recorded when this runs. */
+static int run_record(struct mtk_cuda_pass *pass, const struct chosen *chosen)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const uint64_t ids = (uintptr_t)chosen->ids, weights = (uintptr_t)chosen->weights;
+	struct moetrace_cuda_layers layers;
+	int status;
+
+	if (!c->lane)
+		return MOETRACE_OK;
+	MOETRACE_INIT(&layers);
+	layers.first_layer = pass->layer;
+	layers.n_layers = 1;
+	layers.n_rows = pass->n_rows;
+	layers.id_type = MOETRACE_TYPE_I32;
+	layers.ids = &ids;
+	layers.weight_type = MOETRACE_TYPE_F32;
+	layers.weights = &weights;
+	status = moetrace_cuda_store(c->lane, c->state->stream, &layers);
+	/* Too large for the ring: that is counted, and the pass goes on. */
+	if (status == MOETRACE_OK || status == MOETRACE_E_LIMIT)
+		return MOETRACE_OK;
+	return mtk_error_set(pass->error, status, "cuda: a layer cannot be recorded: %s",
+			     moetrace_status_string(status));
+}
+
+static int run_choice(struct mtk_cuda_pass *pass)
+{
+	const struct mtk_oea *rule = rule_of(pass, pass->layer);
+	const struct chosen chosen = final_of(pass);
+	int status;
+
+	if (rule) {
+		const struct chosen base = base_of(pass);
+
+		status = run_route(pass, &base);
+		if (!status)
+			status = run_rule(pass, rule, &base, &chosen);
+	} else {
+		status = run_route(pass, &chosen);
+	}
+	return status ? status : run_record(pass, &chosen);
+}
+
+/* The batch of pairs, sorted. */
+struct aligned {
+	uint32_t width;
+	uint32_t block_rows;
+	struct mtk_align_sizes sizes;
+};
+
+static int run_align(struct mtk_cuda_pass *pass, struct aligned *ret_aligned)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const uint32_t width = mtk_cuda_pass_width(pass, pass->layer);
+	const struct mtk_align_settings settings =
+		mtk_cuda_align_settings(c, pass->n_rows, width);
+	int status;
+
+	ret_aligned->width = width;
+	ret_aligned->block_rows = settings.block_rows;
+	status = mtk_align_sizes(&settings, pass->n_rows, pass->error, &ret_aligned->sizes);
+	if (status)
+		return status;
+	return mtk_align_cuda(&settings, &ret_aligned->sizes, c->state->weights.expert_map,
+			      final_of(pass).ids, c->align_scratch, &c->align, c->state->stream,
+			      pass->error);
+}
+
+static struct mtk_activation_cuda activation_of(const struct mtk_moe *moe)
+{
+	static const struct mtk_swiglu_clamp plain = {INFINITY, 1.0f, 0.0f};
+
+	return (struct mtk_activation_cuda){
+		.squared_relu = moe->squared_relu,
+		.clamp = moe->is_clamped ? moe->clamp : plain,
+	};
+}
+
+static int run_experts_f32(struct mtk_cuda_pass *pass, const struct aligned *aligned)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const struct mtk_moe *moe = &c->model->moe;
+	const struct mtk_cuda_layer *layer = &c->state->weights.layers[pass->layer];
+	const struct mtk_experts_f32_cuda experts = {
+		.dtype = layer->gate_up.dtype,
+		.n_hidden = moe->n_in,
+		.n_intermediate = moe->n_intermediate,
+		.top_k = aligned->width,
+		.activation = activation_of(moe),
+		.gate_up = layer->gate_up.data,
+		.down = layer->down.data,
+		.gate_up_bias = layer->gate_up_bias,
+		.down_bias = layer->down_bias,
+		.weighting = moe->weighting,
+		.n_pairs = aligned->sizes.n_pairs,
+		.n_blocks = aligned->sizes.n_blocks,
+		.sorted_pairs = c->align.sorted_pairs,
+		.expert_ids = c->align.expert_ids,
+		.x = c->normed,
+		.weights = final_of(pass).weights,
+		.middle = c->middle,
+		.out = c->expert_out,
+	};
+
+	return mtk_experts_f32_cuda(&experts, c->state->stream, pass->error);
+}
+
+static int run_experts_16bit(struct mtk_cuda_pass *pass, const struct aligned *aligned)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const struct mtk_moe *moe = &c->model->moe;
+	const struct mtk_cuda_layer *layer = &c->state->weights.layers[pass->layer];
+	const struct mtk_experts_cuda experts = {
+		.dtype = layer->gate_up.dtype,
+		.n_hidden = moe->n_in,
+		.n_intermediate = moe->n_intermediate,
+		.top_k = aligned->width,
+		.gate_up = layer->gate_up.data,
+		.down = layer->down.data,
+		.gate_up_bias = layer->gate_up_bias,
+		.down_bias = layer->down_bias,
+		.clamp = activation_of(moe).clamp,
+		.weighting = moe->weighting,
+		.block_rows = aligned->block_rows,
+		.n_pairs = aligned->sizes.n_pairs,
+		.n_blocks = aligned->sizes.n_blocks,
+		.sorted_pairs = c->align.sorted_pairs,
+		.expert_ids = c->align.expert_ids,
+		.x = c->normed,
+		.weights = final_of(pass).weights,
+		.middle = c->middle,
+		.out = c->expert_out,
+	};
+
+	return mtk_experts_cuda(&experts, c->state->stream, pass->error);
+}
+
+static int run_combine(struct mtk_cuda_pass *pass, const struct aligned *aligned)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const struct mtk_moe *moe = &c->model->moe;
+	const struct mtk_route_config *route = &c->model->layers[pass->layer].route;
+	const bool on_output = route->scale_owner == MTK_ROUTE_SCALE_ON_OUTPUT;
+	const struct mtk_combine combine = {
+		.n = moe->n_in,
+		.top_k = aligned->width,
+		.output_stride = moe->n_in,
+		.scale = on_output ? (float)route->scale : 1.0f,
+	};
+	const struct mtk_combine_cuda_rows rows = {
+		.n_rows = pass->n_rows,
+		.outputs = c->expert_out,
+		.slots = c->align.pair_slots,
+		.weights = moe->weighting == MTK_WEIGHT_IN_COMBINE ? final_of(pass).weights : NULL,
+		.sums = c->moe_out,
+	};
+
+	return mtk_combine_cuda(&combine, &rows, c->state->stream, pass->error);
+}
+
+static int run_shared(struct mtk_cuda_pass *pass)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const struct mtk_moe *moe = &c->model->moe;
+	const struct mtk_cuda_layer *layer = &c->state->weights.layers[pass->layer];
+	const struct mtk_activate_cuda activate = {
+		.activation = activation_of(moe),
+		.n_rows = pass->n_rows,
+		.n = moe->n_shared,
+		.gate_up = c->shared_gate_up,
+		.row_gates = layer->shared_gate.data ? c->shared_gates : NULL,
+		.dtype = c->state->activations,
+		.out = c->shared_middle,
+	};
+	int status = MOETRACE_OK;
+
+	if (moe->n_shared == 0)
+		return status;
+	status = mtk_cuda_pass_linear(pass, &layer->shared_gate_up, pass->n_rows, c->normed, NULL,
+				      c->shared_gate_up);
+	if (!status && layer->shared_gate.data)
+		status = mtk_cuda_pass_linear(pass, &layer->shared_gate, pass->n_rows, c->normed,
+					      NULL, c->shared_gates);
+	if (!status)
+		status = mtk_activate_cuda(&activate, c->state->stream, pass->error);
+	return status ? status
+		      : mtk_cuda_pass_linear(pass, &layer->shared_down, pass->n_rows,
+					     c->shared_middle, NULL, c->shared_out);
+}
+
+int mtk_cuda_pass_moe(struct mtk_cuda_pass *pass)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const struct mtk_cuda_layer *layer = &c->state->weights.layers[pass->layer];
+	struct aligned aligned;
+	int status = mtk_cuda_pass_linear(pass, &layer->router, pass->n_rows, c->normed,
+					  layer->router_bias, c->router_logits);
+
+	if (!status)
+		status = run_choice(pass);
+	if (!status)
+		status = run_align(pass, &aligned);
+	if (!status && c->state->settings.precision == MTK_CUDA_FP32)
+		status = run_experts_f32(pass, &aligned);
+	else if (!status)
+		status = run_experts_16bit(pass, &aligned);
+	if (!status)
+		status = run_combine(pass, &aligned);
+	return status ? status : run_shared(pass);
+}
