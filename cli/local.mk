@@ -63,8 +63,9 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/rule_args.c %D%/rule_args.h \
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/table.c %D%/table.h
-%C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
+%C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS) $(%C%_cuda_flags)
 if HAVE_NVCC
+%C%_cuda_flags = -DMT_HAS_CUDA_ENGINE
 %C%_cuda_libs = kernels/libmtk_cuda.a
 %C%_cuda_runtime = $(CUDA_LIBS) -lm
 endif

@@ -72,6 +72,7 @@ endif
 TESTS += \
 	%D%/eval.sh \
 	%D%/oea-golden.sh \
+	%D%/run-device.sh \
 	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \
@@ -81,9 +82,14 @@ TESTS += \
 	%D%/run-rule.sh \
 	%D%/run-interrupt.sh %D%/run-kernels.sh
 
+if HAVE_NVCC
+gpu_tests += %D%/run-device.sh
+endif
+
 EXTRA_DIST += \
 	%D%/eval.sh \
 	%D%/oea-golden.sh \
+	%D%/run-device.sh \
 	%D%/run-failures.sh \
 	%D%/run-output.sh \
 	%D%/run-refusals.sh \

@@ -9,6 +9,8 @@
 
 #include <check.h>
 
+#include <moetrace/cuda.h>
+
 #define MAX_ROWS  4096
 #define MAX_SLOTS 65536
 
@@ -331,6 +333,22 @@ void moetrace_pass_end(struct moetrace_pass *of)
 	ck_assert(pass.is_open);
 	ck_assert_uint_eq(pass.n_layers, session.kept.n_layers);
 	pass.is_open = false;
+}
+
+/* The CPU's back end has no lanes. */
+int moetrace_cuda_pass_begin(struct moetrace_cuda_lane *lane, const struct moetrace_pass_info *info)
+{
+	(void)lane;
+	(void)info;
+	ck_abort_msg("a pass was begun in a lane");
+	return MOETRACE_E_STATE;
+}
+
+int moetrace_cuda_pass_end(struct moetrace_cuda_lane *lane)
+{
+	(void)lane;
+	ck_abort_msg("a pass was ended in a lane");
+	return MOETRACE_E_STATE;
 }
 
 const char *moetrace_status_string(int status)

@@ -8,12 +8,18 @@ if HAVE_NVCC
 %C%_programs = \
 	%D%/check_device_cuda \
 	%D%/check_experts_cuda \
+	%D%/check_layers_cuda \
 	%D%/check_moe_cuda \
+	%D%/check_oea_cuda \
 	%D%/check_route_cuda
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += %D%/check_device_cuda
 gpu_tests += $(%C%_programs)
+if HAVE_CHECK
+check_PROGRAMS += %D%/check_engine_cuda
+gpu_tests += %D%/check_engine_cuda
+endif
 endif
 
 %C%_support = %D%/support/gpu.c %D%/support/gpu.h
@@ -32,3 +38,18 @@ endif
 %C%_check_route_cuda_SOURCES = %D%/check_route_cuda.c $(%C%_support) \
 	tests/routing/support/settings.c tests/routing/support/settings.h
 %C%_check_route_cuda_LDADD = $(mtk_cuda_libs)
+
+%C%_check_layers_cuda_SOURCES = %D%/check_layers_cuda.c $(%C%_support) \
+	tests/routing/support/settings.c tests/routing/support/settings.h
+%C%_check_layers_cuda_LDADD = $(mtk_cuda_libs)
+
+%C%_check_oea_cuda_SOURCES = %D%/check_oea_cuda.c $(%C%_support) \
+	tests/routing/support/settings.c tests/routing/support/settings.h
+%C%_check_oea_cuda_LDADD = $(mtk_cuda_libs)
+
+%C%_check_engine_cuda_SOURCES = %D%/check_engine_cuda.c \
+	tests/kernels/support/levels.h \
+	tests/kernels/support/tinymoe.c tests/kernels/support/tinymoe.h
+%C%_check_engine_cuda_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+%C%_check_engine_cuda_LDADD = kernels/libmtk_cuda.a kernels/libmtk.la libtrace/libmoetrace.la \
+	$(CHECK_LIBS) $(CUDA_LIBS) -lm
