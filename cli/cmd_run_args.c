@@ -354,6 +354,9 @@ static error_t options_complete(struct mt_run_options *options)
 		return mt_args_error(args,
 				     "--prefix-reuse is of --routing model: other choices differ "
 				     "between requests of the same text");
+	if (options->records_kernels && options->device.kind != MT_DEVICE_CPU)
+		return mt_args_error(args,
+				     "--kernels times the operations of --device cpu alone");
 	if (!options->workload)
 		return mt_args_error(args, "--workload FILE.jsonl is missing");
 	if (options->mode != MOETRACE_MODE_PER_TOKEN && options->sample_every_n_requests > 1)

@@ -25,6 +25,8 @@ expect_error 2 "--device 'gpu': expected cpu, cuda or auto" \
 	"$moetrace" run $base --device gpu --no-record
 expect_error 2 "--precision 'bf16': expected fp32 or 16bit" \
 	"$moetrace" run $base --precision bf16 --no-record
+expect_error 2 '--kernels times the operations of --device cpu alone' \
+	"$moetrace" run $base --device auto --kernels -o refused.db
 printf 'Some text to predict.' >text
 run "$moetrace" run $base --device cuda --no-record
 if [ "$status" -ne 0 ]; then
