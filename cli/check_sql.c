@@ -79,10 +79,6 @@ static const struct sql_proof sql_proofs[] = {
 	{CHECK_VALUES, NULL,
 	 "SELECT 'request', max(request_id), 'another request of its recording has the same "
 	 "handle' FROM request GROUP BY recording_id, handle HAVING count(*) > 1"},
-	{CHECK_VALUES, NULL,
-	 "SELECT 'request', request_id, 'is complete and finished, yet shorter than its prompt' "
-	 "FROM request WHERE prompt_positions > n_positions AND verdict = 'complete' "
-	 "AND end_state = 'finished'"},
 	{CHECK_VALUES, "SELECT count(*) FROM pass",
 	 "SELECT 'pass', pass_id, 'phase, verdict or counts' FROM pass "
 	 "WHERE phase NOT IN ('prefill', 'decode', 'mixed', 'verify', 'draft', 'idle', 'dummy') "

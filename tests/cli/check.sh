@@ -51,7 +51,6 @@ violates values "INSERT INTO diagnostic VALUES (1, 1, 5, 'info', 'nowhere', 'a m
 violates values "INSERT INTO rule VALUES (1, '');"
 violates values "UPDATE pass_layer SET selection_order = 3 WHERE pass_id = 7 AND layer_id = 1;"
 violates values "UPDATE request SET handle = 1 WHERE request_id = 2;"
-violates values "UPDATE request SET prompt_positions = 7 WHERE request_id = 1;"
 violates values "UPDATE layer SET top_k = 5 WHERE layer_id = 3;"
 violates values "UPDATE recording SET mode = 'other' WHERE recording_id = 1;"
 violates values "UPDATE recording SET mode = 'stat' WHERE recording_id = 1;"
@@ -272,6 +271,7 @@ holds "$again UPDATE request SET verdict = 'unfinished', n_positions = NULL, end
 violates request_verdicts "UPDATE request SET verdict = 'partial', reasons = 'repeated' WHERE request_id = 1;"
 violates request_verdicts "DELETE FROM request_reuse;"
 violates request_verdicts "UPDATE request SET prompt_positions = 2 WHERE request_id = 5;"
+violates request_verdicts "UPDATE request SET prompt_positions = 7 WHERE request_id = 1;"
 violates request_verdicts "UPDATE request_reuse SET source_request_id = NULL, source_attempt = NULL;"
 violates request_verdicts "UPDATE request SET verdict = 'partial', reasons = 'reuse_unknown' WHERE request_id = 5;"
 holds "UPDATE request_reuse SET source_request_id = NULL, source_attempt = NULL;

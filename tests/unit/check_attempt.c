@@ -284,7 +284,7 @@ START_TEST(test_prefill_only_and_a_prompt_cut_short)
 {
 	struct toy toy = toy_start("prompt.db", NULL, 1, 64, 4);
 	struct moetrace_request_info info;
-	uint64_t whole, cut, aborted;
+	uint64_t whole, cut, aborted, less;
 	sqlite3 *db;
 
 	MOETRACE_INIT(&info);
@@ -295,13 +295,19 @@ START_TEST(test_prefill_only_and_a_prompt_cut_short)
 	ck_assert_int_eq(moetrace_request_begin(toy.session, &info, &cut), MOETRACE_OK);
 	info.external_id = "aborted";
 	ck_assert_int_eq(moetrace_request_begin(toy.session, &info, &aborted), MOETRACE_OK);
+	info.external_id = "less";
+	ck_assert_int_eq(moetrace_request_begin(toy.session, &info, &less), MOETRACE_OK);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, whole, 0, 6));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, cut, 0, 4));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, aborted, 0, 4));
 	toy_end(&toy, whole, MOETRACE_POSITIONS_UNKNOWN);
 	toy_end(&toy, cut, MOETRACE_POSITIONS_UNKNOWN);
 	toy_end_as(&toy, aborted, MOETRACE_REQUEST_ABORTED, MOETRACE_POSITIONS_UNKNOWN);
+	/* The program says less than was computed: its number is kept, the rows are judged. */
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, less, 0, 6));
+	toy_end(&toy, less, 3);
 	db = toy_prove_and_open(&toy, 0);
+	ck_assert_str_eq(toy_verdict(db, "less"), "complete");
 	ck_assert_str_eq(toy_verdict(db, "whole"), "complete");
 	ck_assert_str_eq(toy_verdict(db, "cut"), "partial missing");
 	ck_assert_str_eq(toy_verdict(db, "aborted"), "complete");
