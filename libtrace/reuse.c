@@ -206,6 +206,17 @@ static int replace(struct mt_ledger *ledger, const struct mt_request *request,
 	return status;
 }
 
+/*
+ * Requests that reuse each other may lead back to whom they started from: an attempt reuses
+ * neither itself nor one that came after it.
+ */
+static int is_own(const struct mt_link *link, const struct mt_request *request,
+		  const struct mt_attempt *attempt)
+{
+	return link->source_request_id == request->request_id &&
+	       link->source_attempt >= attempt->attempt;
+}
+
 static int resolve_link(struct mt_ledger *ledger, const struct mt_request *request,
 			struct mt_attempt *attempt, size_t i, int is_final, size_t *ret_n)
 {
@@ -215,7 +226,8 @@ static int resolve_link(struct mt_ledger *ledger, const struct mt_request *reque
 	for (size_t p = 0; !status && p < parts.n; p++) {
 		struct mt_link *link = &parts.links[p];
 
-		if (link->is_waiting && (is_final || !attempt->links[i].source)) {
+		if (link->is_waiting ? is_final || !attempt->links[i].source :
+				       is_own(link, request, attempt)) {
 			link->is_waiting = 0;
 			link->source_request_id = MT_NULL;
 		}

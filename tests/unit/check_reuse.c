@@ -318,6 +318,28 @@ START_TEST(test_circle_of_reuse_has_no_source)
 }
 END_TEST
 
+/* A hit on a hit leads back to a later attempt of the request itself, which cannot be. */
+START_TEST(test_no_attempt_reuses_a_later_one)
+{
+	struct toy toy = toy_start("later.db", NULL, 1, 64, 4);
+	const uint64_t a = toy_request(&toy, "a");
+	const uint64_t b = toy_request(&toy, "b");
+	sqlite3 *db;
+
+	toy_reuse(&toy, a, 0, 8, b, 0);
+	ck_assert_int_eq(moetrace_request_retract(toy.session, a), MOETRACE_OK);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, a, 0, 8));
+	toy_reuse(&toy, b, 0, 8, a, MOETRACE_ATTEMPT_LAST);
+	toy_end(&toy, b, 8);
+	toy_end(&toy, a, 8);
+	db = toy_prove_and_open(&toy, 0);
+	ck_assert_str_eq(toy_links(db), "1 0 0+8 ?, 2 0 0+8 1 1");
+	ck_assert_str_eq(toy_verdict(db, "a"), "complete");
+	ck_assert_str_eq(toy_verdict(db, "b"), "complete");
+	db_close(db);
+}
+END_TEST
+
 static Suite *reuse_suite(void)
 {
 	Suite *suite = suite_create("reuse");
@@ -335,6 +357,7 @@ static Suite *reuse_suite(void)
 	tcase_add_test(hits, test_sources_of_an_earlier_recording_are_unknown);
 	tcase_add_test(hits, test_source_said_after_the_end_stays_unknown);
 	tcase_add_test(hits, test_circle_of_reuse_has_no_source);
+	tcase_add_test(hits, test_no_attempt_reuses_a_later_one);
 	suite_add_tcase(suite, hits);
 	return suite;
 }

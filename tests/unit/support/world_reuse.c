@@ -249,6 +249,8 @@ static struct want_source computed_by(const struct world_thread *thread,
 struct want_source world_source(const struct world_thread *thread, const struct want_reuse *reuse,
 				const struct want_request *of)
 {
+	const struct want_request *first = of;
+	const uint32_t first_attempt = reuse->attempt;
 	struct want_source found = {0};
 	uint64_t until = UINT64_MAX;
 	uint32_t n_links = 0; /* that were followed: requests may reuse each other in a circle */
@@ -265,6 +267,9 @@ struct want_source world_source(const struct world_thread *thread, const struct 
 					 reuse->epoch);
 		of = source;
 	}
+	/* No attempt reuses itself, or a later one. */
+	if (found.request == first && found.attempt >= first_attempt)
+		found = (struct want_source){0};
 	return found;
 }
 
