@@ -37,7 +37,7 @@
 	X(EXPERT_MAP, "expert_map", "slots hold experts of their layer, layers name a map")     \
 	X(PHYSICAL_IDS, "physical_ids", "slots hold the experts that rows selected")            \
 	X(CANDIDATES, "candidates", "candidates are in range and distinct in a row")            \
-	X(ORDERS, "orders", "a restored order descends, shared slots last")                     \
+	X(ORDERS, "orders", "orders descend by the scores that are told, shared slots last")    \
 	X(ACTIVE_EXPERTS, "active_experts", "active_experts and max_load agree with the ids")   \
 	X(WINDOWS, "windows", "windows of expert load are aligned and apart")                   \
 	X(SUM_LOAD, "sum_load", "sum over all slices = expert_load_window, by window")          \
@@ -94,6 +94,9 @@ struct check_layer {
 	uint32_t n_shared;
 	uint32_t top_k;
 	bool is_unbiased; /* no bias acts on the choice */
+	float *bias; /* that acts on it [n_ids - n_shared]; NULL: none, or not told */
+	bool has_ordered_weights; /* of two experts, the one of higher score has the higher weight */
+	double weight_scale; /* its weights are scores times this; 0: or not, or by a factor unknown */
 	int64_t map_epoch; /* of slot_experts */
 	int64_t n_slots;
 	uint8_t *slot_experts; /* i32 [n_slots]; NULL: no map */
@@ -111,6 +114,7 @@ struct check_recording {
 	int64_t last_pass_id;
 	int64_t start_ns;
 	bool is_per_token;
+	bool is_routed; /* by the model's routers, as far as it is told */
 	bool is_stat;
 	int64_t n_requests; /* rows of every nth request are kept; 0 or 1: of all */
 	size_t window; /* that the loads in counts are of; CHECK_NO_WINDOW: none holds them */
@@ -196,12 +200,18 @@ struct check_run {
 	uint8_t *base_ids; /* NULL: none */
 	uint8_t *physical_ids;	/* NULL: none */
 	uint8_t *candidate_ids; /* NULL: none */
+	uint8_t *candidate_scores; /* NULL: none */
+	bool is_score_bf16;
 	uint8_t *row_map;  /* NULL: none */
 	uint8_t *n_valid;  /* NULL: none */
 	bool is_sound;	   /* the sizes of its blobs are right */
 };
 
 #define CHECK_N_RUNS 16
+
+/* pass_layer.selection_order. */
+#define CHECK_ORDER_SELECTION 0
+#define CHECK_ORDER_RESTORED  1
 
 /* What the scan knows of the pass that it is in. */
 struct check_pass {
@@ -256,7 +266,7 @@ struct check {
 	sqlite3_stmt *handle_stmt;
 	sqlite3_stmt *counts_stmt;
 	sqlite3_stmt *map_stmt;
-	bool is_restored; /* the order of the current layer */
+	int64_t order; /* of the current layer: pass_layer.selection_order */
 	struct check_span *spans;
 	size_t n_spans;
 	size_t max_spans;
@@ -317,6 +327,9 @@ void check_row_serial_next(struct check *check);
 int check_extra_begin(struct check *check, const struct check_layer *layer, sqlite3_stmt *stmt);
 void check_extra_row(struct check *check, const struct check_layer *layer,
 		     const struct check_run *run, int64_t stored, int64_t n_valid, int64_t row);
+/* What is wrong with the order of a stored row; NULL: nothing that the file tells. */
+const char *check_order_fault(const struct check_layer *layer, const struct check_run *run,
+			      int64_t stored, int64_t n_valid, bool is_restored);
 /* Check one layer of the current pass of which only counts are known; check_counts.c. */
 int check_layer_counts(struct check *check, const struct check_layer *layer, sqlite3_stmt *stmt);
 /* The counts of @layer in the current recording; NULL after an error line: no memory. */

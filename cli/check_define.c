@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/f16.h"
+
 void check_violation(struct check *check, enum check_proof proof, const char *format, ...)
 {
 	struct check_result *result = &check->results[proof];
@@ -128,6 +130,23 @@ static int rows_each(struct check *check, const char *sql, row_fn *take)
 	return status;
 }
 
+/* Little-endian fp32; NULL: there are none of that number, or no memory, and nothing is proved. */
+static float *bias_read(sqlite3_stmt *stmt, int column, uint32_t n_values)
+{
+	const uint8_t *p = sqlite3_column_blob(stmt, column);
+	float *bias;
+
+	if (sqlite3_column_type(stmt, column) != SQLITE_BLOB || n_values == 0 ||
+	    sqlite3_column_bytes(stmt, column) != (int64_t)n_values * 4)
+		return NULL;
+	bias = malloc(n_values * sizeof(*bias));
+	for (uint32_t i = 0; bias && i < n_values; i++)
+		bias[i] = mt_f32_from_bits((uint32_t)p[4 * i] | (uint32_t)p[4 * i + 1] << 8 |
+					   (uint32_t)p[4 * i + 2] << 16 |
+					   (uint32_t)p[4 * i + 3] << 24);
+	return bias;
+}
+
 static int layer_take(struct check *check, sqlite3_stmt *stmt)
 {
 	struct check_layer *layers;
@@ -155,6 +174,9 @@ static int layer_take(struct check *check, sqlite3_stmt *stmt)
 		.top_k = (uint32_t)numbers[3],
 		.is_unbiased = sqlite3_column_int(stmt, 7) != 0,
 		.is_renormalized = sqlite3_column_int(stmt, 6) != 0,
+		.has_ordered_weights = sqlite3_column_int(stmt, 8) != 0,
+		.weight_scale = sqlite3_column_double(stmt, 9),
+		.bias = bias_read(stmt, 10, (uint32_t)(numbers[0] + numbers[1])),
 	};
 	return MT_EXIT_OK;
 }
@@ -202,6 +224,7 @@ static int recording_take(struct check *check, sqlite3_stmt *stmt)
 		.start_ns = sqlite3_column_int64(stmt, 2),
 		.is_per_token = sqlite3_column_int(stmt, 3) == 0,
 		.is_stat = sqlite3_column_int(stmt, 3) == 2,
+		.is_routed = sqlite3_column_int(stmt, 5) != 0,
 		.n_requests = requests_of((const char *)sqlite3_column_text(stmt, 4)),
 		.window = CHECK_NO_WINDOW,
 	};
@@ -221,7 +244,13 @@ int check_definitions_load(struct check *check)
 	status = rows_each(check,
 			   "SELECT layer_id, model_id, n_experts, n_zero_experts, "
 			   "n_shared_slots, top_k, weight_kind IN ('renormalized', "
-			   "'renormalized,scaled'), has_correction_bias IS 0 "
+			   "'renormalized,scaled'), has_correction_bias IS 0, "
+			   "kind = 'routed' AND scoring IS NOT 'sparsemixer' AND "
+			   "(coalesce(weight_kind, '') NOT LIKE '%scaled' OR "
+			   "coalesce(routed_scaling_factor, 1) > 0), "
+			   "CASE weight_kind WHEN 'raw' THEN 1 WHEN 'scaled' THEN "
+			   "max(coalesce(routed_scaling_factor, 0), 0) ELSE 0 END, "
+			   "CASE WHEN has_correction_bias = 1 THEN bias_values END "
 			   "FROM layer ORDER BY layer_id",
 			   layer_take);
 	if (status == MT_EXIT_OK)
@@ -233,7 +262,8 @@ int check_definitions_load(struct check *check)
 	if (status == MT_EXIT_OK)
 		status = rows_each(check,
 				   "SELECT r.recording_id, s.value, r.start_ns, CASE r.mode WHEN "
-				   "'per_pass' THEN 1 WHEN 'stat' THEN 2 ELSE 0 END, r.sampling "
+				   "'per_pass' THEN 1 WHEN 'stat' THEN 2 ELSE 0 END, r.sampling, "
+				   "coalesce(r.routing_source, 'model') = 'model' "
 				   "FROM recording AS r "
 				   "LEFT JOIN stats AS s ON s.recording_id = r.recording_id "
 				   "AND s.name = 'last_pass_id' ORDER BY r.recording_id",

@@ -1,16 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a stored layer has beside ids and weights: physical ids against the expert map of the
- * pass's epoch, further candidates, and the order that the recorder restored. Called for each row
+ * pass's epoch, further candidates, and the order (check_order.c). Called for each row
  * of a layer after its ids were found to be in range.
  */
 #include "cli/check.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "common/f16.h"
 
 /* The map of the layer at @epoch into the layer's own place; false after an error line. */
 static bool map_load(struct check *check, struct check_layer *layer, int64_t epoch)
@@ -108,37 +105,6 @@ static const char *candidates_fault(struct check *check, const struct check_laye
 	return NULL;
 }
 
-static float weight_of(const struct check_run *run, int64_t at)
-{
-	uint16_t bits = (uint16_t)(run->weights[2 * at] | run->weights[2 * at + 1] << 8);
-
-	return run->is_bf16 ? mt_f32_from_bf16(bits) : mt_f32_from_f16(bits);
-}
-
-/*
- * Restored by the weights, they descend as far as storing them in 16 bits lets it be seen; where a
- * bias or scores told the order, the weights need not. Fused shared slots come last, by id.
- */
-static const char *order_fault(const struct check_layer *layer, const struct check_run *run,
-			       int64_t stored, int64_t n_valid)
-{
-	uint32_t first_shared = layer->n_ids - layer->n_shared;
-	int64_t i;
-
-	for (i = 1; i < n_valid; i++) {
-		int64_t at = stored * run->k + i;
-		uint32_t before = entry_of(run->ids, run->id_bytes, at - 1);
-		uint32_t id = entry_of(run->ids, run->id_bytes, at);
-
-		if (before >= first_shared && before >= id)
-			return "a restored order in which a shared slot is not last";
-		if (id < first_shared && layer->is_unbiased && run->weights && !run->n_candidates &&
-		    weight_of(run, at) > weight_of(run, at - 1))
-			return "a restored order that does not descend";
-	}
-	return NULL;
-}
-
 static void fault_report(struct check *check, enum check_proof proof,
 			 const struct check_layer *layer, int64_t row, const char *fault)
 {
@@ -153,7 +119,7 @@ int check_extra_begin(struct check *check, const struct check_layer *layer, sqli
 	/* The layer is the check's own. */
 	struct check_layer *own = &check->layers[layer - check->layers];
 
-	check->is_restored = sqlite3_column_int64(stmt, 8) == 1;
+	check->order = sqlite3_column_int64(stmt, 8);
 	if (sqlite3_column_int64(stmt, 11) > sqlite3_column_int64(stmt, 5))
 		check_violation(check, CHECK_ORDERS, "pass_layer %lld,%lld: more tied_rows than rows",
 				(long long)check->pass.pass_id, (long long)layer->layer_id);
@@ -173,9 +139,12 @@ void check_extra_row(struct check *check, const struct check_layer *layer,
 		fault_report(check, CHECK_CANDIDATES, layer, row,
 			     candidates_fault(check, layer, run, stored));
 	}
-	if (check->is_restored) {
+	if (check->order == CHECK_ORDER_RESTORED ||
+	    (check->order == CHECK_ORDER_SELECTION && check->pass.recording->is_routed &&
+	     !run->has_rule)) {
 		check->results[CHECK_ORDERS].n_checked++;
 		fault_report(check, CHECK_ORDERS, layer, row,
-			     order_fault(layer, run, stored, n_valid));
+			     check_order_fault(layer, run, stored, n_valid,
+					       check->order == CHECK_ORDER_RESTORED));
 	}
 }

@@ -20,6 +20,7 @@ static void run_free(struct check_run *run)
 	free(run->n_valid);
 	free(run->physical_ids);
 	free(run->candidate_ids);
+	free(run->candidate_scores);
 	memset(run, 0, sizeof(*run));
 }
 
@@ -48,6 +49,7 @@ static void run_read(struct check_run *run, sqlite3_stmt *stmt)
 	run->is_bf16 = sqlite3_column_int(stmt, 8) != 0;
 	run->physical_id_bytes = sqlite3_column_int64(stmt, 11);
 	run->n_candidates = sqlite3_column_int64(stmt, 13);
+	run->is_score_bf16 = sqlite3_column_int(stmt, 16) != 0;
 	if (run->n_rows < 0 || run->n_rows > INT32_MAX || run->k < 1 || run->k > 255 ||
 	    (run->id_bytes != 1 && run->id_bytes != 2) || run->base_k < 0 || run->base_k > 255 ||
 	    run->physical_id_bytes < 0 || run->physical_id_bytes > 2 || run->n_candidates < 0 ||
@@ -63,7 +65,9 @@ static void run_read(struct check_run *run, sqlite3_stmt *stmt)
 		blob_copy(stmt, 12, run->n_rows * run->k * run->physical_id_bytes, true,
 			  &run->physical_ids) &&
 		blob_copy(stmt, 14, run->n_rows * run->n_candidates * run->id_bytes, true,
-			  &run->candidate_ids);
+			  &run->candidate_ids) &&
+		blob_copy(stmt, 15, run->n_rows * run->n_candidates * 2, true,
+			  &run->candidate_scores);
 }
 
 /* The run @topk_id; one without a row in the file is kept as unsound. NULL after an error line. */
@@ -85,7 +89,8 @@ static const struct check_run *run_get(struct check *check, int64_t topk_id)
 						       "base_ids, "
 						       "coalesce(physical_id_bytes, 0), "
 						       "physical_ids, coalesce(n_candidates, 0), "
-						       "candidate_ids FROM topk "
+						       "candidate_ids, candidate_scores, "
+						       "score_format = 'bf16' FROM topk "
 						       "WHERE topk_id = ?1");
 	if (!check->run_stmt)
 		return NULL;

@@ -175,8 +175,10 @@ void check_free(struct check *check)
 	sqlite3_finalize(check->handle_stmt);
 	sqlite3_finalize(check->counts_stmt);
 	sqlite3_finalize(check->map_stmt);
-	for (i = 0; i < check->n_layers; i++)
+	for (i = 0; i < check->n_layers; i++) {
+		free(check->layers[i].bias);
 		free(check->layers[i].slot_experts);
+	}
 	free(check->layers);
 	free(check->models);
 	free(check->recordings);

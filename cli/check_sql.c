@@ -50,6 +50,11 @@ static const struct sql_proof sql_proofs[] = {
 	 "'renormalized,scaled') OR scaling_owner NOT IN ('router', 'output') "
 	 "OR renormalize NOT IN (0, 1) OR has_correction_bias NOT IN (0, 1)"},
 	{CHECK_VALUES, NULL,
+	 "SELECT 'layer', layer_id, 'bias_values of another size, or without a bias' FROM layer "
+	 "WHERE bias_values IS NOT NULL AND (typeof(bias_values) <> 'blob' "
+	 "OR length(bias_values) <> 4 * (n_experts + n_zero_experts) "
+	 "OR has_correction_bias IS NOT 1)"},
+	{CHECK_VALUES, NULL,
 	 "SELECT 'layer', max(layer_id), 'another layer of its model has the same number' "
 	 "FROM layer GROUP BY model_id, layer HAVING count(*) > 1 UNION ALL "
 	 "SELECT 'layer', max(layer_id), 'another layer of its model has the same moe_ordinal' "

@@ -9,6 +9,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/check_counts.c \
 	%D%/check_define.c \
 	%D%/check_extra.c \
+	%D%/check_order.c \
 	%D%/check_layer.c \
 	%D%/check_load.c \
 	%D%/check_reuse.c \

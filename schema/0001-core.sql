@@ -86,7 +86,8 @@ CREATE TABLE layer (
 	expert_weight_bytes INTEGER,    -- bytes of one expert's weights; NULL: not told
 	router_impl TEXT,               -- the routing code that serves the layer; NULL: not told
 	runner_backend TEXT,            -- the expert code that serves the layer; NULL: not told
-	impl_reason TEXT                -- why these were chosen; NULL: not told
+	impl_reason TEXT,               -- why these were chosen; NULL: not told
+	bias_values BLOB                -- the bias that is added to the scores for the choice alone, of each routed, then each zero expert, fp32; NULL: none or not told
 );
 
 -- From start to stop. A pass belongs wholly to the recording that was active when it began.

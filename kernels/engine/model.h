@@ -127,6 +127,7 @@ struct mtk_layer_info {
 	bool is_hash;			/* experts follow from the token */
 	const struct mtk_route_config *route;
 	bool has_vectors;		/* what mtk_route_variant_explain() asks for */
+	const float *correction_bias;	/* [mtk_route_columns(route)]; NULL: none */
 };
 
 /* The layer that the engine runs as number index, from 0. */

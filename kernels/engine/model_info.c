@@ -75,5 +75,6 @@ void mtk_model_layer(const struct mtk_model *model, uint32_t index, struct mtk_l
 		.is_hash = layer->is_hash,
 		.route = &layer->route,
 		.has_vectors = model->ops != mtk_cpu_ops_find(MTK_CPU_PLAIN),
+		.correction_bias = layer->correction_bias,
 	};
 }

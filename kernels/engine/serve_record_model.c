@@ -106,6 +106,9 @@ static void layer_describe(const struct mtk_backend *backend, uint32_t index,
 	}
 	info->soft_cap = route->soft_cap;
 	info->correction_bias = route->bias != MTK_ROUTE_BIAS_NONE ? MOETRACE_YES : MOETRACE_NO;
+	/* One that acts on scores, the same for every row. */
+	if (route->bias == MTK_ROUTE_BIAS_SCORE && !route->bias_per_token)
+		info->bias_values = layer.correction_bias;
 	info->weight_kind = mtk_route_weight_kind(route);
 	info->expert_weight_bytes = mtk_model_expert_weight_bytes(model);
 	backend->ops->describe(backend, &layer, texts);

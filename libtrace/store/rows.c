@@ -128,6 +128,11 @@ int mt_store_layer(struct mt_store *store, int64_t layer_id, int64_t model_id, i
 	mt_store_bind_text(stmt, 21, info->router_impl);
 	mt_store_bind_text(stmt, 22, info->runner_backend);
 	mt_store_bind_text(stmt, 23, info->impl_reason);
+	if (info->bias_values)
+		sqlite3_bind_blob64(stmt, 24, info->bias_values,
+				    ((uint64_t)info->n_experts + info->n_zero_experts) *
+					    sizeof(*info->bias_values),
+				    SQLITE_STATIC);
 	return mt_store_step(store, MT_STMT_LAYER);
 }
 

@@ -195,6 +195,39 @@ violates candidates "UPDATE topk SET n_candidates = 2, candidate_ids = x'0001030
 violates topk_blobs "UPDATE topk SET candidate_scores = zeroblob(3) WHERE topk_id = 3;"
 violates topk_blobs "UPDATE topk SET score_format = NULL WHERE topk_id = 3;"
 violates orders "UPDATE topk SET topk_weights = CAST(x'0038003c' || substr(topk_weights, 5) AS BLOB) WHERE topk_id = 1;"
+# Weights that are scores tell, with the bias, the order: of what was restored and of what the
+# runtime says is in order, as far as 16 bits let it be seen, where the model's router chose.
+bias() {
+	echo "UPDATE layer SET has_correction_bias = 1, weight_kind = '$1', routed_scaling_factor = $2,
+		bias_values = x'$3' WHERE layer_id = 1;"
+}
+told="UPDATE pass_layer SET selection_order = 0, tied_rows = NULL WHERE pass_id = 1 AND layer_id = 1;"
+small=cdcccc3dcdcc4c3e000000009a99993e  # 0.1, 0.2, 0, 0.3
+large=cdcccc3dcdcc4c3f000000009a99993e  # 0.1, 0.8, 0, 0.3
+near=000000001b0d003f0000000000000000   # 0, 0.5002, 0, 0
+beyond=00000000a54e003f0000000000000000 # 0, 0.5012, 0, 0
+holds "$(bias raw NULL $small)"
+violates orders "$(bias raw NULL $large)"
+violates orders "$(bias raw NULL $large)" "$told"
+holds "$(bias raw NULL $large)" "UPDATE recording SET routing_source = 'uniform';
+	UPDATE pass_layer SET selection_order = 2, tied_rows = NULL WHERE pass_id = 1 AND layer_id = 1;"
+holds "$(bias renormalized NULL $large)"
+holds "$(bias scaled 0.5 $large)"
+violates orders "$(bias scaled 2 $large)"
+holds "$(bias scaled NULL $large)"
+holds "$(bias raw NULL $near)"
+violates orders "$(bias raw NULL $beyond)"
+violates values "$(bias raw NULL ${small}00)"
+violates values "$(bias raw NULL $small)" "UPDATE layer SET has_correction_bias = 0;"
+later="UPDATE topk SET topk_weights = CAST(substr(topk_weights, 1, 12) || x'0038003c' ||
+	substr(topk_weights, 17) AS BLOB) WHERE topk_id = 1;"
+violates orders "$later"
+holds "$later" "UPDATE recording SET routing_source = 'zipf:1.2';"
+holds "$later" "INSERT INTO rule VALUES (1, 'oea:k0=1'); UPDATE topk SET rule_id = 1 WHERE topk_id = 1;
+	UPDATE pass_layer SET selection_order = 0, tied_rows = NULL WHERE pass_id = 1 AND layer_id = 1;"
+violates orders "UPDATE topk SET topk_ids = CAST(substr(topk_ids, 1, 24) || x'2e0101002a01' ||
+	substr(topk_ids, 31) AS BLOB) WHERE topk_id = 2;"
+
 violates orders "UPDATE pass_layer SET tied_rows = 4 WHERE pass_id = 1 AND layer_id = 1;"
 violates layers "UPDATE pass_layer SET tied_rows = NULL WHERE pass_id = 1 AND layer_id = 1;"
 violates layers "UPDATE pass_layer SET tied_rows = 0 WHERE pass_id = 1 AND layer_id = 2;"

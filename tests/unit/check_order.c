@@ -5,6 +5,7 @@
  * scores tie are put in order by lower id and counted. The choice itself is made here, in the
  * plainest way, from random scores.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -264,6 +265,18 @@ static const char *rows_of(sqlite3 *db, int64_t pass_id, const char *column)
 		       strcmp(column, "topk_ids") == 0 ? "id_bytes" : "2", (long long)pass_id);
 }
 
+/* The bytes of an fp32 as they lie in a file. */
+static const char *le_hex(float value)
+{
+	static char text[9];
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	snprintf(text, sizeof(text), "%02X%02X%02X%02X", bits & 255, bits >> 8 & 255,
+		 bits >> 16 & 255, bits >> 24);
+	return text;
+}
+
 /* Pass 1 is the ordered twin, pass 2 is in any order. */
 START_TEST(test_unordered_is_restored_to_its_twin)
 {
@@ -305,6 +318,14 @@ START_TEST(test_unordered_is_restored_to_its_twin)
 			 1);
 	if (form->has_candidates)
 		ck_assert_int_eq(db_int(db, "SELECT min(n_candidates) FROM topk"), N_CANDIDATES);
+	if (form->tells_bias)
+		for (i = 0; i < form->n_experts; i++)
+			ck_assert_str_eq(db_text(db, "SELECT hex(substr(bias_values, %u, 4)) FROM"
+						     " layer ORDER BY layer_id DESC LIMIT 1",
+						 4 * i + 1),
+					 le_hex(choice->bias[i]));
+	else
+		ck_assert_int_eq(db_int(db, "SELECT count(bias_values) FROM layer"), 0);
 	db_close(db);
 	free(choice);
 	free(shown);

@@ -91,7 +91,8 @@ struct moetrace_layer_info {
 	                                   added to the scores for the choice alone (not one that is
 	                                   added to the logits); copied. NULL: unknown. It lets the
 	                                   recorder restore the order of unordered selections; goes
-	                                   with correction_bias YES. */
+	                                   with correction_bias YES. Stored, so that 'moetrace check'
+	                                   can prove the order. */
 };
 
 struct moetrace_model_info {

@@ -159,10 +159,13 @@ static void make_row(struct world_thread *thread, const struct shown *shown, uin
 {
 	struct rng *rng = &thread->rng;
 	const uint32_t first = rng_below(rng, n_ids);
+	/* Shared slots, the highest ids, come last: so do those before the end of a run that wraps. */
+	const uint32_t n_wrapped = first + shown->k > n_ids ? first + shown->k - n_ids : 0;
 	uint32_t rank, n_valid = 0;
 
 	for (rank = 0; rank < shown->k; rank++) {
-		int64_t id = (first + rank) % n_ids, other = NO_SUCH_VALUE;
+		int64_t id = rank < n_wrapped ? rank : first + rank - n_wrapped;
+		int64_t other = NO_SUCH_VALUE;
 		double weight = 0;
 
 		if (rng_chance(rng, shown->hole_percent)) {
