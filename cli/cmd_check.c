@@ -93,7 +93,8 @@ static const struct argp argp = {
 	       "Exit status:\n"
 	       "  0  sound; a missing end of a killed or live recording is told, and is no fault\n"
 	       "  1  a proof is violated, or the file could not be read\n"
-	       "  4  sound, but --strict was given and there are losses or an unfinished end\n",
+	       "  4  sound, but --strict was given and there are losses or an unfinished end;\n"
+	       "     what sampling, a disabled region or a later start left out is no loss\n",
 	.children = children,
 	.help_filter = help_filter,
 };
@@ -281,15 +282,23 @@ static int results_print(struct check *check, enum mt_format format)
 									      : MT_EXIT_FAILED;
 }
 
+/* Is there a reason besides those that somebody chose: what was left out is no loss. */
+#define NOT_CHOSEN                                                                                 \
+	"trim(replace(replace(replace(replace(coalesce(reasons, 'lost'), 'sampled', ''), "         \
+	"'disabled', ''), 'counted', ''), 'began_before', ''), ',') <> ''"
+
 /* What --strict does not accept, from the view of losses. */
 static int has_losses(const struct check *check, int64_t *ret_n)
 {
 	return mt_trace_int(check->trace,
-			    "SELECT count(*) FROM loss WHERE end_reason IS NULL "
+			    "SELECT count(*) FROM loss AS l WHERE end_reason IS NULL "
 			    "OR end_reason IN ('file_limit', 'io_error') OR dropped_passes > 0 "
 			    "OR dropped_layers > 0 OR dropped_bytes > 0 OR invalid_ids > 0 "
-			    "OR misuse > 0 OR n_gaps > 0 OR partial_passes > 0 "
-			    "OR partial_requests > 0",
+			    "OR misuse > 0 OR n_gaps > 0 "
+			    "OR EXISTS (SELECT 1 FROM pass WHERE recording_id = l.recording_id "
+			    "AND verdict = 'partial' AND " NOT_CHOSEN ") "
+			    "OR EXISTS (SELECT 1 FROM request WHERE recording_id = l.recording_id "
+			    "AND verdict = 'partial' AND " NOT_CHOSEN ")",
 			    ret_n);
 }
 

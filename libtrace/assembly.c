@@ -293,6 +293,7 @@ static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 	if (begin->recording_id != assembly->recording_id)
 		return MOETRACE_OK;
 	memcpy(&pass->begin, begin, sizeof(pass->begin));
+	mt_assembly_note_number(assembly, begin->number);
 	pass->model = assembly->session->models[model_index(pass)];
 	n_cells = assembly->load->models[model_index(pass)].n_cells;
 	if (reserve(&pass->slices, &pass->slices_capacity, begin->n_slices + 1ul,
@@ -570,12 +571,28 @@ static int accept_early(struct mt_open_pass *pass, struct mt_message *message)
 	return MOETRACE_OK;
 }
 
+void mt_assembly_note_number(struct mt_assembly *assembly, uint64_t number)
+{
+	uint64_t *newest = &assembly->newest_numbers[mt_number_index(number)];
+
+	*newest = number > *newest ? number : *newest;
+}
+
+void mt_assembly_end_numbers(struct mt_assembly *assembly)
+{
+	memcpy(assembly->ended_numbers, assembly->newest_numbers, sizeof(assembly->ended_numbers));
+}
+
 int mt_assembly_accept(struct mt_assembly *assembly, struct mt_message *message)
 {
 	struct mt_open_pass *pass = &assembly->passes[(message->number - 1) % MT_MAX_RINGS];
 	int64_t pass_id;
 	int status;
 
+	/* No rows are kept that could be accepted. */
+	if (assembly->mode == MOETRACE_MODE_STAT ||
+	    message->number <= assembly->ended_numbers[mt_number_index(message->number)])
+		return MOETRACE_OK;
 	if (pass->is_open && pass->begin.number == message->number)
 		return accept_early(pass, message);
 	status = mt_ledger_accept(assembly->ledger, message->number, message->state, message->data,

@@ -59,6 +59,14 @@ struct mt_orphan {
 
 #define MT_MAX_ORPHANS 4096u
 
+/* Numbers of passes grow by themselves in each ring, and on the GPU. */
+#define MT_N_NUMBERS (MT_MAX_RINGS + 1)
+
+static inline uint32_t mt_number_index(uint64_t number)
+{
+	return number >> 63 ? MT_MAX_RINGS : (uint32_t)((number - 1) % MT_MAX_RINGS);
+}
+
 /* The pass that a ring is in the middle of, or had last. */
 struct mt_open_pass {
 	int is_open;
@@ -110,6 +118,8 @@ struct mt_assembly {
 	uint32_t n_orphans;
 	struct mt_orphan closed_parents[MT_MAX_RINGS]; /* the last ones, in turn */
 	uint32_t n_closed_parents;
+	uint64_t newest_numbers[MT_N_NUMBERS]; /* of passes that began, or that flight mode let go */
+	uint64_t ended_numbers[MT_N_NUMBERS];  /* of those, before this recording */
 };
 
 void mt_assembly_open(struct mt_assembly *assembly, struct moetrace_session *session,
@@ -119,8 +129,14 @@ void mt_assembly_close(struct mt_assembly *assembly);
 /* One record of a ring. Returns MOETRACE_OK, MOETRACE_E_NOMEM or the store's status. */
 int mt_assembly_record(struct mt_assembly *assembly, uint32_t ring, struct mt_record *record);
 
-/* Which rows of a verify slice were accepted; MOETRACE_E_NOT_FOUND: it does not wait for that. */
+/*
+ * Which rows of a verify slice were accepted; MOETRACE_E_NOT_FOUND: it does not wait for that.
+ * What is told of a pass of an earlier recording comes too late, which is nobody's fault.
+ */
 int mt_assembly_accept(struct mt_assembly *assembly, struct mt_message *message);
+/* There is a pass of this number; all there are now are of earlier recordings. */
+void mt_assembly_note_number(struct mt_assembly *assembly, uint64_t number);
+void mt_assembly_end_numbers(struct mt_assembly *assembly);
 /* Forget all open passes. */
 void mt_assembly_drop(struct mt_assembly *assembly);
 

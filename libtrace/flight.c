@@ -34,7 +34,7 @@ static int is_lost_pass(const struct mt_flight_loss *loss)
 
 static uint64_t *let_go_number(struct mt_flight *flight, uint64_t number)
 {
-	return &flight->let_go_numbers[(number - 1) % MT_MAX_RINGS];
+	return &flight->let_go_numbers[mt_number_index(number)];
 }
 
 /* What a message says is so, whether or not a recording runs. */
@@ -74,6 +74,7 @@ static int let_go(struct mt_writer *writer, const struct mt_record *entry)
 		uint64_t *last = let_go_number(flight, number);
 
 		*last = number > *last ? number : *last;
+		mt_assembly_note_number(&writer->assembly, number);
 	} else if (entry->type == MT_FLIGHT_MESSAGE) {
 		status = do_message(writer, entry);
 	} else if (entry->type == MT_FLIGHT_LOSS) {
@@ -201,6 +202,7 @@ void mt_flight_start(struct mt_writer *writer, const struct mt_message *start)
 	flight->n_let_go = 0;
 	flight->n_lost_passes = mt_lost_passes(&writer->losses_seen);
 	memset(flight->let_go_numbers, 0, sizeof(flight->let_go_numbers));
+	mt_assembly_end_numbers(&writer->assembly);
 	/* Nothing reaches the file, and the ledger stays idle. */
 	writer->recording_id = 0;
 	writer->assembly.recording_id = 0;

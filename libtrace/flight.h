@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 
+#include "libtrace/assembly.h"
 #include "libtrace/record.h"
 #include "libtrace/ring.h"
 #include "libtrace/session.h"
@@ -49,7 +50,7 @@ struct mt_flight {
 	uint64_t n_passes;      /* kept */
 	uint64_t n_let_go;      /* passes */
 	uint64_t n_lost_passes; /* of the session, where the kept part begins */
-	uint64_t let_go_numbers[MT_MAX_RINGS]; /* of each ring's last pass that was let go */
+	uint64_t let_go_numbers[MT_N_NUMBERS]; /* of the last passes that were let go */
 	char reason[MT_FLIGHT_REASON_BYTES];   /* of the trigger that is being carried out */
 };
 

@@ -322,6 +322,7 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 	mt_store_stats_get(writer->store, &stats);
 	writer->recording_id = message->recording_id;
 	writer->assembly.recording_id = message->recording_id;
+	mt_assembly_end_numbers(&writer->assembly);
 	memset(&writer->assembly.counts, 0, sizeof(writer->assembly.counts));
 	memset(&writer->committed, 0, sizeof(writer->committed));
 	writer->committed_losses = 0;

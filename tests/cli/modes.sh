@@ -96,7 +96,13 @@ expect_eq "sampling" "$(query passes "SELECT sampling FROM recording")" passes=3
 expect_eq "passes" "$(query passes "SELECT value FROM stats WHERE name = 'sampled_passes'")" \
 	$(($(query token "SELECT count(*) FROM pass") - $(query passes "SELECT count(*) FROM pass")))
 expect_eq "reasons" "$(query passes "SELECT group_concat(DISTINCT reasons) FROM request")" sampled
+# What was left out on purpose is no loss; anything else beside it is.
+expect_ok "$moetrace" check --strict "$tmp/passes.db"
+cp "$tmp/passes.db" "$tmp/faulty.db"
+sqlite3 "$tmp/faulty.db" "UPDATE request SET reasons = 'missing,sampled' WHERE request_id = 1"
+expect_status 4 "$moetrace" check --strict "$tmp/faulty.db"
 record requests --sample-requests 2
+expect_ok "$moetrace" check --strict "$tmp/requests.db"
 expect_eq "load of all rows" "$(query requests "$load")" "$(query token "$load")"
 expect_eq "verdicts" "$(query requests "SELECT group_concat(verdict) FROM request ORDER BY request_id")" \
 	"complete,partial,complete,partial,complete,partial"

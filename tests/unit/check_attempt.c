@@ -159,6 +159,39 @@ START_TEST(test_acceptance_that_never_comes_is_unresolved)
 }
 END_TEST
 
+/* The recording has ended meanwhile: it stays as it is, and the program has done nothing wrong. */
+START_TEST(test_acceptance_after_its_recording_ended)
+{
+	struct toy toy = toy_start("too-late.db", NULL, 1, 64, 4);
+	const uint64_t request = toy_request(&toy, "r");
+	static const uint8_t all[] = {1, 1};
+	struct moetrace_recording_opts stat;
+	uint64_t number;
+	sqlite3 *db;
+
+	MOETRACE_INIT(&stat);
+	stat.mode = MOETRACE_MODE_STAT;
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 3));
+	number = verify_pass(&toy, request, 3, 2, NULL);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 5, 1));
+	ck_assert_int_eq(moetrace_pass_accept(toy.session, number, 0, all, 2), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_start(toy.session, &stat), MOETRACE_OK);
+	number = verify_pass(&toy, request, 6, 2, all);
+	number = verify_pass(&toy, request, 8, 2, NULL);
+	ck_assert_int_eq(moetrace_pass_accept(toy.session, number, 0, all, 2), MOETRACE_OK);
+	toy_end(&toy, request, 10);
+	db = toy_prove_and_open(&toy, 0);
+	ck_assert_int_eq(db_stat(db, 2, "misuse"), 0);
+	ck_assert_int_eq(db_stat(db, 3, "misuse"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_request WHERE phase = 'verify'"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(accepted) FROM pass_request"), 0);
+	db_close(db);
+}
+END_TEST
+
 /* Two leaves of a draft tree at one position: the accepted one is computed. */
 START_TEST(test_draft_tree)
 {
@@ -448,6 +481,7 @@ static Suite *attempt_suite(void)
 	tcase_add_test(attempts, test_parents_that_are_none);
 	tcase_add_test(rows, test_rule_r8_rejected_rows_are_the_pass_s_alone);
 	tcase_add_test(rows, test_acceptance_that_never_comes_is_unresolved);
+	tcase_add_test(rows, test_acceptance_after_its_recording_ended);
 	tcase_add_test(rows, test_draft_tree);
 	tcase_add_test(rows, test_draft_and_mtp_models_do_not_disturb_the_target);
 	suite_add_tcase(suite, attempts);

@@ -216,7 +216,9 @@ void moetrace_pass_end(struct moetrace_pass *pass);
  * any thread, once a slice, after moetrace_pass_begin() and before or after
  * moetrace_pass_end(), as long as the slice's request is open and has not begun 256 verify
  * slices since. Rows of a slice that was never reported stay 'unresolved'; where the request
- * relies on them it is partial.
+ * relies on them it is partial. So do those of a pass whose recording has ended, by stop or
+ * rotate, before this call: nothing is changed in a recording that has ended, and the call is
+ * in order. Nor does it do anything in mode stat, which keeps no rows.
  *
  * @pass_number  moetrace_pass_number(); 0: nothing happens.
  * @slice        Number of the slice in the pass, from 0.
