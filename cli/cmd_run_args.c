@@ -350,6 +350,10 @@ static error_t options_complete(struct mt_run_options *options)
 	if (mt_rule_oea(&options->rule) && options->routing != MTK_CHOICE_MODEL)
 		return mt_args_error(args,
 				     "a rule changes the router's choice: leave --routing model");
+	if (options->reuses_prefixes && options->is_lockstep)
+		return mt_args_error(args,
+				     "--prefix-reuse and --lockstep exclude each other: in lockstep "
+				     "requests begin together, at their first position");
 	if (options->reuses_prefixes && options->routing != MTK_CHOICE_MODEL)
 		return mt_args_error(args,
 				     "--prefix-reuse is of --routing model: other choices differ "

@@ -182,6 +182,9 @@ int mtk_server_create(const struct mtk_model *model, const struct mtk_workload *
 	if (options->reuses_prefixes && options->choice)
 		return mtk_error_set(error, MOETRACE_E_INVALID,
 				     "prefixes are reused with the router's choice alone");
+	if (options->reuses_prefixes && options->limits.is_lockstep)
+		return mtk_error_set(error, MOETRACE_E_INVALID,
+				     "prefixes are not reused in lockstep");
 	server = calloc(1, sizeof(*server));
 	if (!server)
 		return mtk_error_set(error, MOETRACE_E_NOMEM, "out of memory");

@@ -89,7 +89,7 @@ size_t mtk_server_size(const struct mtk_model *model, const struct mtk_workload 
  * Returns  MOETRACE_OK
  *          MOETRACE_E_UNSUPPORTED  the vocabulary does not have 256 entries
  *          MOETRACE_E_INVALID      a limit is out of range, or prefixes are to be reused under a
- *                                  choice
+ *                                  choice or in lockstep
  *          MOETRACE_E_LIMIT        a prompt is longer than the context, a request than the KV
  *                                  cache, the choice does not hold every position of a request,
  *                                  or no thread can be made

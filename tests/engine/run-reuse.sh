@@ -120,3 +120,5 @@ expect_eq "rows" "$(n_rows counts)" "$(n_rows reuse)"
 
 expect_error 2 "--prefix-reuse is of --routing model" "$moetrace" run --model "$model" \
 	--workload workload --no-record --prefix-reuse --routing uniform
+expect_error 2 "--prefix-reuse and --lockstep exclude each other" "$moetrace" run --model "$model" \
+	--workload workload --no-record --prefix-reuse --lockstep
