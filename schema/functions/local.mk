@@ -8,8 +8,10 @@ mt_sql_sources = \
 	%D%/moe_balance.c \
 	%D%/moe_balance_pass.c \
 	%D%/moe_eplb.c \
+	%D%/moe_fit.c \
 	%D%/moe_load.c \
 	%D%/moe_oea.c \
+	%D%/moe_rule.c \
 	%D%/moe_pairs.c \
 	%D%/moe_share.c \
 	%D%/moe_steps.c \

@@ -22,6 +22,8 @@ static int (*const parts[])(sqlite3 *) = {
 	mt_sql_register_pairs,
 	mt_sql_register_steps,
 	mt_sql_register_oea,
+	mt_sql_register_fit,
+	mt_sql_register_rule,
 };
 
 int mt_sql_register(sqlite3 *db)

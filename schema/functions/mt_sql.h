@@ -13,6 +13,8 @@
  *   moe_share  table-valued: the share of each expert and its error as an estimate from passes
  *   moe_pairs  table-valued: how often two experts were selected together
  *   moe_steps  table-valued: what consecutive positions and passes have in common
+ *   moe_fit    table-valued: recorded layer times as a line of active experts and rows
+ *   moe_rule   table-valued: what the rules of a recording did
  */
 #ifndef MT_SCHEMA_FUNCTIONS_MT_SQL_H
 #define MT_SCHEMA_FUNCTIONS_MT_SQL_H
@@ -32,5 +34,7 @@ int mt_sql_register_balance_pass(sqlite3 *db);
 int mt_sql_register_share(sqlite3 *db);
 int mt_sql_register_pairs(sqlite3 *db);
 int mt_sql_register_steps(sqlite3 *db);
+int mt_sql_register_fit(sqlite3 *db);
+int mt_sql_register_rule(sqlite3 *db);
 
 #endif
