@@ -47,6 +47,7 @@ mt_verb_fn mt_cmd_experts;
 mt_verb_fn mt_cmd_info;
 mt_verb_fn mt_cmd_list;
 mt_verb_fn mt_cmd_models;
+mt_verb_fn mt_cmd_oea;
 mt_verb_fn mt_cmd_overhead;
 mt_verb_fn mt_cmd_query;
 mt_verb_fn mt_cmd_recover;

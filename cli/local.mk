@@ -35,6 +35,8 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/experts_sql.h \
 	%D%/cmd_info.c \
 	%D%/cmd_models.c \
+	%D%/cmd_oea.c %D%/cmd_oea.h \
+	%D%/cmd_oea_verify.c \
 	%D%/cmd_overhead.c \
 	%D%/cmd_query.c \
 	%D%/cmd_recover.c \

@@ -29,6 +29,7 @@ static const struct verb verbs[] = {
 	{"experts", mt_cmd_experts, "how many tokens each expert received", false},
 	{"balance", mt_cmd_balance, "how even the load of each layer is", false},
 	{"eplb", mt_cmd_eplb, "where to put experts so that ranks are evenly loaded", false},
+	{"oea", mt_cmd_oea, "what opportunistic expert activation would save, or did", false},
 	{"info", mt_cmd_info, "what a trace holds, and what recorded it", false},
 	{"dump", mt_cmd_dump, "the tables, or the rows of one of them; a snapshot of a live session", false},
 	{"query", mt_cmd_query, "run one SQL statement on a trace", false},

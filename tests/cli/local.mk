@@ -16,6 +16,7 @@ cli_tests = \
 	%D%/help.sh \
 	%D%/journal.sh \
 	%D%/modes.sh \
+	%D%/oea.sh \
 	%D%/overhead.sh
 
 TESTS += $(cli_tests)

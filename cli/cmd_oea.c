@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * oea: what opportunistic expert activation, or another rule, would have saved in a recording, by
+ * moe_oea(); in time by moe_fit(), by constants, or by the bandwidth of the memory that holds the
+ * experts. What is not in the figures is listed below them, with the reason.
+ */
+#include "cli/cmd_oea.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	OPT_K0 = MT_OPT_OWN,
+	OPT_LAYERS,
+	OPT_BATCH_BUCKETS,
+	OPT_RULE,
+	OPT_FIT,
+	OPT_A,
+	OPT_B,
+	OPT_C,
+	OPT_BANDWIDTH,
+	OPT_VERIFY,
+};
+
+/* ---- the command line ---- */
+
+static bool number_take(const char **text, unsigned *ret_number)
+{
+	char *end;
+	const unsigned long number = strtoul(*text, &end, 10);
+
+	if (**text < '0' || **text > '9' || number < 1 || number > MT_OEA_MAX_K0)
+		return false;
+	*ret_number = (unsigned)number;
+	*text = end;
+	return true;
+}
+
+/* "3", "3..7", "3,5,7" and mixtures. */
+static error_t k0_parse(struct mt_oea_args *args, const char *list)
+{
+	const char *text = list;
+	unsigned first, last;
+
+	for (;;) {
+		bool is_valid = number_take(&text, &first);
+
+		last = first;
+		if (is_valid && strncmp(text, "..", 2) == 0) {
+			text += 2;
+			is_valid = number_take(&text, &last) && last >= first;
+		}
+		if (!is_valid || (*text != ',' && *text != '\0'))
+			return mt_args_error(&args->common,
+					     "--k0 '%s': give numbers from 1 to %d, as in 3..7 or "
+					     "3,5",
+					     list, MT_OEA_MAX_K0);
+		for (; first <= last; first++)
+			args->has_k0[first] = true;
+		args->has_k0[0] = true;
+		if (*text++ == '\0')
+			return 0;
+	}
+}
+
+static error_t real_parse(struct mt_oea_args *args, const char *option, const char *text,
+			  double min, double *ret_value)
+{
+	char *end;
+	const double value = strtod(text, &end);
+
+	if (end == text || *end != '\0' || !isfinite(value) || value < min)
+		return mt_args_error(&args->common, "%s '%s': give a number%s", option, text,
+				     min > 0 ? " above 0" : min == 0 ? ", 0 or more" : "");
+	*ret_value = value;
+	return 0;
+}
+
+/* With --verify it is the name of any rule. Else "oea:k0=3" is the rule oea at one k0, as the engine writes it. */
+static error_t rule_complete(struct mt_oea_args *args)
+{
+	static const char with_k0[] = ":k0=";
+	const char *text = args->rule;
+	size_t n_name;
+
+	if (!text || args->verifies)
+		return 0;
+	n_name = strcspn(text, ":");
+	if ((n_name == 3 && strncmp(text, "oea", 3) == 0) ||
+	    (n_name == 6 && strncmp(text, "pruned", 6) == 0)) {
+		args->rule = n_name == 3 ? "oea" : "pruned";
+		if (text[n_name] == '\0')
+			return 0;
+		if (strncmp(text + n_name, with_k0, strlen(with_k0)) == 0)
+			return k0_parse(args, text + n_name + strlen(with_k0));
+	} else if (strncmp(text, "budget:", 7) == 0) {
+		return 0;
+	}
+	return mt_args_error(&args->common,
+			     "--rule '%s': give oea or pruned, with or without :k0=N, or budget:N",
+			     text);
+}
+
+static error_t complete(struct mt_oea_args *args)
+{
+	const int n_models = args->fits + (args->has_a || args->has_b || args->has_c) +
+			     (args->bandwidth_gb_s > 0);
+
+	if (n_models > 1)
+		return mt_args_error(&args->common,
+				     "give one of --fit, --a with --b, and --bandwidth");
+	if ((args->has_a || args->has_c) && !args->has_b)
+		return mt_args_error(&args->common, "--b is missing: microseconds an active expert");
+	return rule_complete(args);
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct mt_oea_args *args = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &args->common;
+		return 0;
+	case OPT_K0:
+		return k0_parse(args, arg);
+	case OPT_LAYERS:
+		args->by_layer = true;
+		return 0;
+	case OPT_BATCH_BUCKETS:
+		args->by_batch = true;
+		return 0;
+	case OPT_RULE:
+		args->rule = arg;
+		return 0;
+	case OPT_FIT:
+		args->fits = true;
+		return 0;
+	case OPT_A:
+		args->has_a = true;
+		return real_parse(args, "--a", arg, -HUGE_VAL, &args->a_us);
+	case OPT_B:
+		args->has_b = true;
+		return real_parse(args, "--b", arg, 0, &args->b_us);
+	case OPT_C:
+		args->has_c = true;
+		return real_parse(args, "--c", arg, -HUGE_VAL, &args->c_us);
+	case OPT_BANDWIDTH:
+		return real_parse(args, "--bandwidth", arg, 1e-9, &args->bandwidth_gb_s);
+	case OPT_VERIFY:
+		args->verifies = true;
+		return 0;
+	case ARGP_KEY_END:
+		return complete(args);
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option options[] = {
+	{"k0", OPT_K0, "LIST", 0, "Only these k0, as in 3..7 or 3,5 [all]", 1},
+	{"layers", OPT_LAYERS, NULL, 0, "A row a layer", 1},
+	{"batch-buckets", OPT_BATCH_BUCKETS, NULL, 0, "A row a size of batches: 1, 2, 3-4, 5-8, ...",
+	 1},
+	{"rule", OPT_RULE, "RULE", 0,
+	 "oea (the best k0 of all rows are loaded, rows fill up from these), pruned (rows keep their "
+	 "best k0 alone) or budget:N (N experts a batch) [oea]",
+	 1},
+	{"fit", OPT_FIT, NULL, 0, "Predict times by a fit of the recorded layer times", 2},
+	{"a", OPT_A, "US", 0, "Or by this time of a layer without experts, in microseconds", 2},
+	{"b", OPT_B, "US", 0, "this time an active expert", 2},
+	{"c", OPT_C, "US", 0, "and this time a row [0]", 2},
+	{"bandwidth", OPT_BANDWIDTH, "GB/S", 0,
+	 "Or by the time that an expert's weights take at this bandwidth", 2},
+	{"verify", OPT_VERIFY, NULL, 0,
+	 "Say in one line what each rule that the recording ran under did, or why it did nothing; "
+	 "exit status 1 if one did nothing. With --rule NAME: that rule",
+	 3},
+	{0},
+};
+
+static const struct argp_child children[] = {{&mt_args_recording_argp, 0, NULL, 0}, {0}};
+
+static const struct argp argp = {
+	.options = options,
+	.parser = parse,
+	.args_doc = "FILE",
+	.doc = "Print what opportunistic expert activation would have saved in the recorded decode "
+	       "batches, for every k0, and what it would have cost in router weight."
+	       "\v"
+	       "A batch is a layer of a pass. Columns, of the batches together:\n"
+	       "  active_before, active_after  distinct routed experts a batch\n"
+	       "  ratio, ratio_low, ratio_high after / before, and its 95 % interval\n"
+	       "  uniform_before, ..._after    what evenly spread choices would have given\n"
+	       "  lost_weight, p95             of a row: weight of its experts that were not loaded\n"
+	       "                               / all of its weight; mean and 95th percentile\n"
+	       "  swapped                      experts that rows take instead / all of their entries\n"
+	       "  below_k                      rows that end with fewer than k experts\n"
+	       "  padding_active               experts a batch that padding alone touched\n"
+	       "  retained, truncated          with recorded candidates: score of a row's new set /\n"
+	       "                               of its own; share of rows that needed more of them\n"
+	       "  time_before_us, ..._after_us a + b * active + c * rows\n"
+	       "mixed batches have rows of prefill, too, which keep their experts. docs/oea.md has "
+	       "the definitions, and what these figures cannot tell.",
+	.children = children,
+};
+
+/* ---- the figures ---- */
+
+/* ?1 recording, ?2 by layer, ?3 by batch, ?4 rule, ?5 a, ?6 b, ?7 c, ?8 bandwidth, ?9 k0 list */
+static const char sql_figures[] =
+	" SELECT o.recording_id, o.model_id, %s o.phase, %s o.k0, o.n_batches AS batches,"
+	" round(1.0 * o.rows / o.n_batches, 2) AS rows,"
+	" round(1.0 * o.active_before / o.n_batches, 3) AS active_before,"
+	" round(1.0 * o.active_after / o.n_batches, 3) AS active_after,"
+	" round(1.0 * o.active_after / nullif(o.active_before, 0), 4) AS ratio,"
+	" round(o.ratio_low, 4) AS ratio_low, round(o.ratio_high, 4) AS ratio_high,"
+	" round(o.uniform_before / o.n_batches, 3) AS uniform_before,"
+	" round(o.uniform_after / o.n_batches, 3) AS uniform_after,"
+	" round(o.lost_weight / nullif(o.rated_rows, 0), 6) AS lost_weight,"
+	" round(o.p95_lost_weight, 4) AS p95,"
+	" round(1.0 * o.swapped_entries / nullif(o.changed_rows * o.k, 0), 4) AS swapped,"
+	" o.tokens_below_k AS below_k,"
+	" round(1.0 * o.padding_active_experts / o.n_batches, 3) AS padding_active%s%s"
+	" FROM moe_oea(?2, ?3, ?4) AS o%s"
+	" WHERE o.k0 IS NOT NULL AND (?1 IS NULL OR o.recording_id = ?1)"
+	" AND (?9 IS NULL OR instr(?9, ',' || o.k0 || ','))"
+	" ORDER BY o.recording_id, o.model_id, o.layer_id, o.phase, o.max_batch_rows, o.k0";
+
+static const char sql_candidates[] =
+	", round(o.retained_score / nullif(o.candidate_rows, 0), 5) AS retained,"
+	" round(1.0 * o.truncated_rows / nullif(o.candidate_rows, 0), 4) AS truncated";
+
+static const char sql_times[] =
+	", round((t.a_ns + t.b_ns * o.active_before / o.n_batches"
+	" + coalesce(t.c_ns, 0) * o.rows / o.n_batches) / 1000, 3) AS time_before_us,"
+	" round((t.a_ns + t.b_ns * o.active_after / o.n_batches"
+	" + coalesce(t.c_ns, 0) * o.rows / o.n_batches) / 1000, 3) AS time_after_us,"
+	" round(t.b_ns * (o.active_before - o.active_after) / o.n_batches / 1000, 3) AS saved_us,"
+	" round(t.b_ns * o.saved_low / 1000, 3) AS saved_low_us,"
+	" round(t.b_ns * o.saved_high / 1000, 3) AS saved_high_us,"
+	" iif(t.is_fit, iif(t.n_ruled = 0 OR 1.0 * o.active_after / o.n_batches < t.min_active,"
+	" 'extrapolated', 'fitted'), 'given') AS time_by";
+
+static const char sql_model_fit[] =
+	" LEFT JOIN (SELECT *, 1 AS is_fit FROM moe_fit(?2)) AS t ON t.model_id = o.model_id"
+	" AND t.layer_id IS o.layer_id";
+static const char sql_model_given[] =
+	" LEFT JOIN (SELECT ?5 * 1000 AS a_ns, ?6 * 1000 AS b_ns, ?7 * 1000 AS c_ns, 0 AS is_fit,"
+	" NULL AS n_ruled, NULL AS min_active) AS t";
+/* Bytes / (GB/s) are nanoseconds. */
+static const char sql_model_bandwidth[] =
+	" LEFT JOIN (SELECT model_id, layer_id, NULL AS a_ns, expert_weight_bytes / ?8 AS b_ns,"
+	" NULL AS c_ns, 0 AS is_fit, NULL AS n_ruled, NULL AS min_active FROM layer WHERE ?2"
+	" UNION ALL SELECT model_id, NULL, NULL, avg(expert_weight_bytes) / ?8, NULL, 0, NULL, NULL"
+	" FROM layer WHERE NOT ?2 GROUP BY model_id) AS t ON t.model_id = o.model_id"
+	" AND t.layer_id IS o.layer_id";
+
+static void k0_list(const struct mt_oea_args *args, char *list, size_t size)
+{
+	size_t n = (size_t)snprintf(list, size, ",");
+
+	for (int k0 = 1; k0 <= MT_OEA_MAX_K0; k0++)
+		if (args->has_k0[k0])
+			n += (size_t)snprintf(list + n, size - n, "%d,", k0);
+}
+
+static void figures_bind(sqlite3_stmt *stmt, const struct mt_oea_args *args, const char *list)
+{
+	if (args->common.recording_id)
+		sqlite3_bind_int64(stmt, 1, (int64_t)args->common.recording_id);
+	sqlite3_bind_int(stmt, 2, args->by_layer);
+	sqlite3_bind_int(stmt, 3, args->by_batch);
+	sqlite3_bind_text(stmt, 4, args->rule ? args->rule : "oea", -1, SQLITE_STATIC);
+	sqlite3_bind_double(stmt, 5, args->a_us);
+	sqlite3_bind_double(stmt, 6, args->b_us);
+	sqlite3_bind_double(stmt, 7, args->c_us);
+	sqlite3_bind_double(stmt, 8, args->bandwidth_gb_s);
+	if (args->has_k0[0])
+		sqlite3_bind_text(stmt, 9, list, -1, SQLITE_STATIC);
+}
+
+static int has_candidates(const struct mt_trace *trace, int64_t *ret_has)
+{
+	return mt_trace_int(trace, "SELECT EXISTS (SELECT 1 FROM topk WHERE n_candidates > 0)",
+			    ret_has);
+}
+
+/* Rows of one kind for programs that read lines; else what explains them, too. */
+static bool has_sections(const struct mt_oea_args *args)
+{
+	return args->common.format == MT_FORMAT_TABLE || args->common.format == MT_FORMAT_JSON;
+}
+
+static int figures_print(const struct mt_trace *trace, struct mt_output *output,
+			 const struct mt_oea_args *args)
+{
+	const bool has_times = args->fits || args->has_b || args->bandwidth_gb_s > 0;
+	const char *model = !has_times	   ? ""
+			    : args->fits   ? sql_model_fit
+			    : args->has_b  ? sql_model_given
+					   : sql_model_bandwidth;
+	char list[MT_OEA_MAX_K0 * 4], sql[8192];
+	sqlite3_stmt *stmt;
+	int64_t candidates;
+	int status = has_candidates(trace, &candidates);
+
+	if (status != MT_EXIT_OK)
+		return status;
+	snprintf(sql, sizeof(sql), sql_figures, args->by_layer ? "o.layer," : "",
+		 args->by_batch ? "o.max_batch_rows," : "", candidates ? sql_candidates : "",
+		 has_times ? sql_times : "", model);
+	stmt = mt_trace_prepare(trace, sql);
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	k0_list(args, list, sizeof(list));
+	figures_bind(stmt, args, list);
+	if (has_sections(args))
+		mt_output_section(output, "oea", NULL);
+	status = mt_trace_print(trace, output, stmt);
+	sqlite3_finalize(stmt);
+	return status;
+}
+
+/* ---- below the figures ---- */
+
+static const char sql_fit[] =
+	"SELECT f.model_id, f.layer, f.source, f.n_batches, f.n_outliers, f.n_ruled AS under_a_rule,"
+	" round(f.a_ns / 1000, 3) AS a_us, round(f.b_ns / 1000, 5) AS b_us,"
+	" round(f.b_low_ns / 1000, 5) AS b_low_us, round(f.b_high_ns / 1000, 5) AS b_high_us,"
+	" round(f.c_ns / 1000, 5) AS c_us, round(f.r2, 4) AS r2,"
+	" round(f.residual_ns / 1000, 3) AS residual_us, f.min_active, f.max_active,"
+	" round((SELECT avg(l.expert_weight_bytes) FROM layer AS l WHERE l.model_id = f.model_id"
+	" AND (f.layer_id IS NULL OR l.layer_id = f.layer_id)) / nullif(f.b_ns, 0), 2)"
+	" AS expert_gb_per_s FROM moe_fit(?1) AS f ORDER BY f.model_id, f.layer";
+
+/* ?1 recording. What is in no figure, and what to know about those that are. */
+static const char sql_left_out[] =
+	"WITH r AS (SELECT * FROM recording WHERE ?1 IS NULL OR recording_id = ?1),"
+	" p AS (SELECT * FROM pass WHERE recording_id IN (SELECT recording_id FROM r))"
+	" SELECT recording_id, n_batches AS batches, CASE refusal"
+	" WHEN 'hash' THEN 'experts chosen by token id: no row prefers one'"
+	" WHEN 'order' THEN 'the order of the choice is not known: pass ids in the router''s order, or"
+	" weights that tell it'"
+	" WHEN 'equal' THEN 'all weights of each row are equal: ranks mean nothing'"
+	" WHEN 'base' THEN 'a rule changed the choice and the router''s own was not recorded: pass"
+	" base_ids'"
+	" WHEN 'sampled' THEN 'rows of requests that are not sampled are missing'"
+	" ELSE 'more entries a row than are looked at' END AS left_out"
+	" FROM moe_oea(0) WHERE refusal IS NOT NULL AND (?1 IS NULL OR recording_id = ?1)"
+	" UNION ALL SELECT recording_id, count(*), 'batches of ' || phase || ' passes: the rule leaves"
+	" them alone' FROM p JOIN pass_layer AS pl USING (pass_id)"
+	" WHERE phase IN ('prefill', 'idle', 'dummy') AND pl.state = 0 GROUP BY recording_id, phase"
+	" UNION ALL SELECT recording_id, count(*), CASE state WHEN 1 THEN 'layers that nobody wrote'"
+	" || coalesce(': ' || (SELECT message FROM diagnostic WHERE severity <> 'info'"
+	" AND message LIKE '%physical%' LIMIT 1), '')"
+	" WHEN 2 THEN 'layers that the recorder lost' ELSE 'layers of which counts alone were told' END"
+	" FROM p JOIN pass_layer AS pl USING (pass_id) WHERE pl.state > 0 AND phase NOT IN"
+	" ('prefill', 'idle', 'dummy') GROUP BY recording_id, state"
+	" UNION ALL SELECT recording_id, NULL, 'note: choices are ' || routing_source || ', not a"
+	" router''s: what rows prefer means nothing' FROM r WHERE routing_source NOT IN ('model')"
+	" AND routing_source NOT LIKE 'replay%'"
+	" UNION ALL SELECT r.recording_id, NULL, 'note: one of ' || dp_size || ' data-parallel ranks:"
+	" a layer that gathers their rows touches more experts' FROM r JOIN process USING (process_id)"
+	" WHERE dp_size > 1"
+	" ORDER BY 1";
+
+static int lists_print(const struct mt_trace *trace, struct mt_output *output,
+		       const struct mt_oea_args *args)
+{
+	sqlite3_stmt *stmt;
+	int status = MT_EXIT_OK;
+
+	if (args->fits) {
+		stmt = mt_trace_prepare(trace, sql_fit);
+		if (!stmt)
+			return MT_EXIT_FAILED;
+		sqlite3_bind_int(stmt, 1, args->by_layer);
+		mt_output_section(output, "fit", "Fit: time = a + b * active + c * rows");
+		status = mt_trace_print(trace, output, stmt);
+		sqlite3_finalize(stmt);
+	}
+	if (status != MT_EXIT_OK)
+		return status;
+	mt_output_section(output, "left_out", "Not in these figures, or to know about them");
+	return mt_trace_print_recording(trace, output, sql_left_out, args->common.recording_id,
+					NULL);
+}
+
+static int oea_print(const struct mt_trace *trace, const struct mt_oea_args *args)
+{
+	struct mt_output output;
+	int status = mt_trace_mode_check(trace, args->common.recording_id, "per_token",
+					 "what a rule would do");
+
+	if (status != MT_EXIT_OK)
+		return status;
+	mt_output_begin(&output, stdout, args->common.format);
+	if (has_sections(args))
+		mt_output_sections(&output);
+	status = figures_print(trace, &output, args);
+	if (status == MT_EXIT_OK && has_sections(args))
+		status = lists_print(trace, &output, args);
+	if (status == MT_EXIT_OK)
+		mt_output_end(&output);
+	return status;
+}
+
+int mt_cmd_oea(int argc, char **argv)
+{
+	struct mt_oea_args args = {0};
+	struct mt_trace trace;
+	int status;
+
+	status = mt_args_parse(&argp, argc, argv, &args.common, &args);
+	if (status == MT_EXIT_OK)
+		status = mt_trace_open(args.common.file, &trace);
+	if (status != MT_EXIT_OK)
+		return status;
+	status = mt_trace_recording_check(&trace, args.common.recording_id);
+	if (status == MT_EXIT_OK &&
+	    (mt_trace_has_recording(&trace) || mt_format_is_data(args.common.format)))
+		status = args.verifies ? mt_oea_verify(&trace, &args) : oea_print(&trace, &args);
+	mt_trace_close(&trace);
+	return status;
+}

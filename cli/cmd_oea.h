@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT */
+/* What the files of the verb oea share. */
+#ifndef MT_CLI_CMD_OEA_H
+#define MT_CLI_CMD_OEA_H
+
+#include "cli/cli.h"
+
+#define MT_OEA_MAX_K0 64
+
+struct mt_oea_args {
+	struct mt_args common;
+	bool has_k0[MT_OEA_MAX_K0 + 1]; /* [0]: a list was given */
+	bool by_layer, by_batch;
+	const char *rule; /* NULL: oea, or with --verify every rule of the trace */
+	bool fits, verifies;
+	bool has_a, has_b, has_c;
+	double a_us, b_us, c_us;
+	double bandwidth_gb_s; /* 0: not given */
+};
+
+/* --verify: says whether each rule of the trace did anything, and if not, why. */
+int mt_oea_verify(const struct mt_trace *trace, const struct mt_oea_args *args);
+
+#endif
