@@ -41,6 +41,7 @@ typedef int mt_verb_fn(int argc, char **argv);
 mt_verb_fn mt_cmd_balance;
 mt_verb_fn mt_cmd_check;
 mt_verb_fn mt_cmd_dump;
+mt_verb_fn mt_cmd_efficiency;
 mt_verb_fn mt_cmd_eplb;
 mt_verb_fn mt_cmd_eval;
 mt_verb_fn mt_cmd_experts;

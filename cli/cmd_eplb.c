@@ -24,6 +24,7 @@ enum {
 	OPT_NODES,
 	OPT_SPREAD,
 	OPT_MODEL,
+	OPT_EXPORT,
 };
 
 struct options {
@@ -32,6 +33,7 @@ struct options {
 	struct mt_placement_shape shape; /* n_experts, and n_replicas if 0: as the layers say */
 	uint64_t model_id;		 /* 0: the only one */
 	bool spreads;
+	enum mt_export export;
 };
 
 static const struct argp_option argp_options[] = {
@@ -45,9 +47,12 @@ static const struct argp_option argp_options[] = {
 	{"nodes", OPT_NODES, "M", 0, "Nodes that the ranks are on [1]", 2},
 	{"spread", OPT_SPREAD, NULL, 0,
 	 "Leave no two replicas of an expert on one rank where a "
-	 "swap avoids it, which the published method does not look at",
+	 "swap avoids it, and be no worse than replicas dealt out in turn; the published method "
+	 "looks at neither",
 	 2},
 	{"model", OPT_MODEL, "ID", 0, "The model, where the trace has several", 3},
+	{"export", OPT_EXPORT, "ENGINE", 0,
+	 "Print the placement as sglang, vllm or trtllm reads it, in place of the figures", 3},
 	{0},
 };
 
@@ -97,6 +102,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_MODEL:
 		return mt_args_uint(&options->args, "--model", arg, 1, INT64_MAX,
 				    &options->model_id);
+	case OPT_EXPORT:
+		options->export = mt_export_parse(arg);
+		if (options->export == MT_EXPORT_NONE)
+			return mt_args_error(&options->args,
+					     "--export '%s' is not known: give sglang, vllm or "
+					     "trtllm",
+					     arg);
+		return 0;
 	case ARGP_KEY_END:
 		return complete(options);
 	default:
@@ -125,31 +138,14 @@ static const struct argp argp = {
 	.children = children,
 };
 
-/* The placements of all layers, and a row of figures each. */
-struct plan {
-	uint32_t n_layers;
-	uint32_t n_experts;
-	uint32_t n_replicas;
-	uint32_t *experts;	 /* [n_layers][n_replicas] */
-	uint32_t *replicas;	 /* [n_layers][n_experts] */
-	struct figures *figures; /* [n_layers] */
-};
-
-struct figures {
-	int64_t layer;
-	bool has_before;
-	double balancedness[2]; /* before, after */
-	double max_over_mean[2];
-};
-
-static void plan_free(struct plan *plan)
+static void plan_free(struct mt_plan *plan)
 {
 	free(plan->experts);
 	free(plan->replicas);
 	free(plan->figures);
 }
 
-static int plan_alloc(struct plan *plan)
+static int plan_alloc(struct mt_plan *plan)
 {
 	plan->experts = calloc((size_t)plan->n_layers * plan->n_replicas, sizeof(uint32_t));
 	plan->replicas = calloc((size_t)plan->n_layers * plan->n_experts, sizeof(uint32_t));
@@ -183,7 +179,7 @@ static double loads_max_over_mean(const float *loads, uint32_t n_ranks, const ui
 	return total > 0 ? max * n_ranks / total : 1.0;
 }
 
-static int plan_from_loads(const struct options *options, struct plan *plan)
+static int plan_from_loads(const struct options *options, struct mt_plan *plan)
 {
 	struct mt_placement_shape shape = options->shape;
 	char message[MT_PLACEMENT_MESSAGE_BYTES];
@@ -194,7 +190,9 @@ static int plan_from_loads(const struct options *options, struct plan *plan)
 		return status;
 	shape.n_experts = loads.n_experts;
 	shape.n_replicas = shape.n_replicas ? shape.n_replicas : loads.n_experts;
-	*plan = (struct plan){loads.n_layers, loads.n_experts, shape.n_replicas, NULL, NULL, NULL};
+	*plan = (struct mt_plan){.n_layers = loads.n_layers,
+				 .n_experts = loads.n_experts,
+				 .n_replicas = shape.n_replicas};
 	if (!mt_placement_is_possible(&shape, message)) {
 		mt_error("%s: %s", options->loads, message);
 		free(loads.loads);
@@ -205,7 +203,7 @@ static int plan_from_loads(const struct options *options, struct plan *plan)
 		const float *layer = loads.loads + (size_t)i * plan->n_experts;
 		uint32_t *experts = plan->experts + (size_t)i * plan->n_replicas;
 		uint32_t *replicas = plan->replicas + (size_t)i * plan->n_experts;
-		struct figures *figures = &plan->figures[i];
+		struct mt_plan_figures *figures = &plan->figures[i];
 
 		if (!mt_placement_make(&shape, layer, options->spreads, experts, replicas)) {
 			mt_error("out of memory");
@@ -283,17 +281,19 @@ static sqlite3_stmt *prepare(const struct mt_trace *trace, const struct options 
 	return stmt;
 }
 
-#define SQL_PLAN                                                                            \
-	"FROM moe_eplb(?1, ?2, ?3, ?4, ?5, ?7, ?6) AS p JOIN layer AS l ON l.layer_id = p.layer_id" \
+#define SQL_PLAN                                                                          \
+	"FROM moe_eplb(?1, ?2, ?3, ?4, ?5, ?7, ?6) AS p JOIN layer AS l ON l.layer_id = " \
+	"p.layer_id"                                                                      \
 	" WHERE p.recording_id = ?6 AND p.model_id = ?7"
 
 /* All layers of a plan have one shape: what the engines that read it demand. */
 static int plan_size(const struct mt_trace *trace, const struct options *options,
-		     const struct source *source, struct plan *plan)
+		     const struct source *source, struct mt_plan *plan)
 {
 	sqlite3_stmt *stmt = prepare(trace, options, source,
 				     "SELECT count(DISTINCT p.layer_id), max(l.n_experts),"
-				     " min(l.n_experts), max(p.slot) + 1 " SQL_PLAN);
+				     " min(l.n_experts), max(p.slot) + 1, (SELECT n_layers FROM"
+				     " model WHERE model_id = ?7) " SQL_PLAN);
 	bool is_even = false;
 	int rc;
 
@@ -305,6 +305,7 @@ static int plan_size(const struct mt_trace *trace, const struct options *options
 		plan->n_experts = (uint32_t)sqlite3_column_int64(stmt, 1);
 		plan->n_replicas = (uint32_t)sqlite3_column_int64(stmt, 3);
 		is_even = sqlite3_column_int64(stmt, 2) == plan->n_experts;
+		plan->n_model_layers = sqlite3_column_int64(stmt, 4);
 	} else {
 		mt_trace_error(trace);
 	}
@@ -317,7 +318,7 @@ static int plan_size(const struct mt_trace *trace, const struct options *options
 }
 
 static int plan_read(const struct mt_trace *trace, const struct options *options,
-		     const struct source *source, struct plan *plan)
+		     const struct source *source, struct mt_plan *plan)
 {
 	sqlite3_stmt *stmt = prepare(trace, options, source,
 				     "SELECT p.layer, p.expert, p.n_replicas " SQL_PLAN
@@ -356,7 +357,7 @@ static void numbers_write(struct mt_jsonw *json, const uint32_t *numbers, uint32
 }
 
 /* The experts by slot as moe_balance() takes them, to be freed; NULL: out of memory. */
-static char *placement_text(const struct plan *plan)
+static char *placement_text(const struct mt_plan *plan)
 {
 	struct mt_jsonw json;
 	char *text = NULL;
@@ -376,7 +377,7 @@ static char *placement_text(const struct plan *plan)
 
 static int balance_read(const struct mt_trace *trace, const struct options *options,
 			const struct source *source, const char *placement, int after,
-			struct plan *plan)
+			struct mt_plan *plan)
 {
 	sqlite3_stmt *stmt = mt_trace_prepare(
 		trace, "SELECT mean_balancedness, max_over_mean FROM moe_balance(?1, ?2,"
@@ -402,7 +403,7 @@ static int balance_read(const struct mt_trace *trace, const struct options *opti
 }
 
 static int plan_from_trace(const struct mt_trace *trace, const struct options *options,
-			   struct plan *plan)
+			   struct mt_plan *plan)
 {
 	struct source source;
 	char *placement = NULL;
@@ -431,17 +432,17 @@ static const char *const columns[] = {"layer", "balancedness_before", "balancedn
 
 #define N_COLUMNS (sizeof(columns) / sizeof(columns[0]))
 
-static double figure(const struct figures *figures, size_t column)
+static double figure(const struct mt_plan_figures *figures, size_t column)
 {
 	return column < 3 ? figures->balancedness[column - 1] : figures->max_over_mean[column - 3];
 }
 
-static bool is_unknown(const struct figures *figures, size_t column)
+static bool is_unknown(const struct mt_plan_figures *figures, size_t column)
 {
 	return column % 2 == 1 && !figures->has_before;
 }
 
-static int table_print(const struct plan *plan, enum mt_format format)
+static int table_print(const struct mt_plan *plan, enum mt_format format)
 {
 	struct mt_output output;
 	struct mt_table table;
@@ -464,7 +465,7 @@ static int table_print(const struct plan *plan, enum mt_format format)
 	return MT_EXIT_OK;
 }
 
-static int json_print(const struct plan *plan)
+static int json_print(const struct mt_plan *plan)
 {
 	struct mt_jsonw json;
 
@@ -497,7 +498,7 @@ static int json_print(const struct plan *plan)
 int mt_cmd_eplb(int argc, char **argv)
 {
 	struct options options = {.shape = {.n_groups = 1, .n_nodes = 1}};
-	struct plan plan = {0};
+	struct mt_plan plan = {0};
 	struct mt_trace trace;
 	int status = mt_args_parse(&argp, argc, argv, &options.args, &options);
 
@@ -514,7 +515,9 @@ int mt_cmd_eplb(int argc, char **argv)
 			status = plan_from_trace(&trace, &options, &plan);
 		mt_trace_close(&trace);
 	}
-	if (status == MT_EXIT_OK)
+	if (status == MT_EXIT_OK && options.export != MT_EXPORT_NONE)
+		status = mt_plan_export(&plan, options.export);
+	else if (status == MT_EXIT_OK)
 		status = options.args.format == MT_FORMAT_JSON
 				 ? json_print(&plan)
 				 : table_print(&plan, options.args.format);

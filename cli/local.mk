@@ -28,8 +28,10 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_control.c \
 	%D%/cmd_dump.c %D%/cmd_dump.h \
 	%D%/cmd_dump_live.c \
+	%D%/cmd_efficiency.c %D%/efficiency_sql.h \
 	%D%/cmd_eplb.c %D%/cmd_eplb.h \
 	%D%/cmd_eplb_loads.c \
+	%D%/eplb_export.c \
 	%D%/cmd_eval.c \
 	%D%/cmd_experts.c \
 	%D%/experts_sql.h \

@@ -28,6 +28,7 @@ static const struct verb verbs[] = {
 	{"requests", mt_cmd_requests, "the requests, or the experts of one of them", false},
 	{"experts", mt_cmd_experts, "how many tokens each expert received", false},
 	{"balance", mt_cmd_balance, "how even the load of each layer is", false},
+	{"efficiency", mt_cmd_efficiency, "work, speed and power of the layers, and slow passes", false},
 	{"eplb", mt_cmd_eplb, "where to put experts so that ranks are evenly loaded", false},
 	{"oea", mt_cmd_oea, "what opportunistic expert activation would save, or did", false},
 	{"info", mt_cmd_info, "what a trace holds, and what recorded it", false},

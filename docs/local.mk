@@ -10,6 +10,7 @@ moetrace_verbs = \
 	requests \
 	experts \
 	balance \
+	efficiency \
 	eplb \
 	oea \
 	info \

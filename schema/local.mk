@@ -18,6 +18,7 @@ schema_sql_files = \
 	schema/views/kernel_event.sql \
 	schema/views/layer_time.sql \
 	schema/views/rule_effect.sql \
+	schema/views/align_waste.sql \
 	schema/views/loss.sql
 
 noinst_LTLIBRARIES += %D%/libmt_reference.la

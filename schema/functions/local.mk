@@ -13,6 +13,7 @@ mt_sql_sources = \
 	%D%/moe_oea.c \
 	%D%/moe_rule.c \
 	%D%/moe_pairs.c \
+	%D%/moe_rows.c \
 	%D%/moe_share.c \
 	%D%/moe_steps.c \
 	%D%/moe_topk.c \

@@ -20,6 +20,7 @@ static int (*const parts[])(sqlite3 *) = {
 	mt_sql_register_balance_pass,
 	mt_sql_register_share,
 	mt_sql_register_pairs,
+	mt_sql_register_rows,
 	mt_sql_register_steps,
 	mt_sql_register_oea,
 	mt_sql_register_fit,

@@ -11,6 +11,7 @@
  *   moe_oea    table-valued: what a rule such as opportunistic expert activation would save
  *   moe_balance_pass  table-valued: the same for each layer of each pass
  *   moe_share  table-valued: the share of each expert and its error as an estimate from passes
+ *   moe_rows   table-valued: how many rows an expert receives in a pass, as a histogram
  *   moe_pairs  table-valued: how often two experts were selected together
  *   moe_steps  table-valued: what consecutive positions and passes have in common
  *   moe_fit    table-valued: recorded layer times as a line of active experts and rows
@@ -33,6 +34,7 @@ int mt_sql_register_oea(sqlite3 *db);
 int mt_sql_register_balance_pass(sqlite3 *db);
 int mt_sql_register_share(sqlite3 *db);
 int mt_sql_register_pairs(sqlite3 *db);
+int mt_sql_register_rows(sqlite3 *db);
 int mt_sql_register_steps(sqlite3 *db);
 int mt_sql_register_fit(sqlite3 *db);
 int mt_sql_register_rule(sqlite3 *db);

@@ -193,19 +193,55 @@ static void spread(struct node *node)
 			spread_slot(node, i);
 }
 
+static float highest_load(const struct node *node)
+{
+	float highest = 0;
+
+	for (uint32_t i = 0; i < node->n; i += node->rank_size) {
+		const float load = rank_load(node, i);
+
+		highest = load > highest ? load : highest;
+	}
+	return highest;
+}
+
 /* ---- one node, and all of them ---- */
 
 struct work {
-	float *expert_loads;   /* [experts of a node] */
-	float *replica_loads;  /* [replicas of a node] */
-	float *slot_loads;     /* [replicas of a node] */
-	uint32_t *replicas_of; /* [experts of a node] */
-	uint32_t *expert_of;   /* [replicas of a node] */
-	uint32_t *slots;       /* [replicas of a node] */
-	uint32_t *order;       /* [experts]: by node, the experts in it */
-	uint32_t *group_slots; /* [groups] */
-	float *group_loads;    /* [groups] */
+	float *expert_loads;	/* [experts of a node] */
+	float *replica_loads;	/* [replicas of a node] */
+	float *slot_loads;	/* [replicas of a node] */
+	float *turn_loads;	/* [replicas of a node] */
+	uint32_t *turn_experts; /* [replicas of a node] */
+	uint32_t *replicas_of;	/* [experts of a node] */
+	uint32_t *expert_of;	/* [replicas of a node] */
+	uint32_t *slots;	/* [replicas of a node] */
+	uint32_t *order;	/* [experts]: by node, the experts in it */
+	uint32_t *group_slots;	/* [groups] */
+	float *group_loads;	/* [groups] */
 };
+
+/*
+ * The heaviest first is not always best: where replicas that are dealt out to the ranks in turn
+ * come out lower, they are taken.
+ */
+static void take_turns(struct work *w, const uint32_t *order, struct node *node)
+{
+	struct node turn = {w->turn_experts, w->turn_loads, node->n, node->rank_size};
+	const uint32_t n_ranks = node->n / node->rank_size;
+
+	for (uint32_t i = 0; i < node->n; i++) {
+		const uint32_t slot = i % n_ranks * node->rank_size + i / n_ranks;
+
+		turn.experts[slot] = order[w->expert_of[i]];
+		turn.loads[slot] = w->replica_loads[i];
+	}
+	spread(&turn);
+	if (highest_load(&turn) >= highest_load(node))
+		return;
+	memcpy(node->experts, turn.experts, node->n * sizeof(*node->experts));
+	memcpy(node->loads, turn.loads, node->n * sizeof(*node->loads));
+}
 
 /* Steps 2 and 3 for the @n experts @order of a node. */
 static bool place_node(struct work *w, const float *loads, const uint32_t *order, uint32_t n,
@@ -226,8 +262,10 @@ static bool place_node(struct work *w, const float *loads, const uint32_t *order
 		ret_experts[w->slots[i]] = order[w->expert_of[i]];
 		w->slot_loads[w->slots[i]] = w->replica_loads[i];
 	}
-	if (spreads)
+	if (spreads) {
 		spread(&node);
+		take_turns(w, order, &node);
+	}
 	for (uint32_t i = 0; i < n; i++)
 		ret_replicas[order[i]] = w->replicas_of[i];
 	return true;
@@ -285,6 +323,8 @@ bool mt_placement_make(const struct mt_placement_shape *given, const float *load
 		.expert_loads = array(shape.n_experts),
 		.replica_loads = array(shape.n_replicas),
 		.slot_loads = array(shape.n_replicas),
+		.turn_loads = array(shape.n_replicas),
+		.turn_experts = array(shape.n_replicas),
 		.replicas_of = array(shape.n_experts),
 		.expert_of = array(shape.n_replicas),
 		.slots = array(shape.n_replicas),
@@ -292,12 +332,15 @@ bool mt_placement_make(const struct mt_placement_shape *given, const float *load
 		.group_slots = array(shape.n_groups),
 		.group_loads = array(shape.n_groups),
 	};
-	is_placed = w.expert_loads && w.replica_loads && w.slot_loads && w.replicas_of &&
-		    w.expert_of && w.slots && w.order && w.group_slots && w.group_loads &&
+	is_placed = w.expert_loads && w.replica_loads && w.slot_loads && w.turn_loads &&
+		    w.turn_experts && w.replicas_of && w.expert_of && w.slots && w.order &&
+		    w.group_slots && w.group_loads &&
 		    place_all(&w, &shape, loads, spreads, ret_experts, ret_replicas);
 	free(w.expert_loads);
 	free(w.replica_loads);
 	free(w.slot_loads);
+	free(w.turn_loads);
+	free(w.turn_experts);
 	free(w.replicas_of);
 	free(w.expert_of);
 	free(w.slots);

@@ -40,7 +40,8 @@ bool mt_placement_is_possible(const struct mt_placement_shape *shape,
  * @shape         mt_placement_is_possible().
  * @loads         [n_experts], finite and not negative.
  * @spreads       Do not leave two replicas of an expert on one rank where a swap within the node
- *                avoids it: what the published method does not look at.
+ *                avoids it, and be no worse than replicas dealt out in turn: what the published
+ *                method does not look at.
  * @ret_experts   [n_replicas]: the expert in each slot; rank r has the slots from
  *                r * n_replicas / n_ranks on.
  * @ret_replicas  [n_experts]: how many slots each expert has.

@@ -57,7 +57,7 @@ ask "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 60
 	SELECT json_group_array(json(row)) FROM (
 		SELECT json_group_array(w) AS row FROM load GROUP BY layer ORDER BY layer)" >random.json
 for replicas in 32 40; do
-	expect_ok "$moetrace" eplb --loads random.json --ranks 8 --replicas "$replicas" --format json
+	expect_ok "$moetrace" eplb --loads random.json --ranks 8 --replicas "$replicas" --format json --spread
 	cp "$tmp/out" plan.json
 	expect_eq "layers that in-turn placement serves better ($replicas replicas)" "$(ask "
 		WITH load AS (SELECT l.key AS layer, e.key AS expert, e.value AS w
@@ -121,6 +121,68 @@ expect_eq "balancedness" "$(cat "$tmp/out")" "$(ask "SELECT group_concat(round(j
 	|| ' ' || round(json_extract(value, '\$.balancedness_after'), 9)) FROM json_each(readfile('plan.json'), '\$.layers')")"
 expect_ok "$moetrace" eplb run.db --ranks 4 --replicas 80
 expect_eq "rows of the table" "$(wc -l <"$tmp/out")" 7
+
+# ---- what engines read ----
+# The model has layer 0 without experts: SGLang counts it, vLLM does not, TensorRT-LLM names layers.
+cp run.db dense.db
+expect_ok sqlite3 dense.db "UPDATE layer SET layer = layer + 1; UPDATE model SET n_layers = n_layers + 1"
+expect_ok "$moetrace" eplb dense.db --ranks 4 --replicas 80 --export sglang
+expect_json "$tmp/out"
+cp "$tmp/out" sglang.json
+expect_eq "layers and slots for SGLang" "$(ask "SELECT json_array_length(readfile('sglang.json'), '\$.physical_to_logical_map')
+	|| ' ' || json_array_length(readfile('sglang.json'), '\$.physical_to_logical_map[1]') || ' '
+	|| (SELECT count(*) FROM json_each(readfile('sglang.json')))")" "$(($(ask "SELECT json_array_length('$placement')") + 1)) 80 1"
+expect_eq "SGLang's dense layer" "$(ask "SELECT sum(value = key % 64) FROM json_each(readfile('sglang.json'), '\$.physical_to_logical_map[0]')")" 80
+expect_eq "SGLang's other layers" "$(ask "SELECT json_remove(json_extract(readfile('sglang.json'), '\$.physical_to_logical_map'), '\$[0]')")" "$placement"
+expect_ok "$moetrace" eplb dense.db --ranks 4 --replicas 80 --export vllm
+expect_eq "vLLM's map" "$(cat "$tmp/out")" "$placement"
+expect_ok "$moetrace" eplb dense.db --ranks 4 --replicas 80 --export trtllm
+expect_match "$tmp/out" '^initial_global_assignments:$'
+expect_match "$tmp/out" '^num_slots: 80$'
+expect_match "$tmp/out" '^layer_updates_per_iter: 0$'
+expect_eq "TensorRT-LLM's layers" "$(sed -n 's/^  \([0-9]*\): .*/\1/p' "$tmp/out" | head -n 2 | tr '\n' ' ')" "1 2 "
+expect_eq "TensorRT-LLM's map" "[$(sed -n 's/^  [0-9]*: //p' "$tmp/out" | tr -d ' ' | paste -s -d ,)]" "$placement"
+# What was written is what balance reads.
+for map in sglang.json plan.json; do
+	expect_ok "$moetrace" balance dense.db --ranks 4 --map $map --format csv
+	cp "$tmp/out" "$map.csv"
+done
+expect_same sglang.json.csv plan.json.csv
+expect_ok "$moetrace" balance dense.db --ranks 4 --replicas 80 --format csv
+expect_same "$tmp/out" plan.json.csv
+expect_error 2 "export 'tgi' is not known" "$moetrace" eplb run.db --ranks 4 --export tgi
+
+# ---- properties, on random loads: replicas apart where there is room, and never worse than in turn ----
+ask "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < 60 * 24 - 1)
+	SELECT json_group_array(json(row)) FROM (SELECT json_group_array(w) AS row FROM (
+		SELECT i / 24 AS layer, i % 24 AS expert, CASE (i * 7919 + 3) % 9973 * 31 % 4 WHEN 0 THEN 0
+		WHEN 1 THEN (i * 104729 + 11) % 9967 ELSE (i * 15485863 + 5) % 9949 % 100 END AS w FROM n) GROUP BY layer ORDER BY layer)" >random.json
+for shape in '24 8' '32 8' '40 4' '48 6' '36 12'; do
+	replicas=${shape% *} ranks=${shape#* }
+	expect_ok "$moetrace" eplb --loads random.json --ranks "$ranks" --replicas "$replicas" --format json --spread
+	cp "$tmp/out" plan.json
+	expect_eq "doubles where experts have at most $ranks replicas ($shape)" "$(ask "
+		WITH slot AS (SELECT s.path, s.key * $ranks / $replicas AS rank, s.value AS expert
+			FROM json_tree(readfile('plan.json'), '\$.phy2log') AS s WHERE s.type = 'integer'),
+		wide AS (SELECT path FROM slot GROUP BY path, expert HAVING count(*) > $ranks)
+		SELECT count(*) FROM (SELECT count(*) AS n FROM slot WHERE path NOT IN (SELECT path FROM wide)
+			GROUP BY path, rank, expert) WHERE n > 1")" 0
+	# The same replicas, in the order of the experts, dealt out to the ranks in turn.
+	expect_eq "layers served better in turn ($shape)" "$(ask "
+		WITH load AS (SELECT l.key AS layer, e.key AS expert, e.value AS w
+			FROM json_each(readfile('random.json')) AS l, json_each(l.value) AS e),
+		count AS (SELECT c.key AS layer, e.key AS expert, e.value AS n
+			FROM json_each(readfile('plan.json'), '\$.logcnt') AS c, json_each(c.value) AS e),
+		replica AS (SELECT layer, expert, 1.0 * w / n AS w, row_number() OVER (PARTITION BY layer
+			ORDER BY copy.value > 0, expert) - 1 AS i FROM load JOIN count USING (layer, expert)
+			JOIN json_each('[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24]') AS copy
+				ON copy.value < n),
+		turn AS (SELECT layer, max(w) / nullif(avg(w), 0) AS ratio, max(n) AS doubles FROM (
+			SELECT layer, i % $ranks, sum(w) AS w, count(*) - count(DISTINCT expert) AS n FROM replica
+			GROUP BY 1, 2) GROUP BY layer)
+		SELECT count(*) FROM turn JOIN json_each(readfile('plan.json'), '\$.layers') AS p ON p.key = turn.layer
+		WHERE doubles = 0 AND json_extract(p.value, '\$.max_over_mean_after') > ratio * (1 + 1e-6)")" 0
+done
 
 # ---- bad input ----
 expect_error 2 'ranks R is missing' "$moetrace" eplb sound.db

@@ -250,3 +250,23 @@ expect_match "$tmp/err" 'moe_balance: placement of layer 1: 66 slots cannot be d
 expect_ok sqlite3 "$tmp/maps.db" "UPDATE expert_map SET slot_experts = x'00000000' WHERE epoch = 2"
 expect_status 1 "$runner" "$tmp/maps.db" "SELECT * FROM moe_balance(NULL, 'recorded')"
 expect_match "$tmp/err" 'moe_balance: placement of layer 1: '
+
+# ---- rows of an expert, and what blocks add ----
+cp "$tmp/mixed.db" "$tmp/blocks.db"
+expect_ok sqlite3 "$tmp/blocks.db" "UPDATE layer SET gemm_block_rows = 4 WHERE layer_id <> 3"
+same "align_waste" "$tmp/blocks.db" "
+	SELECT pass_id, layer_id, sum(n) AS rows, count(*) AS active, sum(n / 4 + (n % 4 > 0)) AS blocks,
+		sum((4 - n % 4) % 4) AS padded FROM (SELECT pass_id, layer_id, expert, count(*) AS n FROM expected
+			JOIN layer AS l USING (layer_id) WHERE expert < n_experts AND layer_id <> 3 GROUP BY 1, 2, 3)
+		GROUP BY 1, 2" "SELECT pass_id, layer_id, rows, active_experts, blocks, padded_rows FROM align_waste"
+same "moe_rows" "$tmp/blocks.db" "
+	SELECT recording_id, layer_id, p.phase, (SELECT min(b.value) FROM byte AS b WHERE 1 << b.value >= n) AS class,
+		count(*) AS experts, sum(n) AS rows, iif(layer_id = 3, NULL, sum(n / 4 + (n % 4 > 0))) AS blocks,
+		iif(layer_id = 3, NULL, sum((4 - n % 4) % 4)) AS padded
+		FROM (SELECT pass_id, layer_id, expert, count(*) AS n FROM expected JOIN layer AS l USING (layer_id)
+			WHERE expert < n_experts GROUP BY 1, 2, 3) JOIN pass AS p USING (pass_id) GROUP BY 1, 2, 3, 4" "
+	SELECT recording_id, layer_id, phase, (SELECT b.value FROM byte AS b WHERE b.value < 32 AND 1 << b.value = rows_to),
+		experts, rows, blocks, padded_rows FROM moe_rows"
+answer "classes of moe_rows" "$tmp/domains.db" "SELECT sum(rows_from <> coalesce((SELECT max(b.rows_to) + 1 FROM moe_rows AS b
+	WHERE b.layer_id = a.layer_id AND b.phase = a.phase AND b.rows_to < a.rows_to), rows_from)),
+	sum(rows < rows_from * experts OR rows > rows_to * experts) FROM moe_rows AS a" "0|0"

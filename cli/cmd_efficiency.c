@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * efficiency: what the experts of each layer had to do, how fast that was against what the machine
+ * can, how many rows an expert gets, what power was drawn, and which passes were slow. Every
+ * section is one statement (efficiency_sql.h); what is missing for a figure is said, and the figure
+ * is empty.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+#include "cli/efficiency_sql.h"
+#include "cli/notes.h"
+
+enum { OPT_BITS = MT_OPT_OWN, OPT_TFLOPS, OPT_GBPS, OPT_TOP };
+
+struct options {
+	struct mt_args args;
+	uint64_t weight_bits, n_top;
+	double peak_tflops, peak_gbps; /* 0: not given */
+};
+
+static error_t peak_parse(struct options *options, const char *name, const char *text,
+			  double *ret_value)
+{
+	char *end;
+	const double value = strtod(text, &end);
+
+	if (end == text || *end != '\0' || !(value > 0) || !isfinite(value))
+		return mt_args_error(&options->args, "%s '%s': give a number above 0", name, text);
+	*ret_value = value;
+	return 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *options = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &options->args;
+		return 0;
+	case OPT_BITS:
+		return mt_args_uint(&options->args, "--weight-bits", arg, 1, 64,
+				    &options->weight_bits);
+	case OPT_TFLOPS:
+		return peak_parse(options, "--peak-tflops", arg, &options->peak_tflops);
+	case OPT_GBPS:
+		return peak_parse(options, "--peak-gbps", arg, &options->peak_gbps);
+	case OPT_TOP:
+		return mt_args_uint(&options->args, "--top", arg, 1, UINT32_MAX, &options->n_top);
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option argp_options[] = {
+	{"weight-bits", OPT_BITS, "N", 0, "Bits a weight takes [by the model's quantization]", 1},
+	{"peak-tflops", OPT_TFLOPS, "X", 0, "What the machine computes at most, in TFLOP/s", 1},
+	{"peak-gbps", OPT_GBPS, "X", 0, "What its memory delivers at most, in GB/s", 1},
+	{"top", OPT_TOP, "N", 0, "Rows of the layers, and slow passes, to print [12]", 1},
+	{0},
+};
+
+static const struct argp_child children[] = {{&mt_args_report_argp, 0, NULL, 0}, {0}};
+
+static const struct argp argp = {
+	.options = argp_options,
+	.parser = parse,
+	.args_doc = "FILE",
+	.doc = "Print what the experts of each layer had to do and how fast that was, how many "
+	       "rows an "
+	       "expert gets in a pass, what power was drawn, and which passes were slow and in "
+	       "what they "
+	       "differ."
+	       "\v"
+	       "Columns:\n"
+	       "  gflop          2 x weights of an expert x rows x experts a row, mean of a pass\n"
+	       "  weight_mb      active experts x expert_weight_bytes, mean of a pass\n"
+	       "  timed_by       experts: their own products; kernel: the layer's operations;\n"
+	       "                 selection: from one selection to the next, attention included\n"
+	       "  bound_by       which of the peaks takes longer: compute or memory\n"
+	       "  share_of_peak  that time / the time it took\n"
+	       "  padding        rows that whole blocks add / rows (align_waste)\n"
+	       "  times          duration / mean of passes of the same phase and size\n"
+	       "What is missing for a figure is said on standard error.\n",
+	.children = children,
+};
+
+static const struct section {
+	const char *name, *title, *sql;
+} sections[] = {
+	{"layers", "Layers: work, bytes and speed, those that took longest first", MT_SQL_LAYERS},
+	{"rows", "Rows that an expert gets in a pass", MT_SQL_ROWS},
+	{"power", "Power", MT_SQL_POWER},
+	{"energy", "Tokens per joule", MT_SQL_ENERGY},
+	{"slow_passes", "Passes that took more than twice the usual time", MT_SQL_SLOW},
+};
+
+static sqlite3_stmt *prepare(const struct mt_trace *trace, const struct options *options,
+			     const char *sql)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql);
+
+	if (!stmt)
+		return NULL;
+	if (options->args.recording_id)
+		sqlite3_bind_int64(stmt, 1, (int64_t)options->args.recording_id);
+	if (options->weight_bits)
+		sqlite3_bind_int64(stmt, 2, (int64_t)options->weight_bits);
+	if (options->peak_tflops > 0)
+		sqlite3_bind_double(stmt, 3, options->peak_tflops);
+	if (options->peak_gbps > 0)
+		sqlite3_bind_double(stmt, 4, options->peak_gbps);
+	sqlite3_bind_int64(stmt, 5, (int64_t)options->n_top);
+	return stmt;
+}
+
+static int missing_print(const struct mt_trace *trace, const struct options *options)
+{
+	sqlite3_stmt *stmt = prepare(trace, options, MT_SQL_MISSING);
+	int rc;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
+		mt_note("%s", (const char *)sqlite3_column_text(stmt, 0));
+	sqlite3_finalize(stmt);
+	return rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(trace);
+}
+
+static int print(const struct mt_trace *trace, const struct options *options)
+{
+	struct mt_output output;
+	int status = MT_EXIT_OK;
+
+	mt_output_begin(&output, stdout, options->args.format);
+	output.is_scaled = true;
+	mt_output_sections(&output);
+	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]) && status == MT_EXIT_OK;
+	     i++) {
+		sqlite3_stmt *stmt = prepare(trace, options, sections[i].sql);
+
+		if (!stmt)
+			return MT_EXIT_FAILED;
+		mt_output_section(&output, sections[i].name, sections[i].title);
+		status = mt_trace_print(trace, &output, stmt);
+		sqlite3_finalize(stmt);
+	}
+	if (status == MT_EXIT_OK)
+		mt_output_end(&output);
+	if (status == MT_EXIT_OK)
+		status = missing_print(trace, options);
+	if (status == MT_EXIT_OK)
+		status = mt_notes_print(trace, options->args.recording_id, MT_NOTES_LOAD);
+	return status;
+}
+
+int mt_cmd_efficiency(int argc, char **argv)
+{
+	struct options options = {.args = {.no_csv = true, .markdown = true}, .n_top = 12};
+	struct mt_trace trace;
+	int status;
+
+	status = mt_args_parse(&argp, argc, argv, &options.args, &options);
+	if (status == MT_EXIT_OK)
+		status = mt_trace_open(options.args.file, &trace);
+	if (status != MT_EXIT_OK)
+		return status;
+	status = mt_trace_recording_check(&trace, options.args.recording_id);
+	if (status == MT_EXIT_OK)
+		status = mt_trace_mode_check(&trace, options.args.recording_id,
+					     "per_token,per_pass", "efficiency");
+	if (status == MT_EXIT_OK &&
+	    (mt_trace_has_recording(&trace) || mt_format_is_data(options.args.format)))
+		status = print(&trace, &options);
+	mt_trace_close(&trace);
+	return status;
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The statements of `moetrace efficiency`. Parameters: ?1 recording or NULL, ?2 bits a weight or
+ * NULL, ?3 peak TFLOP/s or NULL, ?4 peak GB/s or NULL, ?5 rows to print.
+ *
+ * A routed row costs an expert 2 operations a weight; a pass reads the weights of each active
+ * expert, and of the fused shared ones, once. Activations are left out: at the rows of a decode
+ * pass they are less than a hundredth of the weights.
+ */
+#ifndef MT_CLI_EFFICIENCY_SQL_H
+#define MT_CLI_EFFICIENCY_SQL_H
+
+/* How many bits a weight takes, of the model's quantization where nobody says. */
+#define MT_SQL_BITS                                                                               \
+	"coalesce(?2, CASE WHEN m.quantization GLOB '*fp4*' OR m.quantization GLOB '*int4*' OR "  \
+	"m.quantization GLOB '*awq*' OR m.quantization GLOB '*gptq*' THEN 4 WHEN m.quantization " \
+	"GLOB '*fp8*' OR m.quantization GLOB '*int8*' THEN 8 WHEN m.quantization IN ('bf16', "    \
+	"'fp16', 'bfloat16', 'float16') THEN 16 WHEN m.quantization IN ('fp32', 'float32') THEN " \
+	"32 END)"
+
+/* What every layer of every pass did; known: its time, its work, its bytes. */
+#define MT_SQL_WORK                                                                               \
+	"WITH work AS (SELECT t.recording_id, t.pass_id, t.model_id, t.layer_id, t.layer, "       \
+	"t.phase, t.n_rows, t.active_experts, coalesce(t.experts_ns, t.duration_ns) AS time_ns, " \
+	"iif(t.experts_ns IS NULL, t.source, 'experts') AS source, 2.0 * l.expert_weight_bytes "  \
+	"* 8 / " MT_SQL_BITS " * t.n_rows * l.top_k AS flops, 1.0 * (t.active_experts + "         \
+	"l.n_shared_slots) * l.expert_weight_bytes AS bytes FROM layer_time AS t JOIN layer AS "  \
+	"l ON l.layer_id = t.layer_id JOIN model AS m ON m.model_id = l.model_id WHERE (?1 IS "   \
+	"NULL OR t.recording_id = ?1) AND t.n_rows > 0) "
+
+#define MT_SQL_LAYERS                                                                            \
+	MT_SQL_WORK                                                                              \
+	"SELECT recording_id, model_id, layer, phase, count(*) AS passes, avg(n_rows) AS "       \
+	"mean_rows, avg(active_experts) AS mean_active_experts, avg(flops) / 1e9 AS gflop, "     \
+	"avg(bytes) / 1e6 AS weight_mb, sum(flops) / sum(bytes) AS flop_per_byte, avg(time_ns) " \
+	"AS mean_duration_ns, source AS timed_by, sum(flops) / sum(time_ns) / 1e3 AS "      \
+	"tflop_per_s, sum(bytes) / sum(time_ns) AS gb_per_s, CASE WHEN ?3 IS NULL OR ?4 IS "     \
+	"NULL OR sum(flops) IS NULL THEN NULL WHEN sum(flops) / (?3 * 1e3) > sum(bytes) / ?4 "   \
+	"THEN 'compute' ELSE 'memory' END AS bound_by, max(coalesce(sum(flops) / (?3 * 1e3), "   \
+	"0), coalesce(sum(bytes) / ?4, 0)) / iif(?3 IS NULL AND ?4 IS NULL, NULL, "              \
+	"nullif(sum(time_ns), 0)) AS share_of_peak FROM work GROUP BY recording_id, model_id, "  \
+	"layer, phase, source ORDER BY sum(time_ns) DESC, recording_id, model_id, layer, phase LIMIT ?5"
+
+#define MT_SQL_ROWS                                                                           \
+	"SELECT recording_id, model_id, phase, rows_from, rows_to, sum(experts) AS experts, " \
+	"1.0 * sum(experts) / sum(sum(experts)) OVER phases AS share_of_experts, sum(rows) "  \
+	"AS rows, 1.0 * sum(rows) / sum(sum(rows)) OVER phases AS share_of_rows, "            \
+	"1.0 * sum(padded_rows) / sum(rows) AS padding FROM moe_rows WHERE ?1 IS NULL OR "    \
+	"recording_id = ?1 GROUP BY recording_id, model_id, phase, rows_from "                \
+	"WINDOW phases AS (PARTITION BY recording_id, model_id, phase) "                      \
+	"ORDER BY recording_id, model_id, phase, rows_from"
+
+/* Readings that were asked for; those of the driver's buffer lie between them. */
+#define MT_SQL_POWER                                                                              \
+	"SELECT s.recording_id, s.device_id, d.name AS device, s.domain, count(*) AS readings, "  \
+	"avg(coalesce(s.average_mw, s.instant_mw)) / 1000 AS mean_w, max(coalesce(s.average_mw, " \
+	"s.instant_mw)) / 1000.0 AS most_w, max(coalesce(s.limit_mw, d.power_limit_mw)) / "       \
+	"1000.0 AS limit_w, avg(1.0 * coalesce(s.average_mw, s.instant_mw) / coalesce("           \
+	"s.limit_mw, d.power_limit_mw)) AS share_of_limit, avg(s.throttle_reasons > 0) AS "       \
+	"throttled FROM power_sample AS s JOIN device AS d USING (device_id) WHERE s.source = "   \
+	"'poll' AND (?1 IS NULL OR s.recording_id = ?1) GROUP BY s.recording_id, s.device_id, "   \
+	"s.domain ORDER BY 1, 2, 4"
+
+/* Windows of at least a second between two readings of an energy counter. */
+#define MT_SQL_ENERGY                                                                             \
+	"WITH reading AS (SELECT recording_id, device_id, domain, time_ns, energy_mj, time_ns / " \
+	"max(1000000000, (SELECT max(time_ns) - min(time_ns) FROM power_sample) / 9) AS bin "     \
+	"FROM power_sample WHERE energy_mj IS NOT NULL AND (?1 IS NULL OR recording_id = ?1)), "  \
+	"edge AS (SELECT recording_id, device_id, domain, bin, min(time_ns) AS from_ns, "         \
+	"min(energy_mj) AS from_mj FROM reading GROUP BY 1, 2, 3, 4), "                           \
+	"span AS (SELECT *, lead(from_ns) OVER next AS until_ns, lead(from_mj) OVER next AS "     \
+	"until_mj FROM edge WINDOW next AS (PARTITION BY recording_id, device_id, domain ORDER "  \
+	"BY bin)) SELECT recording_id, device_id, domain, from_ns, until_ns - from_ns AS "        \
+	"duration_ns, (until_mj - from_mj) / 1e3 AS joules, tokens, 1e3 * tokens / "              \
+	"nullif(until_mj - from_mj, 0) AS tokens_per_joule FROM (SELECT *, (SELECT "              \
+	"coalesce(sum(p.n_rows), 0) FROM pass AS p WHERE p.recording_id = span.recording_id AND " \
+	"p.begin_ns >= from_ns AND p.begin_ns < until_ns) AS tokens FROM span WHERE until_ns IS " \
+	"NOT NULL) ORDER BY 1, 2, 3, 4"
+
+/*
+ * Slow passes: those that took more than twice what passes of the same recording, model, phase and
+ * size (rows, to a power of two) take in the mean, and in what they differ from that mean.
+ */
+#define MT_SQL_SLOW                                                                                \
+	"WITH sized AS (SELECT s.*, (SELECT min(b.value) FROM byte AS b WHERE b.value < 40 AND "   \
+	"(1 << b.value) >= s.n_rows) AS size FROM pass_summary AS s WHERE duration_ns > 0 AND "    \
+	"n_rows > 0 AND (?1 IS NULL OR recording_id = ?1)), "                                      \
+	"mean AS (SELECT *, avg(duration_ns) OVER alike AS usual_ns, avg(mean_active_experts) "    \
+	"OVER alike AS usual_active, avg(max_load) OVER alike AS usual_load, avg(1.0 * "           \
+	"padding_rows) OVER alike AS usual_padding, count(*) OVER alike AS n FROM sized WINDOW "   \
+	"alike AS (PARTITION BY recording_id, model_id, phase, size)), "                           \
+	"slow AS (SELECT *, duration_ns / usual_ns AS times FROM mean WHERE n >= 8 AND "           \
+	"duration_ns > 2 * usual_ns ORDER BY times DESC, pass_id LIMIT ?5) "                       \
+	"SELECT s.recording_id, s.pass_id, s.phase, s.n_rows, s.duration_ns, s.usual_ns, "         \
+	"s.times, "                                                                                \
+	"s.mean_active_experts, s.usual_active, s.max_load, s.padding_rows, k.name AS "            \
+	"longest_operation, k.duration_ns AS operation_ns, CASE WHEN s.mean_active_experts > "     \
+	"1.2 * s.usual_active THEN 'more active experts' WHEN s.max_load > 1.5 * s.usual_load "    \
+	"THEN 'one expert has many rows' WHEN s.padding_rows > 1.5 * s.usual_padding + 1 THEN "    \
+	"'more padding' WHEN k.duration_ns > 0.3 * s.duration_ns THEN 'one operation' WHEN "       \
+	"k.name IS NULL THEN 'nothing that was recorded: operations were not timed' ELSE "         \
+	"'nothing that was recorded' END AS differs_in FROM slow AS s LEFT JOIN (SELECT pass_id, " \
+	"name, max(duration_ns) AS duration_ns FROM kernel_event WHERE pass_id IS NOT NULL "       \
+	"GROUP BY pass_id) AS k ON k.pass_id = s.pass_id ORDER BY s.times DESC, s.pass_id"
+
+/* What is missing for the figures above. */
+#define MT_SQL_MISSING                                                                            \
+	"SELECT 'no expert_weight_bytes is known: neither work nor bytes can be told' WHERE NOT " \
+	"EXISTS (SELECT 1 FROM layer WHERE expert_weight_bytes IS NOT NULL) UNION ALL SELECT "    \
+	"'how many bits a weight takes is not known, so the work is not: give --weight-bits' "    \
+	"WHERE EXISTS (SELECT 1 FROM model AS m JOIN layer AS l USING (model_id) WHERE "          \
+	"l.expert_weight_bytes IS NOT NULL AND " MT_SQL_BITS " IS NULL) UNION ALL SELECT 'no "    \
+	"layer was timed' WHERE NOT EXISTS (SELECT 1 FROM layer_time WHERE duration_ns IS NOT "   \
+	"NULL) UNION ALL SELECT 'layers are timed from one selection to the next, attention "     \
+	"included: rates are lower bounds' WHERE EXISTS (SELECT 1 FROM layer_time WHERE "         \
+	"experts_ns IS NULL AND duration_ns IS NOT NULL) UNION ALL SELECT 'what bounds a layer "  \
+	"needs the peaks of the machine: give --peak-tflops and --peak-gbps' WHERE ?3 IS NULL "   \
+	"OR ?4 IS NULL UNION ALL SELECT 'gemm_block_rows is not known: what blocks add is not "   \
+	"either' WHERE NOT EXISTS (SELECT 1 FROM layer WHERE gemm_block_rows > 0) UNION ALL "     \
+	"SELECT 'no power was read' WHERE NOT EXISTS (SELECT 1 FROM power_sample)"
+
+#endif
