@@ -172,6 +172,7 @@ static int session_begin(struct run *run)
 	session_opts.engine_version = moetrace_version();
 	session_opts.n_rings = N_RINGS;
 	session_opts.socket_dir = run->options.socket_dir;
+	session_opts.collectors = run->options.collectors;
 	status = moetrace_session_open(path, &session_opts, &run->session);
 	if (status < 0)
 		return session_refuse(path, status);

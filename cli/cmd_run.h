@@ -36,6 +36,7 @@ struct mt_run_options {
 	const char *workload;
 	const char *output;	 /* NULL: nothing is recorded */
 	const char *text_output; /* NULL: none */
+	const char *collectors;	 /* NULL: the environment's, else none */
 	const char *socket_dir;	 /* NULL: the environment's, else the default */
 	uint32_t n_batch;
 	uint32_t n_chunk;

@@ -50,6 +50,7 @@ enum {
 	OPT_NO_RECORD,
 	OPT_RECORD_TOKENS,
 	OPT_KERNELS,
+	OPT_COLLECT,
 	OPT_TEXT_OUTPUT,
 	OPT_RULE,
 	OPT_OEA,
@@ -98,6 +99,9 @@ static const struct argp_option argp_options[] = {
 	 "Store the tokens, too: the recording then reveals the text", 3},
 	{"kernels", OPT_KERNELS, NULL, 0,
 	 "Time the operations of each pass and layer: 'moetrace kernels' shows them", 3},
+	{"collect", OPT_COLLECT, "LIST", 0,
+	 "Sources of power and the like to read while it runs, such as host,rapl,nvml, or none "
+	 "[MOETRACE_COLLECTORS, else none]", 3},
 	{"idle", OPT_IDLE, NULL, 0, "Begin without recording; 'moetrace start' begins one", 3},
 	{"flight-seconds", OPT_FLIGHT_SECONDS, "N", 0,
 	 "Keep the last N seconds in memory, in 256 MiB unless --flight-bytes says otherwise; "
@@ -334,6 +338,8 @@ static error_t environment_take(struct mt_run_options *options)
 		return ENOMEM;
 	if (options->socket_dir)
 		unsetenv("MOETRACE_SOCKET_DIR");
+	if (options->collectors)
+		unsetenv("MOETRACE_COLLECTORS");
 	if (options->has_mode)
 		unsetenv("MOETRACE_MODE");
 	return 0;
@@ -478,6 +484,9 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		return mt_args_path(&options->args, "--socket-dir", text, &options->socket_dir);
 	case OPT_RECORD_TOKENS:
 		options->records_tokens = true;
+		return 0;
+	case OPT_COLLECT:
+		options->collectors = text;
 		return 0;
 	case OPT_KERNELS:
 		options->records_kernels = true;

@@ -100,6 +100,7 @@ static int write_meta(struct mt_writer *writer)
 	meta_number(store, "opt.rotate_bytes", opts->rotate_bytes);
 	meta_number(store, "opt.rotate_ns", opts->rotate_ns);
 	mt_store_meta(store, "opt.socket_dir", opts->socket_dir);
+	mt_store_meta(store, "opt.collectors", opts->collectors ? opts->collectors : "none");
 	mt_store_meta(store, "opt.start", settings->start < 0 ? NULL : settings->start ? "1" : "0");
 	mt_store_meta(store, "opt.mode", mt_mode_name(settings->mode));
 	meta_number(store, "opt.experts_window_bytes", opts->experts_window_bytes);
@@ -197,12 +198,6 @@ static int write_source(struct mt_writer *writer)
 	return mt_store_meta(writer->store, key, writer->source_state);
 }
 
-static int write_gpu(struct mt_writer *writer)
-{
-	writer->is_gpu_written = 1;
-	return mt_store_device(writer->store, "cuda", writer->gpu_name, writer->gpu_uuid, MT_NULL);
-}
-
 int mt_writer_define_strings(struct mt_writer *writer)
 {
 	struct mt_strings *strings = &writer->session->strings;
@@ -226,8 +221,8 @@ int mt_writer_define_missing(struct mt_writer *writer)
 
 	if (writer->source && !writer->is_source_written)
 		status = write_source(writer);
-	if (!status && writer->has_gpu && !writer->is_gpu_written)
-		status = write_gpu(writer);
+	if (!status)
+		status = mt_writer_write_gpus(writer);
 
 	while (!status && writer->n_models_written < writer->load.n_models)
 		status = write_model(writer, writer->n_models_written++);
@@ -247,7 +242,7 @@ int mt_writer_define_all(struct mt_writer *writer)
 	writer->n_rules_written = 0;
 	writer->n_strings_written = 0;
 	writer->is_source_written = 0;
-	writer->is_gpu_written = 0;
+	writer->n_gpus_written = 0;
 	for (uint32_t i = 0; i < MOETRACE_MAX_MODELS * MT_KEPT_MAPS; i++) {
 		struct mt_expert_map *map =
 			writer->assembly.maps.maps[i / MT_KEPT_MAPS][i % MT_KEPT_MAPS];
@@ -319,10 +314,9 @@ int mt_writer_add_source(struct mt_writer *writer, struct mt_message *message)
 
 int mt_writer_add_gpu(struct mt_writer *writer, struct mt_message *message)
 {
-	take_text(&writer->gpu_name, &message->text);
-	take_text(&writer->gpu_uuid, &message->text2);
-	writer->has_gpu = 1;
-	return mt_writer_define_missing(writer);
+	uint32_t index;
+
+	return mt_writer_gpu(writer, message->text, message->text2, &index);
 }
 
 int mt_writer_add_model(struct mt_writer *writer, uint32_t model_index)

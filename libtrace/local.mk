@@ -27,6 +27,10 @@ moetrace_HEADERS = \
 	%D%/assembly.c %D%/assembly.h \
 	%D%/attempt.c \
 	%D%/clock.h \
+	%D%/clocks.c %D%/clocks.h \
+	%D%/collect.c %D%/collect.h \
+	%D%/collect_write.c \
+	%D%/collector.h \
 	%D%/control/commands.c %D%/control/commands.h \
 	%D%/control/line.c %D%/control/line.h \
 	%D%/control/peer.c %D%/control/peer.h \
@@ -101,6 +105,7 @@ moetrace_HEADERS = \
 nodist_%C%_libmt_trace_la_SOURCES = %D%/store/schema_sql.c %D%/cuda/kernels_ptx.c
 %C%_libmt_trace_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
 %C%_libmt_trace_la_LIBADD = \
+	collectors/libmt_collectors.la \
 	common/libmt_common.la \
 	$(SQLITE3_LIBS) \
 	$(PTHREAD_LIBS)

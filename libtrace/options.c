@@ -15,6 +15,7 @@
 #include "common/pattern.h"
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
+#include "libtrace/collect.h"
 #include "libtrace/definitions.h"
 
 #define DEFAULT_RINGS 4u
@@ -77,6 +78,19 @@ static int check_options(const struct moetrace_session_opts *opts)
 	return MOETRACE_OK;
 }
 
+static int check_collectors(const char *list)
+{
+	char names[128];
+	char wrong[32];
+
+	if (mt_collect_check(list, wrong))
+		return MOETRACE_OK;
+	mt_collect_names(names, sizeof(names));
+	return mt_open_error(MOETRACE_E_INVALID,
+			     "options: there is no collector '%s': give some of %s, or none", wrong,
+			     names);
+}
+
 static void set_default_u32(uint32_t *option, uint32_t value)
 {
 	*option = *option ? *option : value;
@@ -99,6 +113,7 @@ void mt_options_free(struct moetrace_session *session)
 	free((char *)session->opts.engine_name);
 	free((char *)session->opts.engine_version);
 	free((char *)session->opts.socket_dir);
+	free((char *)session->opts.collectors);
 	free(session->path);
 	free(session->base_path);
 }
@@ -215,7 +230,8 @@ static void set_defaults(struct moetrace_session_opts *opts)
 static int copy_strings(struct moetrace_session_opts *opts)
 {
 	const char **const strings[] = { &opts->session_name, &opts->engine_name,
-					 &opts->engine_version, &opts->socket_dir };
+					 &opts->engine_version, &opts->socket_dir,
+					 &opts->collectors };
 	int status = MOETRACE_OK;
 
 	for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++) {
@@ -233,6 +249,7 @@ int mt_options_resolve(struct moetrace_session *session, const char *path,
 	struct moetrace_session_opts *to = &session->opts;
 	struct moetrace_session_opts room;
 	const char *socket_dir = environment("MOETRACE_SOCKET_DIR");
+	const char *collectors = environment("MOETRACE_COLLECTORS");
 	char name[256];
 	int status;
 
@@ -244,6 +261,8 @@ int mt_options_resolve(struct moetrace_session *session, const char *path,
 	to->size = sizeof(*to);
 	if (socket_dir)
 		to->socket_dir = socket_dir;
+	if (collectors)
+		to->collectors = collectors;
 	if (!to->session_name) {
 		mt_program_name(name, sizeof(name));
 		to->session_name = name;
@@ -251,6 +270,8 @@ int mt_options_resolve(struct moetrace_session *session, const char *path,
 	if (copy_strings(to))
 		return mt_open_error(MOETRACE_E_NOMEM, "%s: out of memory", path ? path : "");
 	status = check_options(to);
+	if (!status)
+		status = check_collectors(to->collectors);
 	if (!status)
 		status = read_start(&session->settings);
 	if (!status)

@@ -259,6 +259,8 @@ static int write_facts(struct mt_writer *writer)
 
 	if (!status)
 		status = collect_misuse(writer);
+	if (!status)
+		status = mt_writer_write_readings(writer);
 	if (!status && writer->recording_id &&
 	    (writer->is_load_due || now - writer->last_load_ns >= LOAD_INTERVAL_NS))
 		status = write_load(writer);
@@ -330,10 +332,13 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 	memset(&writer->losses, 0, sizeof(writer->losses));
 	writer->losses_at_start = writer->losses_seen;
 	writer->discarded_passes = 0;
+	memset(writer->n_readings, 0, sizeof(writer->n_readings));
+	mt_collect_reset(writer->session->collect);
 	memset(writer->gaps, 0, sizeof(writer->gaps));
 	writer->first_commit = stats.n_commits;
 	writer->ring_peak_bytes = 0;
 	writer->start_ns = message->time_ns;
+	writer->end_ns = UINT64_MAX;
 	writer->start_cpu_ns = mt_clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	writer->last_load_ns = message->time_ns;
 	mt_load_start(&writer->load, message->recording_id, message->time_ns,
@@ -365,6 +370,8 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 		status = mt_writer_commit(writer);
 	if (!status && message->request)
 		mt_flight_start(writer, message);
+	if (!status)
+		mt_collect_start(writer->session->collect);
 	return status;
 }
 
@@ -396,9 +403,11 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 		return mt_flight_end(writer, reason, end_ns);
 	if (!writer->recording_id)
 		return MOETRACE_OK;
+	mt_collect_stop(writer->session->collect, 0);
 	/* A stop may have been said while a rotation was on its way. */
 	if (end_ns < writer->start_ns)
 		end_ns = writer->start_ns;
+	writer->end_ns = end_ns;
 	status = mt_assembly_cut(&writer->assembly);
 	n_unended = writer->assembly.counts.unended - n_unended;
 	if (!status)

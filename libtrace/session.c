@@ -13,6 +13,7 @@
 
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
+#include "libtrace/collect.h"
 #include "libtrace/control/server.h"
 #include "libtrace/cuda/capture.h"
 #include "libtrace/options.h"
@@ -157,6 +158,8 @@ int moetrace_session_open(const char *path, const struct moetrace_session_opts *
 		mt_open_error(status, "%s", error);
 		goto err_session;
 	}
+	if (mt_collect_open(session, session->opts.collectors, &session->collect))
+		say(session, "no collectors: no thread could be made for them");
 	open_server(session);
 	mt_fork_enlist(session);
 	if (session->settings.start == 1 && mt_session_start(session, NULL))
@@ -171,6 +174,8 @@ err_session:
 
 static int end_threads(struct moetrace_session *session)
 {
+	int status;
+
 	/* First, so that nobody starts anything any more. */
 	if (!atomic_load(&session->forked))
 		mt_server_stop(session->server);
@@ -179,7 +184,13 @@ static int end_threads(struct moetrace_session *session)
 	mt_fork_delist(session);
 	/* Only now, since fork() looks at the servers of listed sessions. */
 	mt_server_free(session->server);
-	return atomic_load(&session->forked) ? MOETRACE_OK : mt_writer_stop(session);
+	if (atomic_load(&session->forked)) {
+		mt_collect_free(session->collect);
+		return MOETRACE_OK;
+	}
+	status = mt_writer_stop(session);
+	mt_collect_close(session->collect);
+	return status;
 }
 
 int moetrace_session_close(struct moetrace_session *session)
@@ -411,6 +422,7 @@ static int stop_locked(struct moetrace_session *session, const char *reason)
 		return MOETRACE_E_STATE;
 	}
 	n_in_flight = mt_session_wait_for_passes(session, recording_id);
+	mt_collect_stop(session->collect, MT_COLLECT_STOP_NS);
 	status = mt_session_post_and_wait(session,
 			       mt_message_new(MT_MESSAGE_STOP, reason ? reason : "stopped", NULL));
 	if (status)

@@ -121,6 +121,7 @@ struct moetrace_pass {
 	_Atomic uint64_t dropped[MT_LAYER_WORDS];
 };
 
+struct mt_collect;
 struct mt_overhead;
 struct mt_server;
 struct mt_writer;
@@ -223,6 +224,7 @@ struct moetrace_session {
 	struct mt_writer *writer;
 	pthread_t thread;
 	struct mt_server *server;     /* NULL: no control socket */
+	struct mt_collect *collect;   /* NULL: no collectors; set before the first recording */
 	_Atomic(struct moetrace_cuda *) cuda; /* NULL: no device is attached */
 
 	pthread_mutex_t text;         /* protects errmsg and published */

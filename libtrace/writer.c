@@ -568,8 +568,7 @@ static void free_writer(struct mt_writer *writer)
 	free(writer->rules);
 	free(writer->source);
 	free(writer->source_state);
-	free(writer->gpu_name);
-	free(writer->gpu_uuid);
+	mt_writer_free_gpus(writer);
 	if (writer->start)
 		mt_message_free(writer->start);
 	free(writer);

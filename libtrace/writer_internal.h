@@ -7,6 +7,7 @@
 #define MT_WRITER_INTERNAL_H
 
 #include "libtrace/assembly.h"
+#include "libtrace/collect.h"
 #include "libtrace/flight.h"
 #include "libtrace/ledger.h"
 #include "libtrace/load.h"
@@ -30,6 +31,12 @@ struct mt_losses {
 	uint64_t kernels;
 	uint64_t bytes;
 	uint64_t misuse;
+};
+
+struct mt_writer_gpu {
+	char *name; /* NULL: unknown */
+	char *uuid; /* NULL: unknown */
+	int64_t limit_mw;
 };
 
 /* Where the counters stood when rates were last taken. */
@@ -75,11 +82,11 @@ struct mt_writer {
 	uint32_t n_strings_written;
 	char *source;                /* whose state is known; NULL: none's */
 	char *source_state;
-	char *gpu_name;              /* of the attached GPU; NULL: unknown */
-	char *gpu_uuid;
-	int has_gpu;
 	int is_source_written;
-	int is_gpu_written;
+	struct mt_writer_gpu *gpus;  /* in the order of their keys, which follow the host's */
+	uint32_t n_gpus;
+	uint32_t n_gpus_written;
+	uint64_t n_readings[MT_MAX_COLLECTORS]; /* stored of the recording */
 	int open_status;
 	char open_error[MT_STORE_ERROR_BYTES];
 
@@ -97,6 +104,7 @@ struct mt_writer {
 	uint64_t first_commit;
 	uint64_t ring_peak_bytes;
 	uint64_t start_ns; /* of the recording */
+	uint64_t end_ns;   /* UINT64_MAX: it is not being ended */
 	uint64_t start_cpu_ns;
 	struct mt_rate rate;
 	int64_t last_gap_id;
@@ -130,6 +138,13 @@ int mt_writer_add_map(struct mt_writer *writer, struct mt_message *message);
 /* Each takes the texts out of the message. */
 int mt_writer_add_source(struct mt_writer *writer, struct mt_message *message);
 int mt_writer_add_gpu(struct mt_writer *writer, struct mt_message *message);
+
+/* collect_write.c: GPUs, and what the collectors read since the last commit. */
+int mt_writer_gpu(struct mt_writer *writer, const char *name, const char *uuid,
+		  uint32_t *ret_index);
+int mt_writer_write_gpus(struct mt_writer *writer);
+void mt_writer_free_gpus(struct mt_writer *writer);
+int mt_writer_write_readings(struct mt_writer *writer);
 
 /* answer.c: a request's experts, or where they are in the file. */
 int mt_writer_experts(struct mt_writer *writer, const struct mt_message *message);

@@ -33,6 +33,7 @@ include tests/build/local.mk
 include tests/unit/local.mk
 include tests/control/local.mk
 include tests/contract/local.mk
+include tests/collectors/local.mk
 include tests/cuda/local.mk
 include tests/kernels/local.mk
 include tests/kernels/cuda/local.mk

@@ -14,6 +14,7 @@
 
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
+#include "libtrace/collect.h"
 #include "libtrace/cuda/capture.h"
 
 #define DEFAULT_RING_BYTES (UINT64_C(64) << 20)
@@ -135,6 +136,7 @@ static void record_device(struct moetrace_cuda *cuda)
 			 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x",
 			 b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11],
 			 b[12], b[13], b[14], b[15]);
+	mt_collect_use_gpu(cuda->session->collect, uuid);
 	message = mt_message_new(MT_MESSAGE_DEVICE, cuda->name[0] ? cuda->name : NULL,
 				 uuid[0] ? uuid : NULL);
 	if (message)

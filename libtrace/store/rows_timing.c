@@ -4,6 +4,10 @@
  */
 #include "libtrace/store/store_internal.h"
 
+#include "libtrace/collect.h"
+
+_Static_assert(MT_UNKNOWN == MT_NULL, "what is not told is NULL");
+
 int mt_store_string(struct mt_store *store, int64_t string_id, const char *value, const char *role,
 		    int moves_data)
 {
@@ -16,6 +20,12 @@ int mt_store_string(struct mt_store *store, int64_t string_id, const char *value
 	return mt_store_step(store, MT_STMT_STRING);
 }
 
+static void bind_ints(sqlite3_stmt *stmt, int first, const int64_t *values, int n)
+{
+	for (int i = 0; i < n; i++)
+		mt_store_bind_int(stmt, first + i, values[i]);
+}
+
 int mt_store_kernel(struct mt_store *store, const struct mt_kernel_row *row)
 {
 	const int64_t values[] = { row->recording_id, row->device_id, row->stream,
@@ -24,7 +34,87 @@ int mt_store_kernel(struct mt_store *store, const struct mt_kernel_row *row)
 				   row->flags,	      row->launch_shape_id, row->correlation };
 	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_KERNEL);
 
-	for (int i = 0; i < (int)(sizeof(values) / sizeof(values[0])); i++)
-		mt_store_bind_int(stmt, i + 1, values[i]);
+	bind_ints(stmt, 1, values, sizeof(values) / sizeof(values[0]));
 	return mt_store_step(store, MT_STMT_KERNEL);
+}
+
+int mt_store_device_limit(struct mt_store *store, int64_t device_id, int64_t limit_mw)
+{
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_DEVICE_LIMIT);
+
+	mt_store_bind_int(stmt, 1, limit_mw);
+	mt_store_bind_int(stmt, 2, device_id);
+	return mt_store_step(store, MT_STMT_DEVICE_LIMIT);
+}
+
+int mt_store_power(struct mt_store *store, int64_t recording_id, int64_t device_id,
+		   const struct mt_power_reading *reading)
+{
+	const int64_t values[] = { (int64_t)reading->time_ns, reading->instant_mw,
+				   reading->average_mw,	      reading->energy_mj,
+				   reading->limit_mw,	      reading->throttle_reasons,
+				   reading->processor_mhz,    reading->memory_mhz,
+				   reading->temperature_c,    reading->cost_ns };
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_POWER);
+
+	mt_store_bind_int(stmt, 1, recording_id);
+	mt_store_bind_int(stmt, 2, device_id);
+	mt_store_bind_text(stmt, 3, reading->domain);
+	mt_store_bind_text(stmt, 4, reading->is_buffer ? "buffer" : "poll");
+	bind_ints(stmt, 5, values, sizeof(values) / sizeof(values[0]));
+	return mt_store_step(store, MT_STMT_POWER);
+}
+
+int mt_store_link(struct mt_store *store, int64_t recording_id, int64_t device_id,
+		  const struct mt_link_reading *reading)
+{
+	const int64_t values[] = { recording_id,	   device_id,
+				   (int64_t)reading->time_ns, reading->pcie_generation,
+				   reading->pcie_width,	   reading->nvlinks,
+				   reading->active_nvlinks };
+
+	bind_ints(mt_store_stmt(store, MT_STMT_LINK), 1, values,
+		  sizeof(values) / sizeof(values[0]));
+	return mt_store_step(store, MT_STMT_LINK);
+}
+
+int mt_store_host(struct mt_store *store, int64_t recording_id,
+		  const struct mt_host_reading *reading)
+{
+	const int64_t values[] = { recording_id,	     (int64_t)reading->time_ns,
+				   reading->process_cpu_ns, reading->recorder_cpu_ns,
+				   reading->n_threads,	     reading->resident_bytes };
+
+	bind_ints(mt_store_stmt(store, MT_STMT_HOST), 1, values,
+		  sizeof(values) / sizeof(values[0]));
+	return mt_store_step(store, MT_STMT_HOST);
+}
+
+static const char *text_or_null(const char *text)
+{
+	return *text ? text : NULL;
+}
+
+int mt_store_collector(struct mt_store *store, int64_t recording_id,
+		       const struct mt_collect_status *status, uint64_t n_rows)
+{
+	static const char *const states[] = { "on",	       "absent", "denied", "busy",
+					      "unsupported", "failed", "hung" };
+	const int64_t values[] = { (int64_t)n_rows,
+				   (int64_t)status->n_dropped,
+				   0,
+				   (int64_t)status->n_calls,
+				   (int64_t)status->calls_ns,
+				   (int64_t)status->longest_call_ns,
+				   (int64_t)status->interval_ns };
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_COLLECTOR);
+
+	mt_store_bind_int(stmt, 1, recording_id);
+	mt_store_bind_text(stmt, 2, status->name);
+	mt_store_bind_text(stmt, 3, states[status->report.state]);
+	mt_store_bind_text(stmt, 4, text_or_null(status->report.mode));
+	mt_store_bind_text(stmt, 5, text_or_null(status->report.version));
+	mt_store_bind_text(stmt, 6, text_or_null(status->report.reason));
+	bind_ints(stmt, 7, values, sizeof(values) / sizeof(values[0]));
+	return mt_store_step(store, MT_STMT_COLLECTOR);
 }

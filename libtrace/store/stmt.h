@@ -36,6 +36,12 @@
 	X(EXPERT_MAP, "INSERT INTO expert_map VALUES (?, ?, ?, ?, ?, ?)")                     \
 	X(RULE, "INSERT INTO rule VALUES (?, ?)")                                             \
 	X(STRING, "INSERT INTO string VALUES (?, ?, ?, ?)")                                   \
+	X(DEVICE_LIMIT, "UPDATE device SET power_limit_mw = ? WHERE device_id = ?")           \
+	X(POWER, "INSERT INTO power_sample VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
+	X(LINK, "INSERT INTO device_link VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)")                 \
+	X(HOST, "INSERT INTO host_sample VALUES (NULL, ?, ?, ?, ?, ?, ?)")                    \
+	X(COLLECTOR, "INSERT OR REPLACE INTO collector VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
+		     "?, ?)")                                                                 \
 	X(KERNEL, "INSERT INTO kernel VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")     \
 	X(TOPK, "INSERT INTO topk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
 		"?)")                                                                         \

@@ -90,6 +90,7 @@ struct mt_process_row {
 int mt_store_process(struct mt_store *store, const struct mt_process_row *row);
 int mt_store_device(struct mt_store *store, const char *kind, const char *name, const char *uuid,
 		    int64_t n_processors);
+int mt_store_device_limit(struct mt_store *store, int64_t device_id, int64_t limit_mw);
 int mt_store_model(struct mt_store *store, int64_t model_id,
 		   const struct moetrace_model_info *info);
 int mt_store_layer(struct mt_store *store, int64_t layer_id, int64_t model_id, int64_t moe_ordinal,
@@ -238,6 +239,19 @@ struct mt_kernel_row {
 	int64_t correlation;
 };
 int mt_store_kernel(struct mt_store *store, const struct mt_kernel_row *row);
+
+struct mt_power_reading;
+struct mt_link_reading;
+struct mt_host_reading;
+struct mt_collect_status;
+int mt_store_power(struct mt_store *store, int64_t recording_id, int64_t device_id,
+		   const struct mt_power_reading *reading);
+int mt_store_link(struct mt_store *store, int64_t recording_id, int64_t device_id,
+		  const struct mt_link_reading *reading);
+int mt_store_host(struct mt_store *store, int64_t recording_id,
+		  const struct mt_host_reading *reading);
+int mt_store_collector(struct mt_store *store, int64_t recording_id,
+		       const struct mt_collect_status *status, uint64_t n_rows); /* or replace */
 
 /* Counts of a layer of which no rows are kept: [n_ids] each; @padding may be NULL. */
 int mt_store_layer_load(struct mt_store *store, int64_t pass_id, int64_t layer_id,

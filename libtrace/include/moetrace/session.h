@@ -63,6 +63,10 @@ struct moetrace_session_opts {
 	uint64_t rotate_bytes;       /* go on in another file when this one is as large, at least
 	                                1 MiB; 0: never. See moetrace_rotate(). */
 	uint64_t rotate_ns;          /* or when it has been recorded into for so long; 0: never */
+	const char *collectors;      /* sources of power and the like that are read while a recording
+	                                runs, a list such as "host,rapl,nvml" (docs/collectors.md);
+	                                NULL or "none": no sources. What is not there is no error:
+	                                table collector says so. */
 };
 
 /**
@@ -76,6 +80,7 @@ struct moetrace_session_opts {
  *   MOETRACE_START       1: a recording begins at once; 0: none does. Either takes the place of
  *                        the program's first moetrace_start(), which then succeeds without effect.
  *   MOETRACE_MODE        per_token, per_pass or stat: what recordings keep
+ *   MOETRACE_COLLECTORS  list of collectors; none: no collectors
  *   MOETRACE_SOCKET_DIR  folder of the control socket; none: no socket
  *   MOETRACE_DISABLE     1: the session opens without a file, a thread or a socket, and every
  *                        call succeeds as if nothing were recording

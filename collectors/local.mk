@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+#
+# The sources of timings and power, one folder each: a part of the recorder, which knows them as
+# tables of operations (libtrace/collector.h). None links a vendor's library.
+
+noinst_LTLIBRARIES += %D%/libmt_collectors.la
+
+%C%_libmt_collectors_la_SOURCES = \
+	%D%/host/host.c \
+	%D%/null/null.c \
+	%D%/nvml/api.c %D%/nvml/api.h \
+	%D%/nvml/nvml.c \
+	%D%/rapl/rapl.c \
+	%D%/registry.c %D%/registry.h \
+	%D%/report.c %D%/report.h
+%C%_libmt_collectors_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Every collector's table of operations, each defined in its own folder.
+ */
+#ifndef MTC_REGISTRY_H
+#define MTC_REGISTRY_H
+
+#include "libtrace/collector.h"
+
+extern const struct mt_collector_ops mtc_host;
+extern const struct mt_collector_ops mtc_null;
+extern const struct mt_collector_ops mtc_nvml;
+extern const struct mt_collector_ops mtc_rapl;
+
+#endif

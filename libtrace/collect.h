@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The collectors of a session: which were asked for, a thread for each one, and the readings
+ * between those threads and the writer. Lock: one for all of it, taken alone; no collector is
+ * called under it.
+ *
+ * A collector that does not come back is cut off: what it delivers later is dropped, its thread is
+ * left behind, and this memory stays until that thread lets go of it.
+ */
+#ifndef MT_COLLECT_H
+#define MT_COLLECT_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "libtrace/clocks.h"
+#include "libtrace/collector.h"
+
+#define MT_MAX_COLLECTORS 8u
+#define MT_MAX_COLLECT_DEVICES 64u
+/* Readings that wait for the writer; further ones push the oldest out. */
+#define MT_MAX_READINGS 8192u
+
+struct moetrace_session;
+struct mt_collect;
+
+enum mt_reading_type { MT_READING_POWER, MT_READING_LINK, MT_READING_HOST };
+
+struct mt_reading {
+	enum mt_reading_type type;
+	uint32_t source; /* number of its collector */
+	union {
+		struct mt_power_reading power;
+		struct mt_link_reading link;
+		struct mt_host_reading host;
+	};
+};
+
+struct mt_collect_device {
+	char uuid[64];
+	char name[96];
+};
+
+/* What the writer stores of a collector. */
+struct mt_collect_status {
+	const char *name;
+	int is_known; /* it was opened, or tried to be */
+	struct mt_collector_report report;
+	uint64_t n_dropped;
+	uint64_t n_calls;
+	uint64_t calls_ns;
+	uint64_t longest_call_ns;
+	uint64_t interval_ns;
+};
+
+/*
+ * Whether a list such as "host,rapl" names collectors alone; NULL and "none" name none. Otherwise the
+ * first wrong name is copied to @ret_wrong [32].
+ */
+int mt_collect_check(const char *list, char *ret_wrong);
+/* The names of all, with commas between them. */
+void mt_collect_names(char *ret_names, size_t names_bytes);
+
+/*
+ * Threads for the collectors of the list, which was checked. @ret_collect is NULL where it names none.
+ * Returns MOETRACE_OK or MOETRACE_E_NOMEM.
+ */
+int mt_collect_open(struct moetrace_session *session, const char *list,
+		    struct mt_collect **ret_collect);
+/* NULL is fine for each of the following. */
+void mt_collect_close(struct mt_collect *collect);
+/* In a forked child: the threads are not there. */
+void mt_collect_free(struct mt_collect *collect);
+
+/* The GPU whose passes are recorded: from the next recording on the others are left alone. */
+void mt_collect_use_gpu(struct mt_collect *collect, const char *uuid);
+
+/* A recording begins: each collector reads now and then from time to time. */
+void mt_collect_start(struct mt_collect *collect);
+/* It ends: each one reads once more, for which @wait_ns are waited at most; then they rest. */
+void mt_collect_stop(struct mt_collect *collect, uint64_t wait_ns);
+#define MT_COLLECT_STOP_NS UINT64_C(500000000)
+
+/* Writer: counters begin anew with a recording. */
+void mt_collect_reset(struct mt_collect *collect);
+/* Writer: cut off whoever did not come back. */
+void mt_collect_watch(struct mt_collect *collect);
+/* Writer: take the oldest readings, as far as they are not later than @until_ns; how many. */
+uint32_t mt_collect_take(struct mt_collect *collect, uint64_t until_ns,
+			 struct mt_reading *ret_readings, uint32_t n_max);
+uint64_t mt_reading_ns(const struct mt_reading *reading);
+uint32_t mt_collect_count(const struct mt_collect *collect);
+void mt_collect_status_get(struct mt_collect *collect, uint32_t source,
+			   struct mt_collect_status *ret_status);
+/* Writer: a GPU that was named; 0: there is none of the number. */
+int mt_collect_device_get(struct mt_collect *collect, uint32_t device,
+			  struct mt_collect_device *ret_device);
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The interface between the recorder and its sources of timings and power. A collector is a table
+ * of operations. It runs on a thread of its own, which belongs to the recorder: opened when the
+ * first recording starts that wants it, polled while a recording runs, closed with the session.
+ * Nothing that it does or fails to do reaches the traced program: it may wait, allocate and make
+ * system calls, it never prints, and when it does not come back it is cut off, so nothing that
+ * it was given may be relied on after a call has lasted for seconds.
+ */
+#ifndef MT_COLLECTOR_H
+#define MT_COLLECTOR_H
+
+#include <stdint.h>
+
+/* A number that the source does not tell. */
+#define MT_UNKNOWN INT64_MIN
+
+enum mt_collector_state {
+	MT_COLLECTOR_ON = 0,
+	MT_COLLECTOR_ABSENT = 1,      /* nothing of the kind on this machine */
+	MT_COLLECTOR_DENIED = 2,      /* no permission */
+	MT_COLLECTOR_BUSY = 3,        /* another tool has it */
+	MT_COLLECTOR_UNSUPPORTED = 4, /* there, but it does not tell */
+	MT_COLLECTOR_FAILED = 5,
+	MT_COLLECTOR_HUNG = 6,        /* set by the recorder alone */
+};
+
+/* What was found. */
+struct mt_collector_report {
+	enum mt_collector_state state;
+	char version[64];  /* of the library behind it; "": none */
+	char mode[32];     /* "": it has one way */
+	char reason[256];  /* why it is not on, or what it lacks, and what to do; "": nothing */
+};
+
+/* A reading of power; what is not told is MT_UNKNOWN. */
+struct mt_power_reading {
+	uint32_t device;      /* of mt_collector_out.device() */
+	uint8_t is_buffer;    /* a sample that the driver had kept: instant_mw alone */
+	char domain[32];
+	uint64_t time_ns;     /* session clock */
+	int64_t instant_mw;
+	int64_t average_mw;
+	int64_t energy_mj;    /* never falls */
+	int64_t limit_mw;
+	int64_t throttle_reasons;
+	int64_t processor_mhz;
+	int64_t memory_mhz;
+	int64_t temperature_c;
+	int64_t cost_ns;
+};
+
+struct mt_link_reading {
+	uint32_t device;
+	uint64_t time_ns;
+	int64_t pcie_generation;
+	int64_t pcie_width;
+	int64_t nvlinks;
+	int64_t active_nvlinks;
+};
+
+struct mt_host_reading {
+	uint64_t time_ns;
+	int64_t process_cpu_ns;
+	int64_t recorder_cpu_ns;
+	int64_t n_threads;
+	int64_t resident_bytes;
+};
+
+/* The device that stands for the host's processors. */
+#define MT_DEVICE_HOST 0u
+#define MT_NO_DEVICE UINT32_MAX
+
+/* Where a collector puts what it reads. Valid as long as the collector is open. */
+struct mt_collector_out {
+	void *context;
+	uint64_t (*now_ns)(void *context); /* session clock */
+	/* When on the session's clock CLOCK_REALTIME had this value; 0: not known. */
+	uint64_t (*from_realtime)(void *context, uint64_t realtime_ns);
+	/* The number of a GPU by the vendor's unique id; MT_NO_DEVICE: there are too many. */
+	uint32_t (*gpu)(void *context, const char *uuid, const char *name);
+	/* Whether the program uses the GPU, or is not known to use one. */
+	int (*wants_gpu)(void *context, const char *uuid);
+	void (*power)(void *context, const struct mt_power_reading *reading);
+	void (*link)(void *context, const struct mt_link_reading *reading);
+	void (*host)(void *context, const struct mt_host_reading *reading);
+};
+
+/* Where a collector looks; never NULL. Tests and unusual systems set others. */
+struct mt_collector_places {
+	const char *proc;     /* /proc */
+	const char *powercap; /* /sys/class/powercap */
+	const char *nvml;     /* libnvidia-ml.so.1 */
+};
+
+struct mt_collector_ops {
+	const char *name;
+	uint64_t interval_ns; /* time between two polls, at least 100 ms */
+	/*
+	 * Look for the source and get ready. The report is filled whatever comes of it; with
+	 * another state than ON nothing is open. @out and @places outlive the collector.
+	 */
+	void (*open)(const struct mt_collector_places *places, const struct mt_collector_out *out,
+		     void **ret_collector, struct mt_collector_report *ret_report);
+	/* A recording begins: what is said once a recording is to be said again. NULL: nothing. */
+	void (*begin)(void *collector);
+	/* Read once. Another state than ON ends it, for the reason in the report. */
+	void (*poll)(void *collector, struct mt_collector_report *report);
+	void (*close)(void *collector);
+};
+
+/* All collectors that this library has, ending with NULL; collectors/registry.c. */
+extern const struct mt_collector_ops *const mtc_registry[];
+
+#endif

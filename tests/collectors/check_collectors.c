@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Collectors against fakes: a management library, and a powercap tree made of files. Expected values
+ * are those that the fakes give out.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/unit/support/agree.h"
+#include "tests/unit/support/db.h"
+#include "tests/unit/support/suite.h"
+#include "tests/unit/support/toy.h"
+
+enum { N_LAYERS = 1, N_EXPERTS = 64, TOP_K = 2 };
+
+static void set(const char *name, const char *value)
+{
+	ck_assert_int_eq(setenv(name, value, 1), 0);
+}
+
+/* The path of a fake library. */
+static void use_fake(const char *name)
+{
+	const char *folder = getenv("MOETRACE_BUILDDIR");
+	char path[1024];
+
+	snprintf(path, sizeof(path), "%s/tests/collectors/.libs/%s", folder ? folder : ".", name);
+	set("MOETRACE_NVML", path);
+}
+
+static void put_file(const char *folder, const char *name, const char *text)
+{
+	char path[1024];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fprintf(file, "%s\n", text);
+	ck_assert_int_eq(fclose(file), 0);
+}
+
+/* Two sockets with a part each that has the same name, in folders of their own. */
+static const char *make_powercap(const char *root)
+{
+	static const struct {
+		const char *folder, *name, *energy_uj;
+	} domains[] = {
+		{ "intel-rapl:0", "package-0", "1000000" },
+		{ "intel-rapl:0:0", "dram", "262143000000" },
+		{ "intel-rapl:1", "package-1", "5" },
+		{ "intel-rapl:1:0", "dram", "7" },
+	};
+	char folder[1024];
+
+	ck_assert_int_eq(mkdir(root, 0755), 0);
+	for (size_t i = 0; i < sizeof(domains) / sizeof(domains[0]); i++) {
+		snprintf(folder, sizeof(folder), "%s/%s", root, domains[i].folder);
+		ck_assert_int_eq(mkdir(folder, 0755), 0);
+		put_file(folder, "name", domains[i].name);
+		put_file(folder, "max_energy_range_uj", "262143328850");
+		put_file(folder, "energy_uj", domains[i].energy_uj);
+	}
+	set("MOETRACE_POWERCAP", root);
+	return root;
+}
+
+static struct toy start(const char *name, const char *collectors)
+{
+	struct moetrace_session_opts opts = toy_opts();
+
+	opts.collectors = collectors;
+	return toy_start(name, &opts, N_LAYERS, N_EXPERTS, TOP_K);
+}
+
+static sqlite3 *finish(struct toy *toy)
+{
+	sqlite3 *db;
+
+	toy_close(toy);
+	db = db_open(toy->path);
+	agree_check(db);
+	db_check_integrity(db);
+	return db;
+}
+
+static const char *state(sqlite3 *db, const char *name)
+{
+	return db_text(db, "SELECT state FROM collector WHERE name = '%s'", name);
+}
+
+/* ---- all at once ---- */
+
+START_TEST(test_readings)
+{
+	const char *root = make_powercap(suite_path("powercap"));
+	struct toy toy;
+	char folder[1024];
+	sqlite3 *db;
+
+	use_fake("libfake_nvml.so");
+	toy = start("all.db", "host,rapl,nvml,null");
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
+	suite_sleep_ms(150);
+	/* 1500 J on, and past the end of the counter. */
+	snprintf(folder, sizeof(folder), "%s/intel-rapl:0", root);
+	put_file(folder, "energy_uj", "1501000000");
+	snprintf(folder, sizeof(folder), "%s/intel-rapl:0:0", root);
+	put_file(folder, "energy_uj", "671149");
+	suite_sleep_ms(950);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = finish(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(name || ':' || state) FROM (SELECT * FROM"
+				     " collector ORDER BY name)"),
+			 "host:on,null:on,nvml:on,rapl:on");
+	/* The counters begin at 0, whatever they stood at. */
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(domain || '=' || first || '-' || last)"
+				     " FROM (SELECT domain, min(energy_mj) AS first, max(energy_mj)"
+				     " AS last FROM power_sample WHERE device_id = 1 GROUP BY domain"
+				     " ORDER BY domain)"),
+			 "dram=0-1000,dram intel-rapl:1:0=0-0,package-0=0-1500000,"
+			 "package-1=0-0");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE device_id = 1 AND"
+				    " coalesce(instant_mw, average_mw, limit_mw) IS NOT NULL"), 0);
+	/* Both GPUs, none of them attached: ten times a second at most, the rest once a second. */
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(name || power_limit_mw) FROM device"
+				     " WHERE kind = 'cuda'"), "Fake GPU700000,Fake GPU700000");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) BETWEEN 3 AND 13 FROM power_sample"
+				    " WHERE device_id = 2 AND source = 'poll'"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE source = 'poll' AND"
+				    " device_id > 1 AND (instant_mw IS NOT 300000 OR average_mw IS NOT"
+				    " 299000 OR energy_mj IS NULL OR cost_ns IS NULL)"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) BETWEEN 1 AND 3 FROM power_sample WHERE"
+				    " device_id = 2 AND limit_mw = 700000 AND throttle_reasons = 4 AND"
+				    " processor_mhz = 1980 AND memory_mhz = 2619 AND"
+				    " temperature_c = 45"), 1);
+	/* The driver's samples lie 20 ms apart, and only those of the recording are there. */
+	ck_assert_int_eq(db_int(db, "SELECT count(*) BETWEEN 20 AND 60 FROM power_sample WHERE"
+				    " device_id = 2 AND source = 'buffer'"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE device_id = 3 AND"
+				    " source = 'buffer'"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT max(abs(gap - 20000000)) < 1000000 FROM (SELECT time_ns -"
+				    " lag(time_ns) OVER (ORDER BY power_sample_id) AS gap FROM"
+				    " power_sample WHERE source = 'buffer') WHERE gap IS NOT NULL"), 1);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(device_id || ':' || pcie_generation || 'x' ||"
+				     " pcie_width || ':' || coalesce(active_nvlinks || '/' || nvlinks,"
+				     " '-')) FROM device_link"), "2:5x16:17/18,3:5x16:-");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) >= 2 AND min(process_cpu_ns) > 0 AND"
+				    " min(recorder_cpu_ns) >= 0 AND min(n_threads) >= 5 AND"
+				    " min(resident_bytes) > 1000000 FROM host_sample"), 1);
+	ck_assert_str_eq(db_text(db, "SELECT version FROM collector WHERE name = 'nvml'"), "999.1");
+	db_close(db);
+}
+END_TEST
+
+/* ---- what is not there ---- */
+
+static const struct {
+	const char *what, *library, *fake, *state, *reason;
+} nvml_states[] = {
+	{ "no library", "/nonexistent/libnvidia-ml.so.1", "", "absent", "no NVML: " },
+	{ "another library", "libm.so.6", "", "absent", "no nvmlInit_v2" },
+	{ "no driver", NULL, "no_driver", "absent", "Driver Not Loaded" },
+	{ "no permission", NULL, "no_permission", "denied", "Insufficient Permissions" },
+	{ "no GPU", NULL, "no_gpu", "absent", "no GPU" },
+	{ "no power", NULL, "unsupported", "unsupported", "neither power nor energy" },
+};
+
+START_TEST(test_nvml_state)
+{
+	struct toy toy;
+	sqlite3 *db;
+
+	use_fake("libfake_nvml.so");
+	if (nvml_states[_i].library)
+		set("MOETRACE_NVML", nvml_states[_i].library);
+	set("FAKE_NVML", nvml_states[_i].fake);
+	toy = start("state.db", "nvml");
+	suite_sleep_ms(20);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = finish(&toy);
+	ck_assert_msg(strcmp(state(db, "nvml"), nvml_states[_i].state) == 0, "%s: %s",
+		      nvml_states[_i].what, state(db, "nvml"));
+	ck_assert_msg(db_int(db, "SELECT instr(reason, '%s') > 0 FROM collector",
+			     nvml_states[_i].reason) == 1,
+		      "%s: %s", nvml_states[_i].what, db_text(db, "SELECT reason FROM collector"));
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample"), 0);
+	db_close(db);
+}
+END_TEST
+
+/* An old driver has one figure of power, which newer GPUs mean as an average. */
+START_TEST(test_nvml_old)
+{
+	struct toy toy;
+	sqlite3 *db;
+
+	use_fake("libfake_nvml_old.so");
+	toy = start("old.db", "nvml");
+	suite_sleep_ms(20);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = finish(&toy);
+	ck_assert_str_eq(state(db, "nvml"), "on");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) >= 2 AND min(average_mw) = 250000 AND"
+				    " max(instant_mw) IS NULL AND max(energy_mj) IS NULL AND"
+				    " max(limit_mw) IS NULL FROM power_sample"), 1);
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_nvml_slow)
+{
+	struct toy toy;
+	sqlite3 *db;
+
+	use_fake("libfake_nvml.so");
+	set("FAKE_NVML", "slow,no_instant");
+	toy = start("slow.db", "nvml");
+	suite_sleep_ms(350);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = finish(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT interval_ns >= 400000000 AND longest_call_ns >= 20000000"
+				    " FROM collector"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT min(cost_ns) >= 10000000 FROM power_sample WHERE"
+				    " source = 'poll'"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE source = 'poll' AND"
+				    " (instant_mw IS NOT NULL OR average_mw IS NULL)"), 0);
+	db_close(db);
+}
+END_TEST
+
+/* It is cut off, recording goes on, and nothing waits for it for long. */
+START_TEST(test_nvml_hang)
+{
+	uint64_t begin_ns;
+	struct toy toy;
+	sqlite3 *db;
+
+	use_fake("libfake_nvml.so");
+	set("FAKE_NVML", "hang");
+	set("MOETRACE_COLLECTOR_TIMEOUT_MS", "100");
+	toy = start("hang.db", "nvml,host");
+	suite_sleep_ms(300);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
+	begin_ns = suite_now_ns();
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = finish(&toy);
+	ck_assert_uint_lt(suite_now_ns() - begin_ns, UINT64_C(2000000000));
+	ck_assert_str_eq(state(db, "nvml"), "hung");
+	ck_assert_str_eq(state(db, "host"), "on");
+	ck_assert_int_eq(db_int(db, "SELECT instr(reason, '100 ms') > 0 FROM collector WHERE"
+				    " name = 'nvml'"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 1);
+	db_close(db);
+}
+END_TEST
+
+/* ---- powercap ---- */
+
+START_TEST(test_rapl_denied)
+{
+	const char *root = make_powercap(suite_path("denied"));
+	static const char *const folders[] = { "0", "0:0", "1", "1:0" };
+	struct moetrace_session_opts opts = toy_opts();
+	bool is_root = geteuid() == 0;
+	char path[1024];
+	struct toy toy;
+	sqlite3 *db;
+
+	for (size_t i = 0; i < 4; i++) {
+		snprintf(path, sizeof(path), "%s/intel-rapl:%s/energy_uj", root, folders[i]);
+		ck_assert_int_eq(chmod(path, is_root ? 0400 : 0), 0);
+	}
+	/* Once the folder is closed, once its files are. */
+	snprintf(path, sizeof(path), "%s/..", root);
+	ck_assert_int_eq(chmod(path, _i ? 0755 : 0700), 0);
+	if (!is_root && !_i)
+		ck_assert_int_eq(chmod(root, 0), 0);
+	opts.collectors = "rapl";
+	toy = toy_open("denied.db", &opts, N_LAYERS, N_EXPERTS, TOP_K);
+	/* Root may read anything: it is nobody while the collector opens. */
+	if (is_root)
+		ck_assert_int_eq(seteuid(65534), 0);
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
+	suite_sleep_ms(50);
+	if (is_root)
+		ck_assert_int_eq(seteuid(0), 0);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = finish(&toy);
+	ck_assert_str_eq(state(db, "rapl"), "denied");
+	ck_assert_int_eq(db_int(db, "SELECT instr(reason, 'no permission') > 0 FROM collector"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample"), 0);
+	db_close(db);
+	ck_assert_int_eq(chmod(root, 0755), 0);
+}
+END_TEST
+
+START_TEST(test_rapl_absent)
+{
+	struct toy toy;
+	sqlite3 *db;
+
+	set("MOETRACE_POWERCAP", "/nonexistent");
+	toy = start("absent.db", "rapl");
+	suite_sleep_ms(20);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = finish(&toy);
+	ck_assert_str_eq(state(db, "rapl"), "absent");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample"), 0);
+	db_close(db);
+}
+END_TEST
+
+/* ---- life ---- */
+
+/* Each recording has its own counters, a file of its own too; between them nothing is read. */
+START_TEST(test_recordings)
+{
+	char next[1024];
+	struct toy toy;
+	sqlite3 *db;
+
+	use_fake("libfake_nvml.so");
+	toy = start("first.db", "nvml");
+	suite_sleep_ms(50);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	suite_sleep_ms(250);
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
+	suite_sleep_ms(50);
+	snprintf(next, sizeof(next), "%s", suite_path("next.db"));
+	ck_assert_int_eq(moetrace_rotate(toy.session, next), MOETRACE_OK);
+	suite_sleep_ms(50);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = finish(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM collector WHERE state = 'on' AND"
+				    " n_calls BETWEEN 1 AND 4"), 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM device_link"), 4);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample AS p JOIN recording AS r USING"
+				    " (recording_id) WHERE time_ns NOT BETWEEN start_ns AND end_ns"), 0);
+	db_close(db);
+	db = db_open(next);
+	agree_check(db);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM device_link"), 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) >= 2 FROM power_sample WHERE device_id = 3"), 1);
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_unknown)
+{
+	struct moetrace_session_opts opts = toy_opts();
+	struct moetrace_session *session;
+
+	opts.collectors = "host,power";
+	ck_assert_int_eq(moetrace_session_open(suite_path("x.db"), &opts, &session),
+			 MOETRACE_E_INVALID);
+	ck_assert_ptr_nonnull(strstr(moetrace_open_errmsg(), "no collector 'power'"));
+	ck_assert_ptr_nonnull(strstr(moetrace_open_errmsg(), "host,rapl,nvml"));
+	set("MOETRACE_COLLECTORS", "none");
+	ck_assert_int_eq(moetrace_session_open(suite_path("y.db"), &opts, &session), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_session_close(session), MOETRACE_OK);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("collectors");
+	TCase *tests = tcase_create("collectors");
+
+	tcase_set_timeout(tests, 20);
+	tcase_add_test(tests, test_readings);
+	tcase_add_loop_test(tests, test_nvml_state, 0,
+			    sizeof(nvml_states) / sizeof(nvml_states[0]));
+	tcase_add_test(tests, test_nvml_old);
+	tcase_add_test(tests, test_nvml_slow);
+	tcase_add_test(tests, test_nvml_hang);
+	tcase_add_loop_test(tests, test_rapl_denied, 0, 2);
+	tcase_add_test(tests, test_rapl_absent);
+	tcase_add_test(tests, test_recordings);
+	tcase_add_test(tests, test_unknown);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}

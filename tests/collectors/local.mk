@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+#
+# Collectors against fakes of what they read: libraries that are opened at run time, and files.
+
+if HAVE_CHECK
+check_LTLIBRARIES += %D%/libfake_nvml.la %D%/libfake_nvml_old.la
+
+%C%_fake_ldflags = $(AM_LDFLAGS) -module -avoid-version -rpath /nowhere
+%C%_libfake_nvml_la_SOURCES = %D%/fake/fake_nvml.c
+%C%_libfake_nvml_la_LDFLAGS = $(%C%_fake_ldflags)
+%C%_libfake_nvml_old_la_SOURCES = %D%/fake/fake_nvml.c
+%C%_libfake_nvml_old_la_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_NVML_OLD
+%C%_libfake_nvml_old_la_LDFLAGS = $(%C%_fake_ldflags)
+
+%C%_programs = \
+	%D%/check_clocks \
+	%D%/check_collectors
+
+check_PROGRAMS += $(%C%_programs)
+TESTS += $(%C%_programs)
+thread_tests += %D%/check_collectors
+
+%C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
+
+%C%_check_clocks_SOURCES = %D%/check_clocks.c
+%C%_check_clocks_CFLAGS = $(%C%_cflags)
+%C%_check_clocks_LDADD = tests/unit/libmt_test.la libtrace/libmt_trace.la $(CHECK_LIBS) \
+	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+
+%C%_check_collectors_SOURCES = %D%/check_collectors.c
+%C%_check_collectors_CFLAGS = $(%C%_cflags)
+%C%_check_collectors_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
+	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+endif
