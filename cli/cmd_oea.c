@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/file_read.h"
+
 enum {
 	OPT_K0 = MT_OPT_OWN,
 	OPT_LAYERS,
@@ -22,6 +24,8 @@ enum {
 	OPT_C,
 	OPT_BANDWIDTH,
 	OPT_VERIFY,
+	OPT_RANKS,
+	OPT_MAP,
 };
 
 /* ---- the command line ---- */
@@ -113,6 +117,8 @@ static error_t complete(struct mt_oea_args *args)
 				     "give one of --fit, --a with --b, and --bandwidth");
 	if ((args->has_a || args->has_c) && !args->has_b)
 		return mt_args_error(&args->common, "--b is missing: microseconds an active expert");
+	if (args->map && args->n_ranks == 0 && strcmp(args->map, "recorded") != 0)
+		return mt_args_error(&args->common, "--ranks R is missing");
 	return rule_complete(args);
 }
 
@@ -149,6 +155,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return real_parse(args, "--c", arg, -HUGE_VAL, &args->c_us);
 	case OPT_BANDWIDTH:
 		return real_parse(args, "--bandwidth", arg, 1e-9, &args->bandwidth_gb_s);
+	case OPT_RANKS:
+		return mt_args_uint(&args->common, "--ranks", arg, 1, 65536, &args->n_ranks);
+	case OPT_MAP:
+		return mt_args_path(&args->common, "--map", arg, &args->map);
 	case OPT_VERIFY:
 		args->verifies = true;
 		return 0;
@@ -167,6 +177,11 @@ static const struct argp_option options[] = {
 	{"rule", OPT_RULE, "RULE", 0,
 	 "oea (the best k0 of all rows are loaded, rows fill up from these), pruned (rows keep their "
 	 "best k0 alone) or budget:N (N experts a batch) [oea]",
+	 1},
+	{"ranks", OPT_RANKS, "R", 0,
+	 "Also the experts of the rank that has most, of R ranks of expert parallelism", 1},
+	{"map", OPT_MAP, "FILE|recorded", 0,
+	 "Where experts are, as in moetrace balance: by default in order, the same number on each rank",
 	 1},
 	{"fit", OPT_FIT, NULL, 0, "Predict times by a fit of the recorded layer times", 2},
 	{"a", OPT_A, "US", 0, "Or by this time of a layer without experts, in microseconds", 2},
@@ -201,6 +216,7 @@ static const struct argp argp = {
 	       "  padding_active               experts a batch that padding alone touched\n"
 	       "  retained, truncated          with recorded candidates: score of a row's new set /\n"
 	       "                               of its own; share of rows that needed more of them\n"
+	       "  max_rank_before, ..._after   with --ranks: experts of the rank that has most\n"
 	       "  time_before_us, ..._after_us a + b * active + c * rows\n"
 	       "mixed batches have rows of prefill, too, which keep their experts. docs/oea.md has "
 	       "the definitions, and what these figures cannot tell.",
@@ -209,7 +225,8 @@ static const struct argp argp = {
 
 /* ---- the figures ---- */
 
-/* ?1 recording, ?2 by layer, ?3 by batch, ?4 rule, ?5 a, ?6 b, ?7 c, ?8 bandwidth, ?9 k0 list */
+/* ?1 recording, ?2 by layer, ?3 by batch, ?4 rule, ?5 a, ?6 b, ?7 c, ?8 bandwidth, ?9 k0 list,
+   ?10 ranks, ?11 placement */
 static const char sql_figures[] =
 	" SELECT o.recording_id, o.model_id, %s o.phase, %s o.k0, o.n_batches AS batches,"
 	" round(1.0 * o.rows / o.n_batches, 2) AS rows,"
@@ -223,8 +240,10 @@ static const char sql_figures[] =
 	" round(o.p95_lost_weight, 4) AS p95,"
 	" round(1.0 * o.swapped_entries / nullif(o.changed_rows * o.k, 0), 4) AS swapped,"
 	" o.tokens_below_k AS below_k,"
-	" round(1.0 * o.padding_active_experts / o.n_batches, 3) AS padding_active%s%s"
-	" FROM moe_oea(?2, ?3, ?4) AS o%s"
+	" round(1.0 * o.padding_active_experts / o.n_batches, 3) AS padding_active%s%s%s"
+	" FROM moe_oea(?2, ?3, ?4, ?10, CASE WHEN ?11 = 'recorded' THEN ?11 ELSE"
+	" coalesce(json_extract(?11, '$.phy2log'), json_extract(?11, '$.physical_to_logical_map'), ?11)"
+	" END) AS o%s"
 	" WHERE o.k0 IS NOT NULL AND (?1 IS NULL OR o.recording_id = ?1)"
 	" AND (?9 IS NULL OR instr(?9, ',' || o.k0 || ','))"
 	" ORDER BY o.recording_id, o.model_id, o.layer_id, o.phase, o.max_batch_rows, o.k0";
@@ -232,6 +251,10 @@ static const char sql_figures[] =
 static const char sql_candidates[] =
 	", round(o.retained_score / nullif(o.candidate_rows, 0), 5) AS retained,"
 	" round(1.0 * o.truncated_rows / nullif(o.candidate_rows, 0), 4) AS truncated";
+
+static const char sql_ranks[] =
+	", round(1.0 * o.rank_active_before / o.n_batches, 3) AS max_rank_before,"
+	" round(1.0 * o.rank_active_after / o.n_batches, 3) AS max_rank_after";
 
 static const char sql_times[] =
 	", round((t.a_ns + t.b_ns * o.active_before / o.n_batches"
@@ -267,7 +290,8 @@ static void k0_list(const struct mt_oea_args *args, char *list, size_t size)
 			n += (size_t)snprintf(list + n, size - n, "%d,", k0);
 }
 
-static void figures_bind(sqlite3_stmt *stmt, const struct mt_oea_args *args, const char *list)
+static void figures_bind(sqlite3_stmt *stmt, const struct mt_oea_args *args, const char *list,
+			 const char *map)
 {
 	if (args->common.recording_id)
 		sqlite3_bind_int64(stmt, 1, (int64_t)args->common.recording_id);
@@ -280,6 +304,10 @@ static void figures_bind(sqlite3_stmt *stmt, const struct mt_oea_args *args, con
 	sqlite3_bind_double(stmt, 8, args->bandwidth_gb_s);
 	if (args->has_k0[0])
 		sqlite3_bind_text(stmt, 9, list, -1, SQLITE_STATIC);
+	if (args->n_ranks)
+		sqlite3_bind_int64(stmt, 10, (int64_t)args->n_ranks);
+	if (map)
+		sqlite3_bind_text(stmt, 11, map, -1, SQLITE_STATIC);
 }
 
 static int has_candidates(const struct mt_trace *trace, int64_t *ret_has)
@@ -303,24 +331,37 @@ static int figures_print(const struct mt_trace *trace, struct mt_output *output,
 			    : args->has_b  ? sql_model_given
 					   : sql_model_bandwidth;
 	char list[MT_OEA_MAX_K0 * 4], sql[8192];
+	const char *map = args->map;
+	void *file = NULL;
+	size_t n_bytes;
 	sqlite3_stmt *stmt;
 	int64_t candidates;
 	int status = has_candidates(trace, &candidates);
 
+	if (status == MT_EXIT_OK && map && strcmp(map, "recorded") != 0) {
+		status = mt_file_read(map, &file, &n_bytes);
+		map = "";
+	}
 	if (status != MT_EXIT_OK)
 		return status;
 	snprintf(sql, sizeof(sql), sql_figures, args->by_layer ? "o.layer," : "",
 		 args->by_batch ? "o.max_batch_rows," : "", candidates ? sql_candidates : "",
+		 args->n_ranks > 0 || args->map ? sql_ranks : "",
 		 has_times ? sql_times : "", model);
 	stmt = mt_trace_prepare(trace, sql);
-	if (!stmt)
+	if (!stmt) {
+		free(file);
 		return MT_EXIT_FAILED;
+	}
 	k0_list(args, list, sizeof(list));
-	figures_bind(stmt, args, list);
+	figures_bind(stmt, args, list, map);
+	if (file)
+		sqlite3_bind_text64(stmt, 11, file, n_bytes, SQLITE_STATIC, SQLITE_UTF8);
 	if (has_sections(args))
 		mt_output_section(output, "oea", NULL);
 	status = mt_trace_print(trace, output, stmt);
 	sqlite3_finalize(stmt);
+	free(file);
 	return status;
 }
 

@@ -20,6 +20,7 @@ mt_sql_sources = \
 	%D%/mt_sql.c %D%/mt_sql.h \
 	%D%/oea_batch.c %D%/oea_batch.h \
 	%D%/oea_group.c %D%/oea_group.h \
+	%D%/oea_ranks.c %D%/oea_ranks.h \
 	%D%/oea_rules.c %D%/oea_rules.h \
 	%D%/oea_sweep.c %D%/oea_sweep.h \
 	%D%/pass_load.c %D%/pass_load.h \

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * moe_oea(by_layer, by_batch, rule): what a routing rule would have done to every recorded batch
+ * moe_oea(by_layer, by_batch, rule, n_ranks, placement): what a routing rule would have done to every recorded batch
  * (a layer of a pass), counted from the stored ids, for every k0 at once. docs/oea.md says what is
  * counted; the figures are sums, so that any grouping of the rows adds up.
  *
  *   by_layer  1: a group a layer; 0: all layers together
  *   by_batch  1: a group a size of batches (1, 2, 3-4, 5-8, ...); 0: all sizes together
  *   rule      'oea', 'pruned' or 'budget:N' (k0 is N then)
+ *   n_ranks, placement  as in moe_balance(); absent: rank_active_before and _after are NULL
  *
  * Batches that cannot be judged are counted in rows of their own, in which refusal says why and k0
  * is NULL. Passes of prefill alone, and idle and dummy ones, are in no row. Padding is in no figure
@@ -17,6 +18,7 @@ SQLITE_EXTENSION_INIT3
 
 #include "mt_sql.h"
 #include "oea_group.h"
+#include "oea_ranks.h"
 #include "oea_rules.h"
 #include "tvf.h"
 
@@ -24,7 +26,7 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-enum argument { ARG_BY_LAYER, ARG_BY_BATCH, ARG_RULE, N_ARGUMENTS };
+enum argument { ARG_BY_LAYER, ARG_BY_BATCH, ARG_RULE, ARG_RANKS, ARG_PLACEMENT, N_ARGUMENTS };
 
 static int compute(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_rows *rows);
 
@@ -40,9 +42,10 @@ static const struct mt_tvf oea = {
 		" rated_rows INTEGER, lost_weight REAL, p95_lost_weight REAL,"
 		" candidate_rows INTEGER, truncated_rows INTEGER, retained_score REAL,"
 		" restored_rows INTEGER, ratio_low REAL, ratio_high REAL, saved_low REAL,"
-		" saved_high REAL, lost_low REAL, lost_high REAL,"
-		" by_layer INTEGER HIDDEN, by_batch INTEGER HIDDEN, rule TEXT HIDDEN)",
-	.n_columns = 34,
+		" saved_high REAL, lost_low REAL, lost_high REAL, rank_active_before INTEGER,"
+		" rank_active_after INTEGER, by_layer INTEGER HIDDEN, by_batch INTEGER HIDDEN,"
+		" rule TEXT HIDDEN, n_ranks INTEGER HIDDEN, placement TEXT HIDDEN)",
+	.n_columns = 36,
 	.n_arguments = N_ARGUMENTS,
 	.n_rows = 500,
 	.compute = compute,
@@ -67,6 +70,7 @@ struct state {
 	struct mt_oea_scratch scratch;
 	struct mt_oea_result result;
 	struct mt_oea_taken taken;
+	struct mt_oea_ranks ranks;
 	struct uniform uniform;
 	double uniform_budget;
 	float weights[65536]; /* of a budget; 0 between batches */
@@ -207,6 +211,14 @@ static int batch_add(struct state *state)
 	rc = rule_apply(state, group->bins, &figures);
 	if (rc != SQLITE_OK)
 		return rc;
+	if (state->ranks.is_wanted) {
+		rc = mt_oea_ranks_count(&state->ranks, source, &state->scratch);
+		if (rc != SQLITE_OK)
+			return rc;
+		figures.no_map = !state->ranks.is_known;
+		figures.rank_active = state->ranks.active;
+		figures.rank_active_before = state->ranks.active_before;
+	}
 	figures.n_params = group->n_params;
 	figures_complete(state, &figures);
 	group->n_restored_rows += source->n_restored_rows;
@@ -336,6 +348,14 @@ static int list_interval(struct mt_tvf_rows *rows, const struct mt_oea_group *gr
 	return rc == SQLITE_OK ? list_real(rows, is_rated, interval.lost_high) : rc;
 }
 
+static int list_ranks(struct mt_tvf_rows *rows, const struct mt_oea_group *group, uint32_t i)
+{
+	const bool is_known = group->has_ranks && !group->no_map;
+	int rc = list_int(rows, is_known, group->rank_active_before);
+
+	return rc == SQLITE_OK ? list_int(rows, is_known, group->params[i].rank_active) : rc;
+}
+
 static int group_list(struct state *state, const struct mt_oea_group *group)
 {
 	int rc = SQLITE_OK;
@@ -354,6 +374,8 @@ static int group_list(struct state *state, const struct mt_oea_group *group)
 			rc = list_quality(state->rows, group, i);
 		if (rc == SQLITE_OK)
 			rc = list_interval(state->rows, group, i);
+		if (rc == SQLITE_OK)
+			rc = list_ranks(state->rows, group, i);
 	}
 	return rc;
 }
@@ -407,6 +429,7 @@ static int read_all(struct state *state, sqlite3 *db)
 static int compute(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_rows *rows)
 {
 	struct state *state = sqlite3_malloc64(sizeof(*state));
+	uint32_t n_ranks;
 	int rc;
 
 	if (!state)
@@ -421,6 +444,11 @@ static int compute(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_r
 	if (rc == SQLITE_OK)
 		rc = rule_parse(state, arguments[ARG_RULE]);
 	if (rc == SQLITE_OK)
+		rc = mt_tvf_uint(rows, &oea, arguments, ARG_RANKS, "n_ranks", 1, 65536, 0, &n_ranks);
+	if (rc == SQLITE_OK)
+		rc = mt_oea_ranks_open(&state->ranks, rows, oea.name, db, n_ranks,
+				       arguments[ARG_PLACEMENT]);
+	if (rc == SQLITE_OK)
 		rc = read_all(state, db);
 	if (state->groups.n_groups > 0)
 		qsort(state->groups.groups, state->groups.n_groups, sizeof(*state->groups.groups),
@@ -428,6 +456,7 @@ static int compute(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_r
 	for (size_t i = 0; rc == SQLITE_OK && i < state->groups.n_groups; i++)
 		rc = group_list(state, state->groups.groups[i]);
 	mt_oea_groups_free(&state->groups);
+	mt_oea_ranks_close(&state->ranks);
 	sqlite3_free(state);
 	return rc;
 }

@@ -238,6 +238,8 @@ void mt_oea_group_add(struct mt_oea_group *group, sqlite3_int64 pass_id, size_t 
 	group->n_candidate_rows += figures->n_candidate_rows;
 	group->has_groups |= figures->has_groups;
 	group->uniform_before += figures->uniform_before;
+	group->no_map |= figures->no_map;
+	group->has_ranks |= figures->rank_active != NULL;
 	if (figures->rank_active)
 		group->rank_active_before += figures->rank_active_before;
 	for (uint32_t i = 0; i < group->n_params; i++)

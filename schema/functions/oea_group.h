@@ -40,6 +40,7 @@ struct mt_oea_figures {
 	uint32_t fill_max; /* entries of a full row */
 	uint32_t n_zero_experts;
 	bool has_groups; /* what rows could take is not known */
+	bool no_map;	 /* nor where experts were */
 	bool only_prunes;
 	/* Of the rows whose further candidates are known; NULL: none. */
 	const uint64_t *n_truncated; /* [n_params] */
@@ -64,7 +65,7 @@ struct mt_oea_group {
 	uint64_t n_passes, n_rows, n_changed_rows, n_entries, n_candidate_rows, n_restored_rows;
 	uint64_t padding_active, n_padding_unknown, rank_active_before;
 	double uniform_before;
-	bool has_weights, has_groups, has_ranks, has_candidates;
+	bool has_groups, has_ranks, no_map;
 	struct mt_oea_sums sums;
 	struct mt_oea_param *params;	   /* [n_params] */
 	uint32_t *bins;			   /* [n_params][MT_OEA_N_BINS] */

@@ -224,6 +224,8 @@ static void read_order(struct mt_reader *reader)
 		reader->selection_order = (int)n;
 	if (mt_column_count(reader->layer_stmt, LC_PADDING, &n) && n <= 65536)
 		reader->padding_active_experts = (int)n;
+	if (!mt_column_int(reader->layer_stmt, LC_MAP_EPOCH, &reader->map_epoch))
+		reader->map_epoch = 0;
 }
 
 /* The rows of a stored layer: the three columns are n_rows, topk_id and topk_row. */

@@ -88,7 +88,7 @@ static const char *const slice_terms[MT_N_TERMS] = {
 
 static const char from_layers[] =
 	"SELECT pl.layer_id, l.layer, l.model_id, pl.n_rows, pl.topk_id, pl.topk_row,"
-	" pl.selection_order, pl.padding_active_experts"
+	" pl.selection_order, pl.padding_active_experts, pl.map_epoch"
 	" FROM main.pass_layer AS pl LEFT JOIN main.layer AS l ON l.layer_id = pl.layer_id"
 	" WHERE pl.pass_id = ?1 AND pl.state = 0";
 

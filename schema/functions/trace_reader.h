@@ -118,7 +118,7 @@ struct mt_reader {
 	/* With passes_only. */
 	enum mt_layer_state state; /* run, n_layer_rows and first_row are of MT_LAYER_STORED alone */
 	sqlite3_int64 begin_ns;
-	sqlite3_int64 map_epoch; /* 0: none */
+	sqlite3_int64 map_epoch; /* 0: none; with MT_READ_EXTRAS, too */
 };
 
 /*

@@ -18,7 +18,8 @@ enum layer_column {
 	LC_TOPK_ID,
 	LC_TOPK_ROW,
 	LC_ORDER,
-	LC_PADDING
+	LC_PADDING,
+	LC_MAP_EPOCH
 };
 
 /* The same where the layers of all passes are scanned. */

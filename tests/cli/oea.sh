@@ -39,6 +39,13 @@ expect_ok "$moetrace" oea plain.db --layers --batch-buckets --format csv
 expect_eq "rows of layers and sizes" "$(wc -l <out)" "$(ask plain.db "select 1 + count(*) from moe_oea(1, 1)")"
 expect_ok "$moetrace" oea plain.db --rule pruned:k0=3 --format csv
 expect_eq "rows of a rule with its k0" "$(wc -l <out)" 2
+expect_ok "$moetrace" oea plain.db --k0 3 --ranks 4 --format csv
+expect_match out 'max_rank_before,max_rank_after'
+expect_ok "$moetrace" eplb plain.db --ranks 4 --format json
+cp out map.json
+expect_ok "$moetrace" oea plain.db --k0 3 --ranks 4 --map map.json --format csv
+expect_error 2 'ranks R is missing' "$moetrace" oea plain.db --map map.json
+expect_error 3 'nothing.json' "$moetrace" oea plain.db --map nothing.json --ranks 4
 expect_ok "$moetrace" oea plain.db --rule budget:20 --format jsonl
 expect_match out '"k0":20'
 

@@ -126,6 +126,28 @@ answer "pruning, and a budget" "$tmp/domains.db" "
 3|0|0
 0"
 
+# The rank with most experts: in order, by a placement, and one rank alone.
+answer "ranks" "$tmp/domains.db" "
+	CREATE TEMP TABLE active AS SELECT DISTINCT pass_id, layer_id, expert, min(topk_rank) OVER (PARTITION BY pass_id, layer_id,
+		expert) AS place FROM moe_topk WHERE phase = 'decode';
+	CREATE TEMP TABLE want AS SELECT layer_id, k0, sum(most) AS most FROM (
+		SELECT layer_id, pass_id, k0, max(n) AS most FROM (
+			SELECT layer_id, pass_id, k0, expert / 15 AS rank, count(*) AS n FROM active,
+				(SELECT value AS k0 FROM byte WHERE value BETWEEN 1 AND 6) WHERE place < k0 GROUP BY 1, 2, 3, 4)
+		GROUP BY 1, 2, 3) GROUP BY 1, 2;
+	SELECT count(*), sum(rank_active_after <> most), sum(rank_active_before <> (SELECT most FROM want AS w
+		WHERE w.layer_id = want.layer_id AND w.k0 = 6)) FROM want JOIN moe_oea(1, 0, 'oea', 4) USING (layer_id, k0);
+	SELECT sum(rank_active_after <> active_after) FROM moe_oea(1, 0, 'oea', 1);
+	SELECT sum(a.rank_active_after <> b.rank_active_after) FROM moe_oea(1, 0, 'oea', 4) AS a JOIN moe_oea(1, 0, 'oea', 4,
+		(SELECT json_group_array(json(slots)) FROM byte, (SELECT json_group_array(value) AS slots FROM byte WHERE value < 60)
+		WHERE value < 3)) AS b USING (layer_id, k0);
+	SELECT count(rank_active_after) FROM moe_oea(1, 0, 'oea', NULL, 'recorded');
+	SELECT count(rank_active_after) FROM moe_oea" "18|0|0
+0
+0
+0
+0"
+
 # ---- what is refused, or put in order first ----
 # changed SQL: domains.db, changed so.
 changed() {
@@ -171,8 +193,8 @@ answer "arguments" "$tmp/domains.db" "SELECT count(*) FROM moe_oea(NULL, NULL, N
 	SELECT DISTINCT by_layer, by_batch, rule FROM moe_oea(0, 1, 'oea')" "18
 0|1|oea"
 for bad in "moe_oea(2)" "moe_oea('x')" "moe_oea(0, -1)" "moe_oea(0, 0, 'oae')" "moe_oea(0, 0, 'budget:')" \
-	"moe_oea(0, 0, 'budget:0')" "moe_oea(0, 0, 'budget:9x')" "moe_oea(0, 0, 'budget:70000')"; do
+	"moe_oea(0, 0, 'oea', NULL, '[[0]]')" "moe_oea(0, 0, 'oea', 7)" "moe_oea(0, 0, 'budget:0')" "moe_oea(0, 0, 'budget:9x')" "moe_oea(0, 0, 'budget:70000')"; do
 	expect_status 1 "$runner" "$tmp/domains.db" "SELECT * FROM $bad"
-	expect_match "$tmp/err" 'moe_oea: (by_layer|by_batch|rule)'
+	expect_match "$tmp/err" 'moe_oea: (by_layer|by_batch|rule|n_ranks|layer 0)'
 done
 expect_status 1 "$runner" --interrupt "$tmp/mixed.db" 'SELECT count(*) FROM moe_oea(0)'
