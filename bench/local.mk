@@ -10,7 +10,8 @@
 	%D%/bench_size \
 	%D%/bench_loss \
 	%D%/bench_route \
-	%D%/bench_experts
+	%D%/bench_experts \
+	%D%/bench_oea
 
 EXTRA_PROGRAMS += $(%C%_c_programs)
 bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh
@@ -41,6 +42,10 @@ bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh
 
 %C%_bench_experts_SOURCES = %D%/bench_experts.c
 %C%_bench_experts_LDADD = kernels/libmtk.la -lm
+
+%C%_bench_oea_SOURCES = %D%/bench_oea.c
+%C%_bench_oea_CFLAGS = $(%C%_cflags)
+%C%_bench_oea_LDADD = schema/functions/libmt_sql.la schema/libmt_reference.la $(SQLITE3_LIBS)
 
 %C%_bench_route_SOURCES = %D%/bench_route.c \
 	%D%/sigmoid.h \
