@@ -172,6 +172,7 @@ struct check_link {
 	int64_t n;
 	int64_t source_id; /* -1: unknown */
 	int64_t source_attempt;
+	bool may_be_left_out; /* passes of the recording were, with what they computed */
 	bool is_whole;	   /* the source's rows are stored in every layer */
 	bool may_be_whole; /* as in check_span */
 };

@@ -107,7 +107,8 @@ static void source_check(struct check *check, struct check_link *link)
 	if (link->source_id < 0)
 		return;
 	reach = source_reach(check, link, takes_any);
-	if (reach < end)
+	/* Passes that sampling or a disabled region left out did compute what they carried. */
+	if (reach < end && !link->may_be_left_out)
 		link_violation(check, link, "its source has not computed it", reach);
 	link->is_whole = source_reach(check, link, takes_whole) >= end;
 	link->may_be_whole = source_reach(check, link, takes_maybe_whole) >= end;
@@ -125,6 +126,7 @@ static int link_take(struct check *check, sqlite3_stmt *stmt)
 				     ? -1
 				     : sqlite3_column_int64(stmt, 4),
 		.source_attempt = sqlite3_column_int64(stmt, 5),
+		.may_be_left_out = sqlite3_column_int(stmt, 6) != 0,
 	};
 	const struct check_link *last =
 		check->n_links > 0 ? &check->links[check->n_links - 1] : NULL;
@@ -157,7 +159,10 @@ int check_links_load(struct check *check)
 		return status;
 	stmt = mt_trace_prepare(check->trace,
 				"SELECT request_id, attempt, first_position, n_positions, "
-				"source_request_id, source_attempt FROM request_reuse "
+				"source_request_id, source_attempt, EXISTS (SELECT 1 FROM request "
+				"AS r JOIN stats AS s USING (recording_id) WHERE r.request_id = "
+				"u.request_id AND s.name IN ('sampled_passes', 'disabled_passes') "
+				"AND s.value > 0) FROM request_reuse AS u "
 				"ORDER BY request_id, attempt, first_position");
 	if (!stmt)
 		return MT_EXIT_FAILED;

@@ -390,7 +390,10 @@ static void span_judge(const struct check_pass *pass, struct check_span *span)
 	     (strcmp(pass->reasons, "invalid,sampled") != 0 || !pass->is_kept[span->first_row])))
 		return;
 	span->may_be_whole = true;
-	span->is_whole = !memchr(pass->is_short + span->first_row, 1, (size_t)span->n_rows);
+	/* Where no row is kept, nobody can tell whose they were. */
+	span->is_whole = pass->recording->is_per_token &&
+			 !memchr(pass->is_short + span->first_row, 1,
+				 (size_t)span->n_rows);
 }
 
 static void pass_judge(struct check *check)

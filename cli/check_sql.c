@@ -307,9 +307,9 @@ static const struct sql_proof sql_proofs[] = {
 	 "WHERE s.name = 'dropped_layers') WHERE value < n"},
 	{CHECK_STATS, NULL,
 	 "SELECT 'stats', s.recording_id || ',invalid_ids', 'is ' || s.value || ', which is not "
-	 "what the reasons of the passes say' FROM stats AS s WHERE s.name = 'invalid_ids' "
-	 "AND (s.value > 0) <> EXISTS (SELECT 1 FROM pass AS p WHERE p.recording_id = "
-	 "s.recording_id AND (',' || p.reasons || ',') LIKE '%,invalid,%')"},
+	 "what the reasons of the passes say' FROM stats AS s JOIN recording AS r USING "
+	 "(recording_id) WHERE s.name = 'invalid_ids' AND r.mode <> 'stat' AND (s.value > 0) <> "
+	 "EXISTS (SELECT 1 FROM pass AS p WHERE p.recording_id = s.recording_id AND (',' || p.reasons || ',') LIKE '%,invalid,%')"},
 	{CHECK_STATS, NULL,
 	 "SELECT 'stats', s.recording_id || ',last_pass_id', 'is above the last pass' "
 	 "FROM stats AS s WHERE s.name = 'last_pass_id' AND s.value > coalesce((SELECT "

@@ -20,6 +20,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/support/toy.c %D%/support/toy.h \
 	%D%/support/world.h \
 	%D%/support/world_compare.c \
+	%D%/support/world_counts.c \
 	%D%/support/world_misuse.c \
 	%D%/support/world_requests.c \
 	%D%/support/world_reuse.c \

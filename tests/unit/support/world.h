@@ -130,8 +130,19 @@ struct want_slice {
 	uint64_t told_clock; /* of its thread */
 };
 
+/* What the dispatch of a layer moved, as it was told. */
+struct want_dispatch {
+	uint32_t n_ranks;
+	uint32_t rank_tokens[8];
+	uint32_t n_local_experts; /* 0: not told */
+	uint32_t first_local_slot;
+	uint32_t received_tokens[8];
+};
+
 struct want_layer {
 	bool is_written;
+	uint32_t *counts; /* [n_ids]: counts were told in place of ids; NULL: they were not */
+	struct want_dispatch *dispatch; /* NULL: not told */
 	bool is_untimed;
 	bool has_weights;
 	bool padding_shown;
@@ -159,12 +170,20 @@ struct want_pass {
 	uint32_t padding_rows;
 	uint32_t epoch;
 	uint64_t end_clock;	   /* of its thread */
+	bool is_skipped; /* sampling left it out */
 	bool has_microbatch;
 	uint32_t microbatch;
 	const struct want_pass *parent; /* NULL: none */
 	uint32_t n_slices;
 	struct want_slice slices[WORLD_MAX_SLICES];
 	struct want_layer layers[WORLD_MAX_LAYERS];
+};
+
+/* What a recording keeps; 0: everything. */
+struct world_kept {
+	uint32_t mode; /* enum moetrace_mode */
+	uint32_t every_n_passes;
+	uint32_t every_n_requests;
 };
 
 struct world_thread {
@@ -196,6 +215,8 @@ struct world {
 	   says nothing (is_free_running). */
 	atomic_uint epoch;
 	bool is_free_running;
+	bool has_counters; /* layers may come as counts, and dispatch is told */
+	struct world_kept kept[WORLD_MAX_RECORDINGS];
 	atomic_uint_fast64_t misuse[WORLD_MAX_RECORDINGS];
 	atomic_uint_fast64_t duplicates[WORLD_MAX_RECORDINGS];
 };
@@ -206,6 +227,7 @@ struct world *world_open(const char *path, uint64_t seed, uint32_t n_threads,
 
 void world_model_add(struct world *world);
 void world_start(struct world *world);
+void world_start_keeping(struct world *world, const struct world_kept *kept);
 void world_stop(struct world *world);
 
 /* Every thread makes @n_steps steps; returns when all have ended. */
@@ -229,6 +251,35 @@ void world_misuse(struct world_thread *thread, struct moetrace_pass *pass,
 void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 		  const struct want_pass *want_pass, uint32_t layer, struct want_layer *want);
 void world_compare_requests(struct world *world, sqlite3 *db);
+
+/* Counts in place of ids, and what is moved. */
+void world_count(struct world_thread *thread, struct moetrace_pass *pass,
+		 const struct want_pass *want_pass, uint32_t layer, struct want_layer *want);
+void world_dispatch(struct world_thread *thread, struct moetrace_pass *pass,
+		    const struct want_pass *want_pass, uint32_t layer, struct want_layer *want);
+
+/* The classes of load, in the order of the columns of expert_load_window. */
+enum world_class {
+	WORLD_PREFILL,
+	WORLD_DECODE,
+	WORLD_VERIFY,
+	WORLD_OTHER,
+	WORLD_PADDING,
+	WORLD_N_CLASSES,
+};
+/* Add the rows by expert of a layer, [WORLD_N_CLASSES][n_ids]. */
+void world_load_add(const struct want_pass *pass, uint32_t layer, uint64_t *load);
+/* Windows of every recording, and what is kept of dispatch. */
+void world_compare_loads(const struct world *world, sqlite3 *db);
+
+/* What the recording of the pass keeps. */
+const struct world_kept *world_kept_of(const struct world *world, const struct want_pass *pass);
+/* Are the rows of a request (NULL: of none) kept? */
+bool world_keeps(const struct world_kept *kept, const struct want_request *request);
+/* The slice of a row of the pass. */
+const struct want_slice *world_slice_of(const struct want_pass *pass, uint32_t row);
+/* Passes that sampling leaves out are seen by requests; of their verify rows nobody hears. */
+bool world_is_unseen(const struct want_pass *pass, const struct want_slice *slice);
 
 /* What is said of requests beside their passes, at random. */
 void world_retract(struct world_thread *thread, struct want_request *request);

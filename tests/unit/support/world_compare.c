@@ -165,16 +165,19 @@ enum layer_column {
 	BASE_K,
 	BASE_IDS,
 	RULE_NAME,
+	COUNT_BYTES,
+	COUNTS,
 };
 
 static const char layer_sql[] =
 	"SELECT pl.active_experts, pl.padding_active_experts, pl.max_load, pl.state, pl.map_epoch,"
 	" pl.selection_order, pl.n_rows, pl.topk_id, pl.topk_row, t.k, t.id_bytes,"
 	" t.weight_format, t.topk_ids, t.topk_weights, t.row_map, t.n_valid, pl.selected_ns,"
-	" t.base_k, t.base_ids, r.name"
+	" t.base_k, t.base_ids, r.name, c.count_bytes, c.counts"
 	" FROM pass_layer AS pl JOIN layer AS l USING (layer_id) LEFT JOIN topk AS t USING "
 	"(topk_id)"
-	" LEFT JOIN rule AS r USING (rule_id) WHERE pl.pass_id = ?1 ORDER BY l.moe_ordinal";
+	" LEFT JOIN rule AS r USING (rule_id) LEFT JOIN layer_load AS c ON c.pass_id ="
+	" pl.pass_id AND c.layer_id = pl.layer_id WHERE pl.pass_id = ?1 ORDER BY l.moe_ordinal";
 
 static const char *format_name(enum moetrace_weight_format format, bool has_weights)
 {
@@ -235,15 +238,39 @@ static void compare_rule(sqlite3_stmt *stmt, const struct want_layer *want)
 	MUST(strcmp(text_of(stmt, RULE_NAME), want->rule < WORLD_N_RULES ? name : "(null)") == 0);
 }
 
+/* A row of the layer as the pass numbers it. */
+static uint32_t pass_row_of(const struct want_layer *want, uint32_t row)
+{
+	return want->row_map ? want->row_map[row] : row;
+}
+
+/* Is the row kept, where only some requests are? */
+static bool is_kept(const struct world *world, const struct want_pass *pass, uint32_t pass_row)
+{
+	return world_keeps(world_kept_of(world, pass), world_slice_of(pass, pass_row)->request);
+}
+
+static uint32_t n_kept(const struct world *world, const struct want_pass *pass,
+		       const struct want_layer *want)
+{
+	uint32_t n = 0, row;
+
+	for (row = 0; row < want->n_rows; row++)
+		n += is_kept(world, pass, pass_row_of(want, row));
+	return n;
+}
+
 static void compare_rows(sqlite3_stmt *stmt, const struct world *world,
-			 const struct world_layer *layer, const struct want_layer *want)
+			 const struct want_pass *pass, const struct world_layer *layer,
+			 const struct want_layer *want)
 {
 	const struct half_format *format =
 		world->weight_format == MOETRACE_WEIGHT_FORMAT_BF16 ? &half_bf16 : &half_fp16;
 	const size_t first = (size_t)sqlite3_column_int64(stmt, TOPK_ROW);
 	const void *row_map = sqlite3_column_blob(stmt, ROW_MAP);
+	uint32_t n = 0;
 
-	if (want->n_rows == 0)
+	if (n_kept(world, pass, want) == 0)
 		return;
 	MUST(!is_null(stmt, TOPK_ID));
 	MUST(sqlite3_column_int64(stmt, K) == want->k);
@@ -253,12 +280,60 @@ static void compare_rows(sqlite3_stmt *stmt, const struct world *world,
 	MUST(is_null(stmt, TOPK_WEIGHTS) == !want->has_weights);
 	compare_rule(stmt, want);
 	for (here.row = 0; here.row < want->n_rows; here.row++) {
+		const uint32_t pass_row = pass_row_of(want, here.row);
+
+		if (!is_kept(world, pass, pass_row))
+			continue;
 		if (want->base_ids)
-			compare_base_row(stmt, want, here.row, first + here.row);
-		MUST((row_map ? u32_at(row_map, first + here.row) : here.row) ==
-		     (want->row_map ? want->row_map[here.row] : here.row));
-		compare_row(stmt, format, want, here.row, first + here.row);
+			compare_base_row(stmt, want, here.row, first + n);
+		MUST((row_map ? u32_at(row_map, first + n) : n) == pass_row);
+		compare_row(stmt, format, want, here.row, first + n);
+		n++;
 	}
+}
+
+static uint64_t count_at(const void *counts, int64_t n_bytes, uint32_t index)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, (const char *)counts + (size_t)n_bytes * index, (size_t)n_bytes);
+	return value;
+}
+
+/* What is said of all rows, stored or not. */
+static void compare_load(sqlite3_stmt *stmt, const struct want_pass *pass, bool is_counted)
+{
+	const struct world_layer *layer = &pass->model->layers[here.layer];
+	uint64_t *load = calloc((size_t)layer->n_ids * WORLD_N_CLASSES, sizeof(*load));
+	int64_t active_experts = 0, max_load = 0;
+	uint32_t id, c;
+
+	REQUIRE(load, "out of memory");
+	world_load_add(pass, here.layer, load);
+	for (id = 0; id < layer->n_ids; id++) {
+		uint64_t sum = 0;
+
+		for (c = 0; c < WORLD_PADDING; c++)
+			sum += load[c * layer->n_ids + id];
+		if (is_counted)
+			MUST(count_at(sqlite3_column_blob(stmt, COUNTS),
+				      sqlite3_column_int64(stmt, COUNT_BYTES), id) == sum);
+		active_experts += id < layer->n_experts && sum > 0;
+		if (id < layer->n_experts && (int64_t)sum > max_load)
+			max_load = (int64_t)sum;
+	}
+	MUST(sqlite3_column_int64(stmt, ACTIVE_EXPERTS) == active_experts);
+	MUST(sqlite3_column_int64(stmt, MAX_LOAD) == max_load);
+	free(load);
+}
+
+/* A layer of which no row is stored, since only counts were told or only these are kept. */
+static void compare_counted(sqlite3_stmt *stmt, const struct want_layer *want)
+{
+	MUST(sqlite3_column_int64(stmt, STATE) == 3);
+	MUST(is_null(stmt, TOPK_ID) && is_null(stmt, SELECTION_ORDER));
+	MUST(is_null(stmt, N_ROWS) == (want->counts != NULL));
+	MUST(want->counts || sqlite3_column_int64(stmt, N_ROWS) == want->n_rows);
 }
 
 /* Routed experts that padding rows touch and no other row does. */
@@ -282,25 +357,34 @@ static void compare_layer(sqlite3_stmt *stmt, const struct world *world,
 			  const struct want_pass *pass, const struct want_layer *want)
 {
 	const struct world_layer *layer = &pass->model->layers[here.layer];
+	const bool is_counted =
+		want->counts || world_kept_of(world, pass)->mode != MOETRACE_MODE_PER_TOKEN;
 
 	here.row = 0;
 	MUST(is_null(stmt, MAP_EPOCH));
-	MUST(sqlite3_column_int64(stmt, STATE) == (want->is_written ? 0 : 1));
 	if (!want->is_written) {
+		MUST(sqlite3_column_int64(stmt, STATE) == 1);
 		MUST(is_null(stmt, N_ROWS) && is_null(stmt, PADDING_ACTIVE_EXPERTS));
 		return;
 	}
-	MUST(sqlite3_column_int64(stmt, SELECTION_ORDER) ==
-	     (want->order == MOETRACE_ORDER_SELECTION ? 0 : 2));
-	MUST(sqlite3_column_int64(stmt, N_ROWS) == want->n_rows);
 	MUST(is_null(stmt, SELECTED_NS) == want->is_untimed);
+	MUST(is_null(stmt, COUNTS) == !is_counted);
+	compare_load(stmt, pass, is_counted);
 	if (want->padding_shown)
 		MUST(!is_null(stmt, PADDING_ACTIVE_EXPERTS) &&
 		     sqlite3_column_int64(stmt, PADDING_ACTIVE_EXPERTS) ==
 			     padding_active(layer, want));
 	else if (pass->padding_rows > 0)
 		MUST(is_null(stmt, PADDING_ACTIVE_EXPERTS));
-	compare_rows(stmt, world, layer, want);
+	if (is_counted) {
+		compare_counted(stmt, want);
+		return;
+	}
+	MUST(sqlite3_column_int64(stmt, STATE) == 0);
+	MUST(sqlite3_column_int64(stmt, SELECTION_ORDER) ==
+	     (want->order == MOETRACE_ORDER_SELECTION ? 0 : 2));
+	MUST(sqlite3_column_int64(stmt, N_ROWS) == n_kept(world, pass, want));
+	compare_rows(stmt, world, pass, layer, want);
 }
 
 /* ---- passes ---- */
@@ -325,17 +409,26 @@ static bool has_reason(const char *reasons, const char *reason)
 	return false;
 }
 
-static void compare_verdict(sqlite3_stmt *stmt, const struct want_pass *want)
+static void compare_verdict(sqlite3_stmt *stmt, const struct world *world,
+			    const struct want_pass *want)
 {
+	const struct world_kept *kept = world_kept_of(world, want);
 	const char *reasons = (const char *)sqlite3_column_text(stmt, 6);
-	bool is_unwritten = false, is_invalid = false;
+	bool is_unwritten = false, is_invalid = false, is_counted = false, is_sampled = false;
 	uint32_t i;
 
 	for (i = 0; i < want->model->n_layers; i++) {
 		is_unwritten |= !want->layers[i].is_written && want->n_rows > 0;
 		is_invalid |= want->layers[i].n_invalid > 0;
+		is_counted |= want->layers[i].counts && kept->mode == MOETRACE_MODE_PER_TOKEN;
 	}
-	MUST(strcmp(text_of(stmt, 5), is_unwritten || is_invalid ? "partial" : "complete") == 0);
+	for (i = 0; i < want->n_slices; i++)
+		is_sampled |= !world_keeps(kept, want->slices[i].request);
+	MUST(strcmp(text_of(stmt, 5), is_unwritten || is_invalid || is_counted || is_sampled
+					      ? "partial"
+					      : "complete") == 0);
+	MUST(has_reason(reasons, "counted") == is_counted);
+	MUST(has_reason(reasons, "sampled") == is_sampled);
 	MUST(has_reason(reasons, "unwritten") == is_unwritten);
 	MUST(has_reason(reasons, "invalid") == is_invalid);
 	MUST(!has_reason(reasons, "lost") && !has_reason(reasons, "unended"));
@@ -381,7 +474,7 @@ static void compare_pass(sqlite3 *db, const struct world *world, const struct wa
 	MUST(!is_null(stmt, 9));
 	if (!world->is_free_running)
 		MUST(sqlite3_column_int64(stmt, 8) == world_recording(want->epoch));
-	compare_verdict(stmt, want);
+	compare_verdict(stmt, world, want);
 	MUST(!db_step(stmt));
 	sqlite3_finalize(stmt);
 	compare_slices(db, pass_id, want, world->is_free_running);
@@ -392,7 +485,8 @@ static void compare_pass(sqlite3 *db, const struct world *world, const struct wa
 	ck_assert_int_eq(sqlite3_bind_int64(layers, 1, pass_id), SQLITE_OK);
 	for (here.layer = 0; here.layer < want->model->n_layers; here.layer++) {
 		/* Of a pass without rows only what was handed over is stored. */
-		if (want->n_rows == 0 && !want->layers[here.layer].is_written)
+		if (want->n_rows == 0 && !want->layers[here.layer].is_written &&
+		    !want->layers[here.layer].dispatch)
 			continue;
 		MUST(db_step(layers));
 		compare_layer(layers, world, want, &want->layers[here.layer]);
@@ -413,13 +507,25 @@ static void compare_padding(const struct world *world, sqlite3 *db)
 		for (const struct want_pass *pass = world->threads[i].passes; pass;
 		     pass = pass->next)
 			for (j = 0; j < pass->model->n_layers; j++)
-				for (id = 0; pass->layers[j].padding_load &&
+				for (id = 0; !pass->is_skipped && pass->layers[j].padding_load &&
 					     id < pass->model->layers[j].n_ids;
 				     id++)
 					want += pass->layers[j].padding_load[id];
 	ck_assert_int_eq(db_int(db, "SELECT coalesce(sum(padding_tokens), 0) FROM"
 				    " expert_load_window"),
 			 (int64_t)want);
+}
+
+static int64_t n_skipped(const struct world *world, uint32_t recording)
+{
+	int64_t n = 0;
+	uint32_t i;
+
+	for (i = 0; i < world->n_threads; i++)
+		for (const struct want_pass *pass = world->threads[i].passes; pass;
+		     pass = pass->next)
+			n += pass->is_skipped && world_recording(pass->epoch) == recording;
+	return n;
 }
 
 static void compare_counters(const struct world *world, sqlite3 *db)
@@ -431,6 +537,8 @@ static void compare_counters(const struct world *world, sqlite3 *db)
 		ck_assert_int_eq(
 			db_stat(db, recording, "misuse"),
 			(int64_t)(world->misuse[recording] + world->duplicates[recording]));
+		ck_assert_int_eq(db_stat(db, recording, "sampled_passes"),
+				 n_skipped(world, recording));
 		/* A wrong call for a layer that was handed over may count as either. */
 		ck_assert_int_ge(db_stat(db, recording, "duplicate_layers"),
 				 (int64_t)world->duplicates[recording]);
@@ -452,8 +560,12 @@ void world_compare(struct world *world)
 	for (i = 0; i < world->n_threads; i++)
 		for (const struct want_pass *want = world->threads[i].passes; want;
 		     want = want->next) {
-			compare_pass(db, world, want);
-			n_passes++;
+			if (want->is_skipped)
+				continue;
+			if (world_kept_of(world, want)->mode != MOETRACE_MODE_STAT) {
+				compare_pass(db, world, want);
+				n_passes++;
+			}
 			for (j = 0; j < want->model->n_layers; j++)
 				n_invalid += want->layers[j].n_invalid;
 		}
@@ -465,6 +577,7 @@ void world_compare(struct world *world)
 	compare_padding(world, db);
 	if (!world->is_free_running) {
 		compare_counters(world, db);
+		world_compare_loads(world, db);
 		world_compare_requests(world, db);
 	}
 	db_close(db);

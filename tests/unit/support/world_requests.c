@@ -26,6 +26,8 @@ struct position {
 	bool is_verified;
 	bool is_unwritten;
 	bool is_invalid;
+	bool is_sampled;
+	bool is_counted;
 };
 
 struct reasons {
@@ -35,35 +37,45 @@ struct reasons {
 	bool missing;
 	bool began_before;
 	bool reuse_unknown;
+	bool sampled;
+	bool counted;
 	/* What a reason may be named for though it is none by the definition. */
 	bool may_be_unwritten;
 	bool may_be_unresolved;
 	bool may_be_invalid;
 	bool may_be_reuse_unknown;
+	bool may_be_sampled;
+	bool may_be_counted;
 };
 
-static bool was_open(const struct want_request *request, uint32_t recording)
+/* Does the request have a row in the recording? */
+static bool was_open(const struct world *world, const struct want_request *request,
+		     uint32_t recording)
 {
 	const uint32_t epoch = 2 * recording - 1;
 
-	return request->begin_epoch <= epoch && request->end_epoch >= epoch;
+	return world->kept[recording].mode != MOETRACE_MODE_STAT &&
+	       request->begin_epoch <= epoch && request->end_epoch >= epoch;
 }
 
 static bool row_is_invalid(const struct want_layer *layer, uint32_t row)
 {
 	uint32_t i;
 
-	if (!layer->is_written || !layer->row_map)
-		return layer->is_written && layer->has_invalid[row];
+	if (!layer->is_written || layer->counts)
+		return false;
+	if (!layer->row_map)
+		return layer->has_invalid[row];
 	for (i = 0; i < layer->n_rows; i++)
 		if (layer->row_map[i] == row)
 			return layer->has_invalid[i];
 	return false;
 }
 
-static void note_row(struct position *position, const struct want_pass *pass, uint32_t row,
-		     bool is_here, bool is_verify)
+static void note_row(struct position *position, const struct world *world,
+		     const struct want_pass *pass, uint32_t row, bool is_here, bool is_verify)
 {
+	const struct world_kept *kept = world_kept_of(world, pass);
 	uint32_t i;
 
 	if (!is_here) {
@@ -74,26 +86,36 @@ static void note_row(struct position *position, const struct want_pass *pass, ui
 		position->is_verified = true;
 	else
 		position->is_computed = true;
-	for (i = 0; i < pass->model->n_layers; i++) {
+	position->is_sampled |= pass->is_skipped ||
+				!world_keeps(kept, world_slice_of(pass, row)->request);
+	for (i = 0; !pass->is_skipped && i < pass->model->n_layers; i++) {
+		position->is_counted |= pass->layers[i].counts != NULL &&
+					kept->mode == MOETRACE_MODE_PER_TOKEN;
 		position->is_unwritten |= !pass->layers[i].is_written;
 		position->is_invalid |= row_is_invalid(&pass->layers[i], row);
 	}
 }
 
-static void note_slice(const struct want_pass *pass, const struct want_slice *slice,
-		       struct reasons *reasons)
+static void note_slice(const struct world *world, const struct want_pass *pass,
+		       const struct want_slice *slice, struct reasons *reasons)
 {
 	uint32_t i;
+
+	reasons->may_be_sampled |=
+		pass->is_skipped || !world_keeps(world_kept_of(world, pass), slice->request);
+	if (pass->is_skipped)
+		return;
 
 	reasons->may_be_unresolved |= slice->phase == MOETRACE_PHASE_VERIFY && !slice->accepted;
 	for (i = 0; i < pass->model->n_layers; i++) {
 		reasons->may_be_unwritten |= !pass->layers[i].is_written;
 		reasons->may_be_invalid |= pass->layers[i].n_invalid > 0;
+		reasons->may_be_counted |= pass->layers[i].counts != NULL;
 	}
 }
 
 static void note_pass(struct position *positions, uint32_t n_positions,
-		      const struct want_request *request, const struct want_pass *pass,
+		      const struct world *world, const struct want_request *request, const struct want_pass *pass,
 		      uint32_t recording, struct reasons *reasons)
 {
 	const bool is_here = world_recording(pass->epoch) == recording;
@@ -106,11 +128,13 @@ static void note_pass(struct position *positions, uint32_t n_positions,
 		    slice->attempt != request->attempt)
 			continue;
 		if (is_here)
-			note_slice(pass, slice, reasons);
+			note_slice(world, pass, slice, reasons);
+		if (world_is_unseen(pass, slice))
+			continue;
 		for (row = 0; row < slice->n_rows; row++)
 			if (slice->positions[row] < n_positions &&
 			    (!slice->accepted || slice->accepted[row]))
-				note_row(&positions[slice->positions[row]], pass,
+				note_row(&positions[slice->positions[row]], world, pass,
 					 slice->row_offset + row, is_here,
 					 slice->phase == MOETRACE_PHASE_VERIFY && !slice->accepted);
 	}
@@ -123,6 +147,7 @@ static void note_reuse(const struct world_thread *thread, const struct want_requ
 {
 	const struct want_source source = world_source(thread, reuse, request);
 	struct position row = {0};
+	bool is_flawed;
 	uint32_t i;
 
 	if (!source.request) {
@@ -131,16 +156,21 @@ static void note_reuse(const struct world_thread *thread, const struct want_requ
 			position->is_reused = position->is_unknown = true;
 		return;
 	}
-	note_row(position ? position : &row, source.pass, source.slice->row_offset + source.row,
-		 true, false);
+	note_row(position ? position : &row, thread->world, source.pass,
+		 source.slice->row_offset + source.row, true, false);
 	if (position) {
 		position->is_computed = false;
 		position->is_reused = true;
 	}
 	/* Its attempt's faults are not told apart. */
+	is_flawed = source.pass->is_skipped ||
+		    !world_keeps(world_kept_of(thread->world, source.pass), source.request);
 	for (i = 0; i < source.pass->model->n_layers; i++)
-		if (!source.pass->layers[i].is_written || source.pass->layers[i].n_invalid)
-			reasons->may_be_unwritten = reasons->may_be_invalid = true;
+		is_flawed |= !source.pass->layers[i].is_written ||
+			     source.pass->layers[i].n_invalid || source.pass->layers[i].counts;
+	if (is_flawed)
+		reasons->may_be_unwritten = reasons->may_be_invalid = reasons->may_be_sampled =
+			reasons->may_be_counted = true;
 }
 
 static void note_reuses(const struct world_thread *thread, const struct want_request *request,
@@ -165,13 +195,16 @@ static struct reasons judge(const struct world_thread *thread, const struct want
 
 	REQUIRE(positions, "out of memory");
 	for (const struct want_pass *pass = thread->passes; pass; pass = pass->next)
-		note_pass(positions, n_positions, request, pass, recording, &reasons);
+		note_pass(positions, n_positions, thread->world, request, pass, recording,
+			  &reasons);
 	note_reuses(thread, request, positions, n_positions, recording, &reasons);
 	for (i = 0; i < n_positions; i++) {
 		reasons.unwritten |= positions[i].is_unwritten;
 		reasons.invalid |= positions[i].is_invalid;
 		reasons.unresolved |= positions[i].is_verified && !positions[i].is_computed;
 		reasons.reuse_unknown |= positions[i].is_unknown;
+		reasons.sampled |= positions[i].is_sampled;
+		reasons.counted |= positions[i].is_counted;
 		if (positions[i].is_computed || positions[i].is_verified || positions[i].is_reused)
 			continue;
 		if (began_before)
@@ -205,6 +238,10 @@ static void compare_reasons(const struct want_request *request, const struct rea
 		"%s: unresolved: %s", id, got);
 	REQUIRE(names(got, "reuse_unknown") ? want->may_be_reuse_unknown : !want->reuse_unknown,
 		"%s: reuse_unknown: %s", id, got);
+	REQUIRE(names(got, "sampled") ? want->may_be_sampled : !want->sampled, "%s: sampled: %s",
+		id, got);
+	REQUIRE(names(got, "counted") ? want->may_be_counted : !want->counted, "%s: counted: %s",
+		id, got);
 	REQUIRE(!names(got, "repeated"), "%s: nothing is repeated: %s", id, got);
 	REQUIRE(got_hole ? has_hole : !has_hole || got, "%s: missing: %s", id, got);
 	REQUIRE(!names(got, "began_before") || want->began_before, "%s: %s", id, got);
@@ -238,7 +275,7 @@ static uint32_t seen_end(const struct world_thread *thread, const struct want_re
 			const struct want_slice *slice = &pass->slices[i];
 
 			if (slice->request != request || slice->attempt != request->attempt ||
-			    slice->phase == MOETRACE_PHASE_DRAFT ||
+			    slice->phase == MOETRACE_PHASE_DRAFT || world_is_unseen(pass, slice) ||
 			    (slice->phase == MOETRACE_PHASE_VERIFY && !slice->accepted))
 				continue;
 			for (row = 0; row < slice->n_rows; row++)
@@ -368,7 +405,7 @@ static void compare_request(sqlite3 *db, const struct world_thread *thread,
 				     recording, (long long)request->handle);
 	const bool is_there = db_step(row);
 
-	REQUIRE(is_there == was_open(request, recording), "%s in recording %u: %s",
+	REQUIRE(is_there == was_open(thread->world, request, recording), "%s in recording %u: %s",
 		request->external_id, recording, is_there ? "has a row" : "has no row");
 	if (is_there) {
 		ck_assert_str_eq((const char *)sqlite3_column_text(row, 0), request->external_id);
@@ -400,7 +437,7 @@ void world_compare_requests(struct world *world, sqlite3 *db)
 		     request = request->next)
 			for (recording = 1; recording <= n_recordings; recording++) {
 				compare_request(db, &world->threads[i], request, recording);
-				n_rows += was_open(request, recording);
+				n_rows += was_open(world, request, recording);
 			}
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), n_rows);
 }

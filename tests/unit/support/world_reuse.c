@@ -231,7 +231,7 @@ static struct want_source computed_by(const struct world_thread *thread,
 			const struct want_slice *slice = &pass->slices[i];
 
 			if (slice->request != request || slice->attempt != reuse->source_attempt ||
-			    slice->phase == MOETRACE_PHASE_DRAFT ||
+			    slice->phase == MOETRACE_PHASE_DRAFT || world_is_unseen(pass, slice) ||
 			    (slice->phase == MOETRACE_PHASE_VERIFY &&
 			     (!slice->accepted || slice->told_clock > until)))
 				continue;

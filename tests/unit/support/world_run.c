@@ -113,9 +113,22 @@ struct world *world_open(const char *path, uint64_t seed, uint32_t n_threads,
 
 void world_start(struct world *world)
 {
+	const struct world_kept all = {.mode = MOETRACE_MODE_PER_TOKEN};
+
+	world_start_keeping(world, &all);
+}
+
+void world_start_keeping(struct world *world, const struct world_kept *kept)
+{
+	struct moetrace_recording_opts opts;
 	uint32_t i, j;
 
-	ck_assert_int_eq(moetrace_start(world->session, NULL), MOETRACE_OK);
+	MOETRACE_INIT(&opts);
+	opts.mode = kept->mode;
+	opts.sample_every_n_passes = kept->every_n_passes;
+	opts.sample_every_n_requests = kept->every_n_requests;
+	world->kept[world_recording(world->epoch + 1)] = *kept;
+	ck_assert_int_eq(moetrace_start(world->session, &opts), MOETRACE_OK);
 	world->epoch++;
 	/* Who is paused then is so in this recording, too. */
 	for (i = 0; !world->is_free_running && i < world->n_threads; i++)
@@ -398,9 +411,18 @@ static void run_layers(struct world_thread *thread, struct moetrace_pass *pass,
 		order[i] = i;
 	if (rng_chance(&thread->rng, 20))
 		shuffle(&thread->rng, order, want->model->n_layers);
-	for (i = 0; i < want->model->n_layers; i++)
-		if (!rng_chance(&thread->rng, 1))
-			world_select(thread, pass, want, order[i], &want->layers[order[i]]);
+	for (i = 0; i < want->model->n_layers; i++) {
+		struct want_layer *layer = &want->layers[order[i]];
+
+		if (thread->world->has_counters && rng_chance(&thread->rng, 10))
+			world_dispatch(thread, pass, want, order[i], layer);
+		if (rng_chance(&thread->rng, 1))
+			continue;
+		if (thread->world->has_counters && rng_chance(&thread->rng, 10))
+			world_count(thread, pass, want, order[i], layer);
+		else
+			world_select(thread, pass, want, order[i], layer);
+	}
 	if (rng_chance(&thread->rng, 3))
 		world_misuse(thread, pass, want);
 }
@@ -447,10 +469,12 @@ static void tell(struct world_thread *thread, uint64_t number, struct want_pass 
 static void keep_pass(struct world_thread *thread, bool is_recorded, struct want_pass *want)
 {
 	const struct world *world = thread->world;
+	const uint32_t recording = world_recording(world->epoch);
 
-	REQUIRE(world->is_free_running || is_recorded == (world_recording(world->epoch) != 0),
+	want->is_skipped = !is_recorded && recording && world->kept[recording].every_n_passes > 1;
+	REQUIRE(world->is_free_running || is_recorded == (recording != 0) || want->is_skipped,
 		"a pass is recorded while idle, or is not while recording");
-	if (!is_recorded) {
+	if (!is_recorded && !want->is_skipped) {
 		pass_free(want);
 		return;
 	}
@@ -472,7 +496,8 @@ static void end_pass(struct world_thread *thread, struct moetrace_pass *pass,
 	tell(thread, number, want, 0);
 	moetrace_pass_end(pass);
 	want->end_clock = ++thread->clock;
-	for (i = 0; i < want->n_slices; i++)
+	/* A pass that is left out keeps no request open. */
+	for (i = 0; pass && i < want->n_slices; i++)
 		if (want->slices[i].request && want->slices[i].request->end_epoch != UINT32_MAX)
 			want->slices[i].request->end_clock = thread->clock;
 	tell(thread, number, want, 1);

@@ -394,4 +394,6 @@ void want_layer_free(struct want_layer *layer)
 	free(layer->row_map);
 	free(layer->base_ids);
 	free(layer->padding_load);
+	free(layer->counts);
+	free(layer->dispatch);
 }
