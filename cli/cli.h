@@ -39,6 +39,9 @@ enum mt_exit {
 typedef int mt_verb_fn(int argc, char **argv);
 
 mt_verb_fn mt_cmd_balance;
+mt_verb_fn mt_cmd_doctor;
+mt_verb_fn mt_cmd_kernels;
+mt_verb_fn mt_cmd_power;
 mt_verb_fn mt_cmd_check;
 mt_verb_fn mt_cmd_dump;
 mt_verb_fn mt_cmd_efficiency;

@@ -24,6 +24,9 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cli_open.c \
 	%D%/cli_sql.c \
 	%D%/cmd_balance.c \
+	%D%/cmd_doctor.c \
+	%D%/cmd_kernels.c \
+	%D%/cmd_power.c \
 	%D%/cmd_check.c \
 	%D%/cmd_control.c \
 	%D%/cmd_dump.c %D%/cmd_dump.h \

@@ -31,6 +31,8 @@ static const struct verb verbs[] = {
 	{"efficiency", mt_cmd_efficiency, "work, speed and power of the layers, and slow passes", false},
 	{"eplb", mt_cmd_eplb, "where to put experts so that ranks are evenly loaded", false},
 	{"oea", mt_cmd_oea, "what opportunistic expert activation would save, or did", false},
+	{"kernels", mt_cmd_kernels, "what operations and layers took", false},
+	{"power", mt_cmd_power, "what a recording drew, and energy a token", false},
 	{"info", mt_cmd_info, "what a trace holds, and what recorded it", false},
 	{"dump", mt_cmd_dump, "the tables, or the rows of one of them; a snapshot of a live session", false},
 	{"query", mt_cmd_query, "run one SQL statement on a trace", false},
@@ -45,6 +47,7 @@ static const struct verb verbs[] = {
 	{"rotate", mt_cmd_rotate, "let live sessions go on in another file", false},
 	{"overhead", mt_cmd_overhead, "what recording costs a live session, measured", false},
 	{"recover", mt_cmd_recover, "make a clean trace of what a killed process left", true},
+	{"doctor", mt_cmd_doctor, "which sources of times and power are there, and what to do", false},
 	{"check", mt_cmd_check, "prove that a trace is sound", false},
 };
 

@@ -13,6 +13,8 @@ moetrace_verbs = \
 	efficiency \
 	eplb \
 	oea \
+	kernels \
+	power \
 	info \
 	dump \
 	query \
@@ -26,6 +28,7 @@ moetrace_verbs = \
 	rotate \
 	overhead \
 	recover \
+	doctor \
 	check
 
 moetrace_pages = %D%/moetrace.1 $(moetrace_verbs:%=%D%/moetrace-%.1)

@@ -17,6 +17,11 @@ schema_sql_files = \
 	schema/views/routed_expert.sql \
 	schema/views/kernel_event.sql \
 	schema/views/layer_time.sql \
+	schema/views/kernel_summary.sql \
+	schema/views/power.sql \
+	schema/views/energy_window.sql \
+	schema/views/overlap.sql \
+	schema/views/nsight.sql \
 	schema/views/rule_effect.sql \
 	schema/views/align_waste.sql \
 	schema/views/loss.sql

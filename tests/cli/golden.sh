@@ -51,6 +51,12 @@ golden experts-decode.txt experts sound.db --phase decode --layer 0 --recording 
 golden experts-domain.txt experts sound.db --by-attribute domain --min-tokens 1 --layer 0
 golden balance.txt balance sound.db
 golden balance.csv balance sound.db --format csv
+golden kernels.txt kernels sound.db
+golden kernels.json kernels sound.db --format json
+golden kernels-layer.csv kernels sound.db --by-layer --recording 1 --format csv
+golden kernels-role.txt kernels sound.db --by-role
+golden kernels-overlap.txt kernels sound.db --overlap
+golden power-readings.csv power sound.db --readings --recording 1 --format csv
 golden info.txt info sound.db
 golden info.json info sound.db --format json
 golden report.txt report sound.db

@@ -40,7 +40,7 @@ formats() {
 formats report ', jsonl or markdown'
 formats info ' or jsonl'
 formats eval ' or jsonl'
-for verb in requests experts balance dump query check; do
+for verb in requests experts balance kernels power doctor dump query check; do
 	formats $verb ', jsonl or csv'
 done
 

@@ -30,6 +30,7 @@ TESTS += \
 	%D%/cookbook.sh \
 	%D%/functions.sh \
 	%D%/module.sh \
+	%D%/nsight.sh \
 	%D%/oea.sh \
 	%D%/schema-doc.sh \
 	%D%/views.sh
@@ -41,6 +42,7 @@ EXTRA_DIST += \
 	%D%/functions.sh \
 	%D%/halves.py \
 	%D%/module.sh \
+	%D%/nsight.sh \
 	%D%/oea.sh \
 	%D%/schema-doc.sh \
 	%D%/views.sh

@@ -332,6 +332,30 @@ static void add_domain_requests(struct tw *tw)
 }
 
 /* Groups of BATCH requests: their prompts in one pass, then DECODE passes of one row each. */
+/* Times, ranges and power for the recipes, derived from the passes. */
+static void add_timing(struct tw *tw)
+{
+	tw_exec(tw,
+		"INSERT INTO device VALUES (1, 1, 'host', NULL, NULL, 2, NULL),"
+		" (2, 1, 'cuda', 'GPU', 'GPU-1', NULL, 700000);"
+		"INSERT INTO string VALUES (1, 'attention', 'attention', 0),"
+		" (2, 'experts', 'experts', 0), (3, 'send', 'dispatch', 1), (4, 'step', NULL, NULL);"
+		"INSERT INTO launch_shape VALUES (1, 132, 1, 1, 128, 1, 1, 64, 0, 4096);"
+		"INSERT INTO kernel SELECT NULL, p.recording_id, 2, 7, s.string_id,"
+		" p.begin_ns + 100000 * l.moe_ordinal + 20000 * s.string_id,"
+		" p.begin_ns + 100000 * l.moe_ordinal + 20000 * s.string_id"
+		" + CASE s.string_id WHEN 2 THEN 1000 * pl.active_experts ELSE 15000 END,"
+		" p.pass_id, l.layer_id, 1, 0, 1, p.pass_id FROM pass_layer AS pl"
+		" JOIN pass AS p USING (pass_id) JOIN layer AS l USING (layer_id)"
+		" JOIN string AS s ON s.string_id < 4 WHERE pl.state = 0;"
+		"INSERT INTO range SELECT NULL, recording_id, 4, 1, begin_ns, end_ns FROM pass;"
+		"INSERT INTO power_sample SELECT NULL, 1, 2, 'gpu', 'poll', 100000000 * value,"
+		" 300000 + 1000 * (value % 5), 299000, 30000 * value, 700000, 4 * (value % 2), 1980,"
+		" 2619, 45, 20000 FROM byte WHERE value < 31;"
+		"INSERT INTO host_sample VALUES (1, 1, 0, 1, 1, 1, 4096);"
+		"INSERT INTO clock_snapshot VALUES (1, 1, 0, 5000, 1700000000000000000, 10);");
+}
+
 static void make_domains(struct tw *tw, int n)
 {
 	static struct tw_pass pass;
@@ -383,6 +407,7 @@ static void make_domains(struct tw *tw, int n)
 			}
 		}
 	}
+	add_timing(tw);
 }
 
 static void make_bulk(struct tw *tw, int n_passes, enum tw_weights weights)

@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * doctor: what of the sources of times and power is there, what is off and why, and what to do.
+ * It records for a moment into a file of its own, with every collector, and prints what that file
+ * says of them; so it asks the same code as a recording.
+ */
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <moetrace/moetrace.h>
+
+#include "cli/cli.h"
+
+#define COLLECTORS "host,rapl,nvml"
+#define MOMENT_NS  150000000
+
+static const struct argp_child children[] = {{&mt_args_argp, 0, NULL, 0}, {0}};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	(void)arg;
+	if (key != ARGP_KEY_INIT)
+		return ARGP_ERR_UNKNOWN;
+	state->child_inputs[0] = state->input;
+	return 0;
+}
+
+static const struct argp argp = {
+	.parser = parse,
+	.doc = "Print which sources of times and power are there, which are off and why, and what to "
+	       "do about it"
+	       "\v"
+	       "It records with every source for a moment, into a file that is removed. What is off "
+	       "is no failure: the exit code is 0.\n",
+	.children = children,
+};
+
+/* ---- CUDA, as far as its driver tells ---- */
+
+struct cuda {
+	char state[16];
+	char version[32];
+	char reason[256];
+};
+
+#define CUDA_MULTICAST_SUPPORTED 132 /* an attribute of a device: NVLink multicast (NVLS) */
+
+static int ask_driver(void *library, int *ret_version, int *ret_n, int *ret_n_multicast)
+{
+	int (*init)(unsigned int) = NULL;
+	int (*version)(int *) = NULL;
+	int (*count)(int *) = NULL;
+	int (*attribute)(int *, int, int) = NULL;
+	void *symbols[] = {dlsym(library, "cuInit"), dlsym(library, "cuDriverGetVersion"),
+			   dlsym(library, "cuDeviceGetCount"),
+			   dlsym(library, "cuDeviceGetAttribute")};
+	int has_multicast;
+
+	memcpy(&init, &symbols[0], sizeof(init));
+	memcpy(&version, &symbols[1], sizeof(version));
+	memcpy(&count, &symbols[2], sizeof(count));
+	memcpy(&attribute, &symbols[3], sizeof(attribute));
+	if (!init || !version || !count || !attribute || version(ret_version) || init(0) ||
+	    count(ret_n))
+		return -1;
+	for (int i = 0; i < *ret_n; i++)
+		*ret_n_multicast +=
+			!attribute(&has_multicast, CUDA_MULTICAST_SUPPORTED, i) && has_multicast;
+	return 0;
+}
+
+static void cuda_look(struct cuda *cuda)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	int version = 0, n = 0, n_multicast = 0;
+
+	memset(cuda, 0, sizeof(*cuda));
+	snprintf(cuda->state, sizeof(cuda->state), "absent");
+	if (!library) {
+		snprintf(cuda->reason, sizeof(cuda->reason),
+			 "no libcuda.so.1: no GPU driver is installed; everything else works without");
+		return;
+	}
+	/* The library stays: its driver has threads of its own. */
+	if (ask_driver(library, &version, &n, &n_multicast) < 0 || n == 0) {
+		snprintf(cuda->reason, sizeof(cuda->reason),
+			 "the driver is there, but it shows no GPU to this process; look at "
+			 "CUDA_VISIBLE_DEVICES and at the rights of /dev/nvidia*");
+	} else {
+		snprintf(cuda->state, sizeof(cuda->state), "on");
+		snprintf(cuda->reason, sizeof(cuda->reason),
+			 "%d GPU%s; NVLink multicast (NVLS) is %s", n, n == 1 ? "" : "s",
+			 n_multicast > 1 ? "possible" : "not possible here");
+	}
+	if (version)
+		snprintf(cuda->version, sizeof(cuda->version), "%d.%d", version / 1000,
+			 version % 1000 / 10);
+}
+
+/* ---- a moment's recording ---- */
+
+static int record(const char *path)
+{
+	const struct timespec moment = {0, MOMENT_NS};
+	struct moetrace_session_opts opts;
+	struct moetrace_session *session;
+	int status;
+
+	MOETRACE_INIT(&opts);
+	opts.engine_name = "doctor";
+	opts.n_rings = 1;
+	opts.ring_bytes = 1 << 16;
+	opts.socket_dir = "none";
+	opts.collectors = COLLECTORS;
+	/* What the operator set for recordings is none of this one. */
+	unsetenv("MOETRACE_OUTPUT");
+	unsetenv("MOETRACE_START");
+	unsetenv("MOETRACE_DISABLE");
+	unsetenv("MOETRACE_COLLECTORS");
+	unsetenv("MOETRACE_SOCKET_DIR");
+	status = moetrace_session_open(path, &opts, &session);
+	if (status < 0) {
+		mt_error("%s", moetrace_open_errmsg());
+		return MT_EXIT_FAILED;
+	}
+	status = moetrace_start(session, NULL);
+	nanosleep(&moment, NULL);
+	if (status == MOETRACE_OK)
+		status = moetrace_stop(session, NULL);
+	if (moetrace_session_close(session) < 0 || status < 0) {
+		mt_error("%s: the recording failed: %s", path, moetrace_status_string(status));
+		return MT_EXIT_FAILED;
+	}
+	return MT_EXIT_OK;
+}
+
+#define SQL_SOURCES                                                                          \
+	"SELECT 'cuda' AS source, ?1 AS state, ?2 AS version, ?3 AS what_to_know UNION ALL " \
+	"SELECT name, state, version, reason FROM collector"
+
+static int sources_print(const struct mt_trace *trace, const struct cuda *cuda,
+			 enum mt_format format)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(trace, SQL_SOURCES);
+	struct mt_output output;
+	int status;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	sqlite3_bind_text(stmt, 1, cuda->state, -1, SQLITE_STATIC);
+	if (cuda->version[0])
+		sqlite3_bind_text(stmt, 2, cuda->version, -1, SQLITE_STATIC);
+	sqlite3_bind_text(stmt, 3, cuda->reason, -1, SQLITE_STATIC);
+	mt_output_begin(&output, stdout, format);
+	status = mt_trace_print(trace, &output, stmt);
+	sqlite3_finalize(stmt);
+	if (status == MT_EXIT_OK)
+		mt_output_end(&output);
+	return status;
+}
+
+static int look(const char *folder, enum mt_format format)
+{
+	struct cuda cuda;
+	struct mt_trace trace;
+	char path[128];
+	int status;
+
+	snprintf(path, sizeof(path), "%s/doctor.db", folder);
+	cuda_look(&cuda);
+	status = record(path);
+	if (status == MT_EXIT_OK)
+		status = mt_trace_open(path, &trace);
+	if (status == MT_EXIT_OK) {
+		status = sources_print(&trace, &cuda, format);
+		mt_trace_close(&trace);
+	}
+	(void)unlink(path);
+	return status;
+}
+
+int mt_cmd_doctor(int argc, char **argv)
+{
+	struct mt_args args = {.no_file = true};
+	const char *parent = getenv("TMPDIR");
+	char folder[64];
+	int status;
+
+	status = mt_args_parse(&argp, argc, argv, &args, &args);
+	if (status != MT_EXIT_OK)
+		return status;
+	if (!parent || strlen(parent) > 40)
+		parent = "/tmp";
+	snprintf(folder, sizeof(folder), "%s/moetrace.XXXXXX", parent);
+	if (!mkdtemp(folder)) {
+		mt_error("%s: no folder can be made there; set TMPDIR", parent);
+		return MT_EXIT_FAILED;
+	}
+	status = look(folder, args.format);
+	(void)rmdir(folder);
+	return status;
+}

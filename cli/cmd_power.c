@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * power: what was drawn, in windows of a second and more, and what its sources say of themselves.
+ */
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+enum { OPT_READINGS = MT_OPT_OWN };
+
+struct options {
+	struct mt_args args;
+	bool has_readings;
+};
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *options = state->input;
+
+	(void)arg;
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &options->args;
+		return 0;
+	case OPT_READINGS:
+		options->has_readings = true;
+		return 0;
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option argp_options[] = {
+	{"readings", OPT_READINGS, NULL, 0, "Every reading instead of windows of a second", 1},
+	{0},
+};
+
+static const struct argp_child children[] = {{&mt_args_recording_argp, 0, NULL, 0}, {0}};
+
+static const struct argp argp = {
+	.options = argp_options,
+	.parser = parse,
+	.args_doc = "FILE",
+	.doc = "Print what a recording drew, in windows of a second and more: a shorter one, or a "
+	       "layer, has no power of its own that could be measured"
+	       "\v"
+	       "Columns of a window:\n"
+	       "  energy_j         what the energy counter went on by\n"
+	       "  counter_ratio    that, divided by the sum of power readings times their time\n"
+	       "  mean_w           mean power by the counter\n"
+	       "  limit_share      of the enforced limit\n"
+	       "  tokens           rows of target models' passes that began in it\n"
+	       "  mj_per_token     energy divided by them\n",
+	.children = children,
+};
+
+#define SQL_WINDOWS                                                                              \
+	"SELECT w.recording_id, d.kind AS device, w.device_id, w.domain, w.start_ns, "          \
+	"w.length_ns, w.energy_mj / 1000.0 AS energy_j, w.counter_ratio, w.mean_w, w.mean_w * " \
+	"1000 / d.power_limit_mw AS limit_share, w.tokens, 1.0 * w.energy_mj / nullif(w.tokens, " \
+	"0) AS mj_per_token FROM energy_window AS w JOIN device AS d USING (device_id) "        \
+	"WHERE ?1 IS NULL OR w.recording_id = ?1 "                                              \
+	"ORDER BY w.recording_id, w.device_id, w.domain, w.start_ns"
+
+#define SQL_READINGS                                                                           \
+	"SELECT p.recording_id, d.kind AS device, p.device_id, p.domain, p.source, p.time_ns, " \
+	"p.instant_w, p.average_w, p.counted_w, p.limit_w, p.limit_share, p.throttle_reasons " \
+	"FROM power AS p JOIN device AS d USING (device_id) "                                  \
+	"WHERE ?1 IS NULL OR p.recording_id = ?1 "                                             \
+	"ORDER BY p.recording_id, p.device_id, p.domain, p.time_ns, p.source"
+
+#define SQL_STATES                                                                              \
+	"SELECT recording_id, name, state, coalesce(reason, '') FROM collector WHERE name IN "  \
+	"('nvml', 'rapl') AND (state <> 'on' OR reason IS NOT NULL) AND (?1 IS NULL OR "        \
+	"recording_id = ?1) ORDER BY recording_id, name"
+
+/* What a source lacks is no row; so it is said. */
+static int states_mention(const struct mt_trace *trace, uint64_t recording_id)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(trace, SQL_STATES);
+	int64_t n = 0;
+	int rc;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	if (recording_id)
+		sqlite3_bind_int64(stmt, 1, (int64_t)recording_id);
+	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
+		mt_note("recording %lld: %s is %s: %s",
+			(long long)sqlite3_column_int64(stmt, 0),
+			(const char *)sqlite3_column_text(stmt, 1),
+			(const char *)sqlite3_column_text(stmt, 2),
+			(const char *)sqlite3_column_text(stmt, 3));
+	sqlite3_finalize(stmt);
+	if (rc != SQLITE_DONE ||
+	    mt_trace_int(trace, "SELECT count(*) FROM collector WHERE name IN ('nvml', 'rapl')",
+			 &n) != MT_EXIT_OK)
+		return mt_trace_error(trace);
+	if (!n)
+		mt_note("no source of power was asked for: 'moetrace run --collect rapl,nvml' does, "
+			"or MOETRACE_COLLECTORS");
+	return MT_EXIT_OK;
+}
+
+static int print(const struct mt_trace *trace, const struct options *options)
+{
+	struct mt_output output;
+	int status;
+
+	mt_output_begin(&output, stdout, options->args.format);
+	output.is_scaled = true;
+	status = mt_trace_print_recording(trace, &output,
+					  options->has_readings ? SQL_READINGS : SQL_WINDOWS,
+					  options->args.recording_id, NULL);
+	if (status == MT_EXIT_OK)
+		mt_output_end(&output);
+	return status == MT_EXIT_OK ? states_mention(trace, options->args.recording_id) : status;
+}
+
+int mt_cmd_power(int argc, char **argv)
+{
+	struct options options = {.has_readings = false};
+	struct mt_trace trace;
+	int status;
+
+	status = mt_args_parse(&argp, argc, argv, &options.args, &options);
+	if (status == MT_EXIT_OK)
+		status = mt_trace_open(options.args.file, &trace);
+	if (status != MT_EXIT_OK)
+		return status;
+	status = mt_trace_recording_check(&trace, options.args.recording_id);
+	if (status == MT_EXIT_OK &&
+	    (mt_trace_has_recording(&trace) || mt_format_is_data(options.args.format)))
+		status = print(&trace, &options);
+	mt_trace_close(&trace);
+	return status;
+}

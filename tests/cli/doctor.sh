@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: MIT
+#
+# doctor: with nothing there, with fakes, and where others are off; its exit code is 0, and it leaves
+# nothing behind.
+
+. "$MOETRACE_SRCDIR/tests/support/lib.sh"
+
+mkdir "$tmp/tmp" "$tmp/powercap" "$tmp/powercap/intel-rapl:0"
+echo package-0 >"$tmp/powercap/intel-rapl:0/name"
+echo 262143328850 >"$tmp/powercap/intel-rapl:0/max_energy_range_uj"
+echo 5 >"$tmp/powercap/intel-rapl:0/energy_uj"
+fake=$MOETRACE_BUILDDIR/tests/collectors/.libs/libfake_nvml.so
+
+# doctor PATTERN...: each pattern is a line of its answer.
+doctor() {
+	expect_ok env TMPDIR="$tmp/tmp" "$moetrace" doctor --format csv
+	expect_err ""
+	for pattern in "$@"; do
+		expect_match "$tmp/out" "$pattern"
+	done
+	expect_eq "what is left in TMPDIR" "$(ls -A "$tmp/tmp")" ""
+}
+
+export MOETRACE_NVML=/nonexistent/libnvidia-ml.so.1 MOETRACE_POWERCAP=/nonexistent
+doctor '^source,state,version,what_to_know' '^host,on,' '^rapl,absent,,.*does not count energy' \
+	'^nvml,absent,,.*no NVML' '^cuda,(absent|on),'
+# What is set for recordings is none of its own.
+MOETRACE_DISABLE=1 MOETRACE_COLLECTORS=none MOETRACE_OUTPUT=/nonexistent/x.db doctor '^host,on,'
+
+export MOETRACE_POWERCAP="$tmp/powercap"
+doctor '^rapl,on,'
+rm "$tmp/powercap/intel-rapl:0/energy_uj"
+doctor '^rapl,unsupported,,.*No such file'
+
+[ -e "$fake" ] || exit 0
+export MOETRACE_NVML="$fake"
+doctor '^nvml,on,999\.1,'
+FAKE_NVML=no_permission doctor '^nvml,denied,,.*Insufficient Permissions'
+FAKE_NVML=unsupported doctor '^nvml,unsupported,999\.1,.*unknown, not 0'
+FAKE_NVML=hang MOETRACE_COLLECTOR_TIMEOUT_MS=50 doctor '^nvml,hung,,.*cut off'
+
+expect_status 1 env TMPDIR=/nonexistent "$moetrace" doctor
+expect_match "$tmp/err" 'set TMPDIR'
+expect_status 2 "$moetrace" doctor file.db
