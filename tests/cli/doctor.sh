@@ -37,7 +37,7 @@ export MOETRACE_NVML="$fake"
 doctor '^nvml,on,999\.1,'
 FAKE_NVML=no_permission doctor '^nvml,denied,,.*Insufficient Permissions'
 FAKE_NVML=unsupported doctor '^nvml,unsupported,999\.1,.*unknown, not 0'
-FAKE_NVML=hang MOETRACE_COLLECTOR_TIMEOUT_MS=50 doctor '^nvml,hung,,.*cut off'
+FAKE_NVML=hang MOETRACE_COLLECTOR_TIMEOUT_MS=50 doctor '^nvml,hung,999\.1,.*cut off'
 
 expect_status 1 env TMPDIR=/nonexistent "$moetrace" doctor
 expect_match "$tmp/err" 'set TMPDIR'
