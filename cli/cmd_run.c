@@ -28,6 +28,7 @@ struct run {
 	struct mt_run_progress progress;
 	struct mt_run_result result;
 	struct mt_run_failure failure;
+	struct mt_compare compare;
 };
 
 static int exit_code_of(int status)
@@ -81,11 +82,17 @@ static int file_load(struct run *run)
 
 static int model_load(struct run *run)
 {
-	const struct mtk_serve_options serve = serve_options(run);
+	const struct mtk_oea *compared = mt_rule_oea(&run->options.compare);
+	struct mtk_serve_options serve = serve_options(run);
+	int exit_code;
 
-	if (!run->options.shape)
-		return file_load(run);
-	return mt_run_shape_load(&run->options, run->workload, &serve, &run->model);
+	serve.oea = compared ? compared : serve.oea;
+	exit_code = run->options.shape ? mt_run_shape_load(&run->options, run->workload, &serve,
+							   &run->model)
+				       : file_load(run);
+	if (exit_code == MT_EXIT_OK)
+		exit_code = mt_model_rule_check(run->model, compared);
+	return exit_code;
 }
 
 /* The shape, or the file's name without folder and ending: what a reader of the trace calls the model. */
@@ -344,6 +351,40 @@ static int text_write(struct run *run)
 	return MT_EXIT_FAILED;
 }
 
+/* In place of a run: many of them, the last of which is the one that is summed up. */
+static int compare(struct run *run)
+{
+	struct mt_compare *compare = &run->compare;
+	int exit_code = recording_start(run);
+
+	/* It showed that everything fits; each run makes one of its own. */
+	mtk_server_destroy(run->server);
+	run->server = NULL;
+	if (exit_code != MT_EXIT_OK)
+		return exit_code;
+	*compare = (struct mt_compare){
+		.options = &run->options,
+		.model = run->model,
+		.workload = run->workload,
+		.model_name = run->model_name,
+		.serve = serve_options(run),
+		.session = run->session,
+		.failure = &run->failure,
+		.same_tokens = calloc(run->options.n_pairs, sizeof(double)),
+	};
+	exit_code = compare->same_tokens ? mt_compare_serve(compare) : MT_EXIT_FAILED;
+	mt_run_progress_clear(&run->progress);
+	run->result.served = compare->stats;
+	if (recording_finish(run, exit_code == MT_EXIT_OK ? "finished" : "failed") != MT_EXIT_OK)
+		exit_code = MT_EXIT_FAILED;
+	if (exit_code == MT_EXIT_OK)
+		exit_code = mt_compare_print(compare, run->options.output);
+	if (run->failure.text[0] != '\0')
+		mt_error("%s", run->failure.text);
+	free(compare->same_tokens);
+	return exit_code;
+}
+
 static int outputs_write(struct run *run)
 {
 	int exit_code = mt_run_text_open(&run->options, &run->text);
@@ -378,7 +419,8 @@ int mt_cmd_run(int argc, char **argv)
 	exit_code = inputs_load(&run);
 	if (exit_code == MT_EXIT_OK) {
 		mt_run_signals_catch();
-		exit_code = outputs_write(&run);
+		exit_code = mt_rule_oea(&run.options.compare) ? compare(&run)
+							      : outputs_write(&run);
 	}
 	/* The server's threads end before the name that the signal handler reads is freed. */
 	mtk_server_destroy(run.server);

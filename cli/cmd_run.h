@@ -51,6 +51,8 @@ struct mt_run_options {
 	double temperature;
 	uint64_t seed;
 	struct mt_rule rule;
+	struct mt_rule compare; /* against no rule, in pairs of runs */
+	uint32_t n_pairs;
 	struct mt_device device;
 	uint32_t mode; /* enum moetrace_mode */
 	bool has_mode;
@@ -114,6 +116,32 @@ struct mt_run_failure {
 /* Add a clause to what went wrong. */
 void mt_run_fail(struct mt_run_failure *failure, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/* ---- a rule against none ---- */
+
+/* What a block of a comparison is: the workload, served once. */
+struct mt_compare {
+	const struct mt_run_options *options;
+	const struct mtk_model *model;
+	const struct mtk_workload *workload;
+	const char *model_name;
+	struct mtk_serve_options serve; /* without a rule */
+	struct moetrace_session *session;
+	struct mt_run_failure *failure;
+	double *same_tokens; /* [n_pairs]: share of generated tokens before a text's first change */
+	struct mtk_serve_stats stats; /* of the last block */
+};
+
+/**
+ * Serve the workload 2 * n_pairs times, plain and under the rule in turns (ABBA), each a recording
+ * of the session, whose first one has been started; before them once, unrecorded.
+ *
+ * Returns MT_EXIT_OK, or MT_EXIT_FAILED with the reason in the failure.
+ */
+int mt_compare_serve(struct mt_compare *compare);
+
+/* Print the paired change, from the recordings in the closed file and the texts. */
+int mt_compare_print(const struct mt_compare *compare, const char *path);
 
 /* ---- paths ---- */
 

@@ -17,6 +17,7 @@
 #define DEFAULT_BATCH	16
 #define DEFAULT_CHUNK	128
 #define DEFAULT_CONTEXT 1024
+#define DEFAULT_PAIRS	8
 
 #define MAX_BATCH	(1u << 16)
 #define MAX_CHUNK	(1u << 20)
@@ -53,6 +54,8 @@ enum {
 	OPT_COLLECT,
 	OPT_TEXT_OUTPUT,
 	OPT_RULE,
+	OPT_COMPARE,
+	OPT_PAIRS,
 	OPT_OEA,
 	OPT_IDLE,
 	OPT_REPEAT,
@@ -156,6 +159,12 @@ static const struct argp_option argp_options[] = {
 	{"seed", OPT_SEED, "N", 0,
 	 "Seed of the sampling, of a shape's weights and of --routing [0]", 5},
 	{"rule", OPT_RULE, "NAME:ARGS", 0, MT_RULE_HELP, 6},
+	{"compare", OPT_COMPARE, "RULE", 0,
+	 "Serve the workload plainly and under this rule in turns, in one process, record each time "
+	 "as a recording of its own, and print the paired change of time, active experts, energy and "
+	 "text, with intervals of 95 %",
+	 6},
+	{"pairs", OPT_PAIRS, "N", 0, "With --compare: times of each kind [8]", 6},
 	{"oea", OPT_OEA, "ARGS", 0, MT_RULE_OEA_HELP, 6},
 	{0},
 };
@@ -345,6 +354,31 @@ static error_t environment_take(struct mt_run_options *options)
 	return 0;
 }
 
+/* A comparison is made of whole runs, whose recordings it reads. */
+static error_t compare_complete(struct mt_run_options *options)
+{
+	struct mt_args *args = &options->args;
+
+	if (!mt_rule_oea(&options->compare)) {
+		if (options->n_pairs > 0)
+			return mt_args_error(args, "--pairs is for --compare RULE");
+		return 0;
+	}
+	if (options->n_pairs == 0)
+		options->n_pairs = DEFAULT_PAIRS;
+	if (options->no_record)
+		return mt_args_error(args, "--compare reads what was recorded: leave --no-record");
+	if (mt_rule_oea(&options->rule) || options->text_output || options->is_idle ||
+	    options->flight_bytes > 0 || options->flight_seconds > 0 ||
+	    options->mode == MOETRACE_MODE_STAT)
+		return mt_args_error(args, "--compare goes with neither --rule, --text-output, "
+					   "--idle, a flight recording nor --mode stat");
+	if (options->routing != MTK_CHOICE_MODEL)
+		return mt_args_error(args, "a rule changes the router's choice: leave --routing "
+					   "model");
+	return 0;
+}
+
 /* What is required or excluded depends on all options together. */
 static error_t options_complete(struct mt_run_options *options)
 {
@@ -373,6 +407,8 @@ static error_t options_complete(struct mt_run_options *options)
 		return mt_args_error(args, "--sample-requests is of mode per_token: other modes keep no "
 					   "rows");
 	if (environment_take(options))
+		return EINVAL;
+	if (compare_complete(options))
 		return EINVAL;
 	if (!options->output && !options->no_record)
 		return mt_args_error(args, "-o FILE.db is missing (or give --no-record)");
@@ -433,6 +469,10 @@ static error_t own_parse(int key, char *text, struct mt_run_options *options)
 		return 0;
 	case OPT_RULE:
 		return mt_rule_parse(&options->args, text, &options->rule);
+	case OPT_COMPARE:
+		return mt_rule_parse(&options->args, text, &options->compare);
+	case OPT_PAIRS:
+		return u32_parse(options, "--pairs", text, 1u << 12, &options->n_pairs);
 	case OPT_OEA:
 		return mt_rule_parse_oea(&options->args, text, &options->rule);
 	default:

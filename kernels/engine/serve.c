@@ -507,11 +507,20 @@ int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *
 	status = mtk_serve_recorder_init(&server->recorder, recording->session,
 					 recording->records_tokens, server->backend,
 					 server->options.choice, recording->model_name,
+					 recording->model ? *recording->model : 0,
 					 server->stats.n_requests,
 					 server->options.limits.n_batch, error);
 	if (status == MOETRACE_OK) {
+		if (recording->model)
+			*recording->model = server->recorder.model;
 		lane_open(server);
-		status = mtk_serve_record_rule(&server->recorder, server->options.oea, error);
+		if (server->options.oea && recording->rule && *recording->rule)
+			server->recorder.rule = *recording->rule;
+		else
+			status = mtk_serve_record_rule(&server->recorder, server->options.oea,
+						       error);
+		if (recording->rule && server->options.oea)
+			*recording->rule = server->recorder.rule;
 		if (status == MOETRACE_OK && server->prefix)
 			status = mtk_serve_record_slots(
 				&server->recorder,

@@ -14,9 +14,10 @@
 int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace_session *session,
 			    bool records_tokens, const struct mtk_backend *backend,
 			    const struct mtk_choice *choice, const char *model_name,
-			    uint32_t n_sequences, uint32_t n_batch, struct mtk_error *error)
+			    uint32_t model, uint32_t n_sequences, uint32_t n_batch,
+			    struct mtk_error *error)
 {
-	int status;
+	int status = MOETRACE_OK;
 
 	memset(recorder, 0, sizeof(*recorder));
 	if (!session)
@@ -33,8 +34,10 @@ int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace
 	recorder->selection.id_type = MOETRACE_TYPE_I32;
 	recorder->selection.weight_type = MOETRACE_TYPE_F32;
 	recorder->selection.order = MOETRACE_ORDER_SELECTION;
-	status = mtk_serve_record_model(session, backend, choice, model_name, &recorder->model,
-					error);
+	recorder->model = model;
+	if (model == 0)
+		status = mtk_serve_record_model(session, backend, choice, model_name,
+						&recorder->model, error);
 	if (status < 0)
 		goto err_recorder;
 	return MOETRACE_OK;

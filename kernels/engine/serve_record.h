@@ -49,6 +49,7 @@ struct mtk_serve_recorder {
  * @session       NULL: nothing is recorded.
  * @choice        Who chooses instead of the router, which is told of each layer; NULL: nobody.
  * @model_name    Stored; the engine gives the name of the file or of the shape.
+ * @model         Its handle where @session knows it already; 0: it does not.
  *
  * Returns  MOETRACE_OK, MOETRACE_E_NOMEM, or the status of moetrace_model_add()
  * Owner    caller; release with mtk_serve_recorder_release(), which does not close the session.
@@ -56,7 +57,8 @@ struct mtk_serve_recorder {
 int mtk_serve_recorder_init(struct mtk_serve_recorder *recorder, struct moetrace_session *session,
 			    bool records_tokens, const struct mtk_backend *backend,
 			    const struct mtk_choice *choice, const char *model_name,
-			    uint32_t n_sequences, uint32_t n_batch, struct mtk_error *error);
+			    uint32_t model, uint32_t n_sequences, uint32_t n_batch,
+			    struct mtk_error *error);
 
 /* The model alone: MOETRACE_OK, MOETRACE_E_NOMEM, or the status of moetrace_model_add(). */
 int mtk_serve_record_model(struct moetrace_session *session, const struct mtk_backend *backend,

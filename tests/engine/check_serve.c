@@ -60,7 +60,9 @@ struct texts {
 static struct mtk_serve_stats serve(const struct mtk_serve_options *options,
 				    struct moetrace_session *session, struct texts *ret_texts)
 {
-	struct mtk_serve_recording recording = {session, "tinymoe", true, false};
+	struct mtk_serve_recording recording = {.session = session,
+							.model_name = "tinymoe",
+							.records_tokens = true};
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
 	struct mtk_error error = {.text = ""};
@@ -269,7 +271,9 @@ static bool stop_after_two(void *context, const struct mtk_serve_stats *stats)
 START_TEST(test_interrupted)
 {
 	struct mtk_serve_options options = usual;
-	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", false, false};
+	struct mtk_serve_recording recording = {.session = fake_recorder_reset(),
+							.model_name = "tinymoe",
+							.records_tokens = false};
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
 	uint32_t n_calls = 0, i;
@@ -385,7 +389,9 @@ static bool stop_when_retracted(void *context, const struct mtk_serve_stats *sta
 START_TEST(test_retracted_and_interrupted)
 {
 	struct mtk_serve_options options = usual;
-	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", true, false};
+	struct mtk_serve_recording recording = {.session = fake_recorder_reset(),
+							.model_name = "tinymoe",
+							.records_tokens = true};
 	const struct fake_recorder *recorder = fake_recorder();
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
@@ -444,7 +450,9 @@ END_TEST
 
 START_TEST(test_recorder_fails)
 {
-	struct mtk_serve_recording recording = {fake_recorder_reset(), "tinymoe", false, false};
+	struct mtk_serve_recording recording = {.session = fake_recorder_reset(),
+							.model_name = "tinymoe",
+							.records_tokens = false};
 	struct mtk_serve_stats stats;
 	struct mtk_server *server;
 	struct mtk_error error;

@@ -79,6 +79,7 @@ TESTS += \
 	%D%/run-retract.sh \
 	%D%/run-reuse.sh \
 	%D%/run-shapes.sh \
+	%D%/run-compare.sh \
 	%D%/run-rule.sh \
 	%D%/run-interrupt.sh %D%/run-kernels.sh
 
@@ -96,5 +97,6 @@ EXTRA_DIST += \
 	%D%/run-retract.sh \
 	%D%/run-reuse.sh \
 	%D%/run-shapes.sh \
+	%D%/run-compare.sh \
 	%D%/run-rule.sh \
 	%D%/run-interrupt.sh %D%/run-kernels.sh
