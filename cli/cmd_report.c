@@ -9,28 +9,54 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <moetrace/status.h>
+
 #include "cli/cli.h"
 #include "cli/lift.h"
+#include "cli/report_sql.h"
+
+enum { OPT_EXPLAIN = MT_OPT_OWN };
+
+struct options {
+	struct mt_args args;
+	bool explain;
+};
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
+	struct options *options = state->input;
+
 	(void)arg;
-	if (key != ARGP_KEY_INIT)
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &options->args;
+		return 0;
+	case OPT_EXPLAIN:
+		options->explain = true;
+		return 0;
+	default:
 		return ARGP_ERR_UNKNOWN;
-	state->child_inputs[0] = state->input;
-	return 0;
+	}
 }
+
+static const struct argp_option argp_options[] = {
+	{"explain", OPT_EXPLAIN, NULL, 0, "Print the query behind each section, too", 0},
+	{0},
+};
 
 static const struct argp_child children[] = {{&mt_args_report_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
+	.options = argp_options,
 	.parser = parse,
 	.args_doc = "FILE",
-	.doc = "Print one screen about a trace: what was recorded, what was lost, throughput, the "
-	       "balance of the layers, the hottest experts, experts that prefer a kind of text, "
-	       "and "
-	       "the time of the layers. --format markdown is for documents."
+	.doc = "Print one screen about a trace: what deserves attention, losses first; what was "
+	       "recorded, throughput, the balance of the layers, the hottest experts, experts "
+	       "that prefer a kind of text, and the time of the layers. --format markdown is for "
+	       "documents."
 	       "\v"
+	       "--explain prints the queries, which any sqlite3 runs; that of the preferences "
+	       "needs the extension moetrace_sql. "
 	       "The columns mean what 'moetrace balance --help' and 'moetrace experts --help' say. "
 	       "tokens_per_s are rows over the time in which passes ran. Experts are compared by "
 	       "the request attribute 'domain', else by the one with the fewest values.",
@@ -46,16 +72,18 @@ struct section {
 };
 
 static const struct section sections[] = {
+	{"attention", "What deserves attention", MT_SQL_ATTENTION, false, false},
 	{"recordings", "What was recorded",
 	 "SELECT r.recording_id, r.mode, coalesce(r.sampling, 'none') AS sampling, "
 	 "coalesce(r.routing_source, '-') AS routing_source, "
 	 "(SELECT group_concat(m.name, ', ') FROM model AS m WHERE EXISTS (SELECT 1 FROM pass AS p "
-	 "WHERE p.recording_id = r.recording_id AND p.model_id = m.model_id) OR EXISTS (SELECT 1 FROM "
+	 "WHERE p.recording_id = r.recording_id AND p.model_id = m.model_id) OR EXISTS (SELECT 1 "
+	 "FROM "
 	 "expert_load_window AS w JOIN layer AS y USING (layer_id) WHERE w.recording_id = "
 	 "r.recording_id AND y.model_id = m.model_id)) AS models, "
 	 "coalesce(r.end_ns, (SELECT max(end_ns) FROM pass AS p WHERE p.recording_id = "
 	 "r.recording_id)) - r.start_ns AS duration_ns, "
-	 "(SELECT count(*) FROM request_summary AS q WHERE q.recording_id = r.recording_id) "
+	 "(SELECT count(*) FROM request AS q WHERE q.recording_id = r.recording_id) "
 	 "AS requests, "
 	 "(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id "
 	 "AND s.name = 'recorded_passes') AS passes, "
@@ -67,26 +95,14 @@ static const struct section sections[] = {
 	 "FROM recording AS r WHERE ?1 IS NULL OR r.recording_id = ?1 ORDER BY r.recording_id",
 	 false, true},
 	{"verdicts", "Verdicts and losses",
-	 "SELECT l.recording_id, (SELECT count(*) FROM request_summary AS q "
+	 "SELECT l.recording_id, (SELECT count(*) FROM request AS q "
 	 "WHERE q.recording_id = l.recording_id AND q.verdict = 'complete') AS complete_requests, "
 	 "l.partial_requests, l.unfinished_requests, l.partial_passes, l.dropped_passes, "
 	 "l.dropped_layers, l.unwritten_layers, l.sampled_passes, l.disabled_passes, "
 	 "l.dropped_bytes, l.invalid_ids, l.misuse, l.n_gaps "
 	 "FROM loss AS l WHERE ?1 IS NULL OR l.recording_id = ?1 ORDER BY l.recording_id",
 	 false, true},
-	{"throughput", "Tokens and throughput",
-	 /* Rows are of the parts of a pass, the time is that of the whole. */
-	 "SELECT recording_id, phase, sum(NOT is_parent) AS passes, sum(n_rows) AS rows, "
-	 "sum(decode_rows) AS decode_rows, "
-	 "avg(n_rows) FILTER (WHERE NOT is_parent) AS mean_rows, "
-	 "avg(mean_active_experts) AS mean_active_experts, "
-	 "avg(duration_ns) FILTER (WHERE NOT is_parent) AS mean_duration_ns, "
-	 "sum(n_rows) * 1e9 / nullif(sum(duration_ns) FILTER (WHERE parent_pass_id IS NULL), 0) "
-	 "AS tokens_per_s FROM (SELECT *, pass_id IN (SELECT parent_pass_id FROM pass "
-	 "WHERE parent_pass_id IS NOT NULL) AS is_parent FROM pass_summary) "
-	 "WHERE ?1 IS NULL OR recording_id = ?1 "
-	 "GROUP BY recording_id, phase ORDER BY recording_id, rows DESC",
-	 false, false},
+	{"throughput", "Tokens and throughput", MT_SQL_THROUGHPUT, false, false},
 	{"balance", "Balance: the least even layers",
 	 "SELECT recording_id, model_id, layer, n_experts, tokens, mean_active_experts, max_load, "
 	 "hottest_expert, max_over_mean, balancedness, dead_experts FROM layer_balance "
@@ -109,13 +125,8 @@ static const struct section sections[] = {
 	 "expert_tokens, share, lift FROM ranked WHERE place <= 2 "
 	 "ORDER BY recording_id, value, place",
 	 true, false},
-	{"layer_times", "Time of the layers",
-	 "SELECT recording_id, model_id, layer, count(*) AS passes, "
-	 "avg(duration_ns) AS mean_duration_ns, max(duration_ns) AS max_duration_ns, "
-	 "1.0 * sum(duration_ns) / nullif(sum(sum(duration_ns)) OVER (PARTITION BY recording_id, "
-	 "model_id), 0) AS share FROM layer_time WHERE ?1 IS NULL OR recording_id = ?1 "
-	 "GROUP BY recording_id, model_id, layer ORDER BY share DESC, layer LIMIT 6",
-	 false, false},
+	{"layer_times", "Time of the layers, in the last 1000 passes of each recording",
+	 MT_SQL_LAYER_TIMES, false, false},
 };
 
 /* 'domain', else the attribute with the fewest values but more than one; NULL: there is none. */
@@ -168,25 +179,112 @@ static int ends_print(const struct mt_trace *trace, struct mt_output *output, ui
 	return rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(trace);
 }
 
+/* What fills the table of preferences, for whoever runs its query elsewhere. */
+#define SQL_LIFT_COUNT                                                                         \
+	"(SELECT t.recording_id, t.layer_id, t.expert, a.value, count(*) AS tokens FROM "      \
+	"moe_topk AS t JOIN request_attribute AS a ON a.request_id = t.request_id JOIN layer " \
+	"AS n ON n.layer_id = t.layer_id WHERE a.key = %Q AND t.state = 'computed' AND "       \
+	"t.expert < n.n_experts GROUP BY t.recording_id, t.layer_id, t.expert, a.value)"
+
+/* The statement with its parameters filled in, to be sqlite3_free()d; NULL: out of memory. */
+static char *query_text(sqlite3_stmt *stmt, const char *attribute)
+{
+	static const char table[] = "temp.lift_count";
+	char *sql = sqlite3_expanded_sql(stmt);
+	const char *at = sql ? strstr(sql, table) : NULL;
+	char *count, *whole;
+
+	if (!at)
+		return sql;
+	count = sqlite3_mprintf(SQL_LIFT_COUNT, attribute);
+	whole = count ? sqlite3_mprintf("%.*s%s%s", (int)(at - sql), sql, count,
+					at + sizeof(table) - 1)
+		      : NULL;
+	sqlite3_free(count);
+	sqlite3_free(sql);
+	return whole;
+}
+
+static sqlite3_stmt *section_prepare(const struct mt_trace *trace, const struct section *section,
+				     uint64_t recording_id, const char *attribute)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(trace, section->sql);
+
+	if (stmt && recording_id != 0)
+		sqlite3_bind_int64(stmt, 1, (int64_t)recording_id);
+	if (stmt && section->needs_attribute)
+		sqlite3_bind_text(stmt, 2, attribute, -1, SQLITE_STATIC);
+	return stmt;
+}
+
+static int section_print(const struct mt_trace *trace, struct mt_output *output,
+			 const struct section *section, const struct options *options,
+			 const char *attribute)
+{
+	sqlite3_stmt *stmt = section_prepare(trace, section, options->args.recording_id, attribute);
+	char *sql = NULL;
+	int status;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	mt_output_section(output, section->name, section->title);
+	output->is_vertical = section->is_vertical;
+	if (options->explain && !mt_format_is_data(options->args.format))
+		sql = query_text(stmt, attribute);
+	if (sql && options->args.format == MT_FORMAT_MARKDOWN)
+		mt_output_line(output, "```sql\n%s;\n```", sql);
+	else if (sql)
+		mt_output_line(output, "%s;", sql);
+	sqlite3_free(sql);
+	status = mt_trace_print(trace, output, stmt);
+	sqlite3_finalize(stmt);
+	return status;
+}
+
+/* The queries as a section of their own, for programs. */
+static int queries_print(const struct mt_trace *trace, struct mt_output *output,
+			 const struct options *options, const char *attribute)
+{
+	static const char *const columns[] = {"section", "sql"};
+	struct mt_table table;
+
+	if (!options->explain || !mt_format_is_data(options->args.format))
+		return MT_EXIT_OK;
+	mt_output_section(output, "queries", NULL);
+	output->is_vertical = false;
+	if (mt_table_begin(&table, output, columns, 2) != MOETRACE_OK)
+		return MT_EXIT_FAILED;
+	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
+		sqlite3_stmt *stmt;
+		char *sql;
+
+		if (sections[i].needs_attribute && !attribute)
+			continue;
+		stmt = section_prepare(trace, &sections[i], options->args.recording_id, attribute);
+		sql = stmt ? query_text(stmt, attribute) : NULL;
+		mt_table_text(&table, sections[i].name);
+		mt_table_text(&table, sql ? sql : "");
+		sqlite3_free(sql);
+		sqlite3_finalize(stmt);
+	}
+	return mt_table_end(&table) == MOETRACE_OK ? MT_EXIT_OK : MT_EXIT_FAILED;
+}
+
 static int sections_print(const struct mt_trace *trace, struct mt_output *output,
-			  uint64_t recording_id, const char *attribute)
+			  const struct options *options, const char *attribute)
 {
 	int status = MT_EXIT_OK;
 	size_t i;
 
-	for (i = 0; i < sizeof(sections) / sizeof(sections[0]) && status == MT_EXIT_OK; i++) {
-		if (sections[i].needs_attribute && !attribute)
-			continue;
-		mt_output_section(output, sections[i].name, sections[i].title);
-		output->is_vertical = sections[i].is_vertical;
-		status = mt_trace_print_recording(trace, output, sections[i].sql, recording_id,
-						  sections[i].needs_attribute ? attribute : NULL);
-	}
-	return status;
+	for (i = 0; i < sizeof(sections) / sizeof(sections[0]) && status == MT_EXIT_OK; i++)
+		if (!sections[i].needs_attribute || attribute)
+			status = section_print(trace, output, &sections[i], options, attribute);
+	return status == MT_EXIT_OK ? queries_print(trace, output, options, attribute) : status;
 }
 
-static int report_print(const struct mt_trace *trace, const struct mt_args *args)
+static int report_print(const struct mt_trace *trace, const struct options *options)
 {
+	const struct mt_args *args = &options->args;
 	struct mt_output output;
 	char *attribute;
 	int status;
@@ -206,7 +304,7 @@ static int report_print(const struct mt_trace *trace, const struct mt_args *args
 	if (args->format == MT_FORMAT_TABLE)
 		putchar('\n');
 	if (status == MT_EXIT_OK)
-		status = sections_print(trace, &output, args->recording_id, attribute);
+		status = sections_print(trace, &output, options, attribute);
 	if (status == MT_EXIT_OK)
 		mt_output_end(&output);
 	free(attribute);
@@ -215,19 +313,19 @@ static int report_print(const struct mt_trace *trace, const struct mt_args *args
 
 int mt_cmd_report(int argc, char **argv)
 {
-	struct mt_args args = {.no_csv = true, .markdown = true};
+	struct options options = {.args = {.no_csv = true, .markdown = true}};
 	struct mt_trace trace;
 	int status;
 
-	status = mt_args_parse(&argp, argc, argv, &args, &args);
+	status = mt_args_parse(&argp, argc, argv, &options.args, &options);
 	if (status == MT_EXIT_OK)
-		status = mt_trace_open(args.file, &trace);
+		status = mt_trace_open(options.args.file, &trace);
 	if (status != MT_EXIT_OK)
 		return status;
-	status = mt_trace_recording_check(&trace, args.recording_id);
+	status = mt_trace_recording_check(&trace, options.args.recording_id);
 	if (status == MT_EXIT_OK &&
-	    (mt_trace_has_recording(&trace) || mt_format_is_data(args.format)))
-		status = report_print(&trace, &args);
+	    (mt_trace_has_recording(&trace) || mt_format_is_data(options.args.format)))
+		status = report_print(&trace, &options);
 	mt_trace_close(&trace);
 	return status;
 }

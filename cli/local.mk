@@ -45,7 +45,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_overhead.c \
 	%D%/cmd_query.c \
 	%D%/cmd_recover.c \
-	%D%/cmd_report.c \
+	%D%/cmd_report.c %D%/report_sql.h \
 	%D%/cmd_requests.c %D%/cmd_requests.h \
 	%D%/cmd_requests_one.c \
 	%D%/cmd_route.c %D%/cmd_route.h \
