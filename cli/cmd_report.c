@@ -153,6 +153,25 @@ static int attribute_choose(const struct mt_trace *trace, char **ret_attribute)
 	return rc == SQLITE_ROW || rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(trace);
 }
 
+/* Preferences are counted row by row, some millions a second: of large files only when asked for. */
+static int size_check(const struct mt_trace *trace, char **attribute)
+{
+	const int64_t most = 10000000;
+	int64_t n_assignments;
+	int status = mt_trace_int(trace,
+				  "SELECT sum(value) FROM stats WHERE name = 'recorded_assignments'",
+				  &n_assignments);
+
+	if (status != MT_EXIT_OK || n_assignments <= most)
+		return status;
+	mt_note("preferences by '%s' are left out, they take a while here: see 'moetrace experts "
+		"--by-attribute'",
+		*attribute);
+	free(*attribute);
+	*attribute = NULL;
+	return MT_EXIT_OK;
+}
+
 /* A warning line for each recording without an end. */
 static int ends_print(const struct mt_trace *trace, struct mt_output *output, uint64_t recording_id)
 {
@@ -290,6 +309,8 @@ static int report_print(const struct mt_trace *trace, const struct options *opti
 	int status;
 
 	status = attribute_choose(trace, &attribute);
+	if (status == MT_EXIT_OK && attribute)
+		status = size_check(trace, &attribute);
 	if (status == MT_EXIT_OK && attribute)
 		status = mt_lift_count(trace, attribute, args->recording_id, NULL);
 	if (status != MT_EXIT_OK) {

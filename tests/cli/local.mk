@@ -14,11 +14,17 @@ cli_tests = \
 	%D%/errors.sh \
 	%D%/flight.sh \
 	%D%/golden.sh \
+	%D%/hard.sh \
 	%D%/help.sh \
 	%D%/journal.sh \
 	%D%/modes.sh \
 	%D%/oea.sh \
 	%D%/overhead.sh
+
+check_PROGRAMS += %D%/make_hard
+
+%C%_make_hard_SOURCES = %D%/make_hard.c
+%C%_make_hard_LDADD = libtrace/libmoetrace.la
 
 TESTS += $(cli_tests)
 
