@@ -257,7 +257,8 @@ static const struct sql_proof sql_proofs[] = {
 	 "(VALUES ('recorded_passes'), ('recorded_rows'), ('recorded_layers'), "
 	 "('recorded_assignments'), ('dropped_passes'), ('dropped_layers'), ('dropped_bytes'), "
 	 "('invalid_ids'), ('misuse'), ('duplicate_layers'), ('last_pass_id'), "
-	 "('dropped_dispatches'), ('dropped_kernels'), ('recorded_kernels'), ('unwritten_layers'), ('sampled_passes'), ('disabled_passes'), "
+	 "('dropped_dispatches'), ('dropped_kernels'), ('recorded_kernels'), "
+	 "('dropped_ranges'), ('recorded_ranges'), ('unwritten_layers'), ('sampled_passes'), ('disabled_passes'), "
 	 "('load_passes'), ('load_assignments'), "
 	 "('writer_cpu_ns'), ('commits'), ('longest_commit_ns'), ('ring_peak_bytes')) "
 	 "WHERE NOT EXISTS (SELECT 1 FROM stats AS s WHERE s.recording_id = r.recording_id "
@@ -270,7 +271,7 @@ static const struct sql_proof sql_proofs[] = {
 	 "WHERE g.recording_id = s.recording_id AND g.reason <> 'stop_timeout' "
 	 "AND (s.name = 'dropped_bytes' OR g.stream = substr(s.name, 9, length(g.stream)))) AS n "
 	 "FROM stats AS s WHERE s.name IN ('dropped_passes', 'dropped_layers', 'dropped_dispatches', "
-	 "'dropped_kernels', 'dropped_bytes')) "
+	 "'dropped_kernels', 'dropped_ranges', 'dropped_bytes')) "
 	 "WHERE value <> n"},
 	/* What expert load says that it is of. */
 	{CHECK_STATS, NULL,

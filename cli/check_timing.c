@@ -126,6 +126,11 @@ static const struct timing_proof timing_proofs[] = {
 	 "OR longest_call_ns > calls_ns OR (n_calls = 0 AND calls_ns > 0) OR n_invalid > n_rows"},
 
 	{CHECK_STATS, NULL,
+	 "SELECT 'stats', s.recording_id || ',recorded_ranges', 'is ' || s.value || ', the rows "
+	 "give ' || n FROM (SELECT s.recording_id, s.value, (SELECT count(*) FROM range AS r "
+	 "WHERE r.recording_id = s.recording_id) AS n FROM stats AS s "
+	 "WHERE s.name = 'recorded_ranges') AS s WHERE s.value <> n"},
+	{CHECK_STATS, NULL,
 	 "SELECT 'stats', s.recording_id || ',recorded_kernels', 'is ' || s.value || ', the rows "
 	 "give ' || coalesce(k.n, 0) FROM stats AS s LEFT JOIN (SELECT recording_id, count(*) AS n "
 	 "FROM kernel WHERE known_by = 0 GROUP BY recording_id) AS k USING (recording_id) "

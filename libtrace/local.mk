@@ -71,6 +71,7 @@ moetrace_HEADERS = \
 	%D%/parts.c %D%/parts.h \
 	%D%/pass.c \
 	%D%/queue.c %D%/queue.h \
+	%D%/ranges.c %D%/ranges.h \
 	%D%/recent.c %D%/recent.h \
 	%D%/record.h \
 	%D%/recording.c \

@@ -26,6 +26,7 @@ enum mt_record_type {
 	MT_RECORD_COUNTS = 6,   /* a layer of which only counts are known */
 	MT_RECORD_DISPATCH = 7, /* what a layer's dispatch moved */
 	MT_RECORD_KERNELS = 8,  /* how long operations of the pass took */
+	MT_RECORD_RANGE = 9,    /* of no pass: in the ring of ranges, whole */
 };
 
 struct mt_record {
@@ -164,6 +165,14 @@ struct mt_record_kernels {
 	uint32_t n_times;
 	uint32_t reserved;
 	struct moetrace_kernel_time times[];
+};
+
+struct mt_record_range {
+	struct mt_record record; /* its time is the end */
+	uint64_t start_ns;
+	uint64_t thread;
+	uint32_t name;
+	uint32_t reserved;
 };
 
 struct mt_record_end {

@@ -43,9 +43,10 @@ static int write_clock(struct mt_writer *writer)
 static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_lost *lost)
 {
 	static const char *const streams[] = { "pass",     "pass", "layer", "dispatch",
-					       "pass",     "pass", "kernel" };
+					       "pass",     "pass", "kernel", "range" };
 	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full", "ring_full",
-					       "device_ring_full", "device", "ring_full" };
+					       "device_ring_full", "device", "ring_full",
+					       "ring_full" };
 	struct mt_open_gap *gap = &writer->gaps[kind];
 	/* A loss whose time was taken by the look before lies between that look and now. */
 	uint64_t first_ns = lost->first_ns ? lost->first_ns : writer->last_loss_ns;
@@ -81,6 +82,8 @@ int mt_writer_lose(struct mt_writer *writer, enum mt_loss_kind kind, const struc
 		writer->losses.dispatches += lost->n;
 	else if (kind == MT_LOSS_KERNEL_RING_FULL)
 		writer->losses.kernels += lost->n;
+	else if (kind == MT_LOSS_RANGE_RING_FULL)
+		writer->losses.ranges += lost->n;
 	else
 		writer->losses.passes += lost->n;
 	writer->losses.bytes += lost->n_bytes;
@@ -167,10 +170,12 @@ static int write_stats(struct mt_writer *writer, const struct mt_store_stats *st
 		{ "recorded_layers", counts->layers },
 		{ "recorded_assignments", counts->assignments },
 		{ "recorded_kernels", counts->kernels },
+		{ "recorded_ranges", writer->n_ranges },
 		{ "dropped_passes", writer->losses.passes },
 		{ "dropped_layers", writer->losses.layers },
 		{ "dropped_dispatches", writer->losses.dispatches },
 		{ "dropped_kernels", writer->losses.kernels },
+		{ "dropped_ranges", writer->losses.ranges },
 		{ "dropped_bytes", writer->losses.bytes },
 		{ "invalid_ids", counts->invalid_ids },
 		{ "misuse", writer->losses.misuse },
@@ -261,6 +266,8 @@ static int write_facts(struct mt_writer *writer)
 		status = collect_misuse(writer);
 	if (!status)
 		status = mt_writer_write_readings(writer);
+	if (!status)
+		status = mt_writer_write_ranges(writer);
 	if (!status && writer->recording_id &&
 	    (writer->is_load_due || now - writer->last_load_ns >= LOAD_INTERVAL_NS))
 		status = write_load(writer);
@@ -333,6 +340,7 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 	writer->losses_at_start = writer->losses_seen;
 	writer->discarded_passes = 0;
 	memset(writer->n_readings, 0, sizeof(writer->n_readings));
+	writer->n_ranges = 0;
 	mt_collect_reset(writer->session->collect);
 	memset(writer->gaps, 0, sizeof(writer->gaps));
 	writer->first_commit = stats.n_commits;

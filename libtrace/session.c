@@ -17,6 +17,7 @@
 #include "libtrace/control/server.h"
 #include "libtrace/cuda/capture.h"
 #include "libtrace/options.h"
+#include "libtrace/ranges.h"
 #include "libtrace/sampling.h"
 #include "libtrace/store/store.h"
 #include "libtrace/writer.h"
@@ -90,6 +91,7 @@ static void free_session(struct moetrace_session *session)
 	for (uint32_t i = 0; i < atomic_load(&session->n_models); i++)
 		mt_model_free(session->models[i]);
 	mt_strings_close(&session->strings);
+	mt_ranges_free(session);
 	mt_ring_pool_close(&session->pool);
 	mt_options_free(session);
 	/* A forked child's copies may be in any state; they are memory, no more. */

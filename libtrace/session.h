@@ -43,6 +43,7 @@
 			    "layer; ignored")                                                 \
 	X(KERNELS, "pass", "times of operations name no operation or layer, or end before they "       \
 			   "begin; ignored")                                                  \
+	X(RANGE_NAME, "session", "a range has no name that was added; ignored")               \
 	X(REGION, "session", "moetrace_region_enable() without a region to end")              \
 	X(REQUEST, "request", "a call names a request that is not open; ignored")             \
 	X(POSITION, "request", "a position of a request was computed or reused twice in one attempt")  \
@@ -99,6 +100,7 @@ enum mt_loss_kind {
 	MT_LOSS_PASS_DEVICE_FULL, /* the ring in device memory */
 	MT_LOSS_PASS_DEVICE,      /* the rows did not come from the device */
 	MT_LOSS_KERNEL_RING_FULL, /* times of operations */
+	MT_LOSS_RANGE_RING_FULL,
 	MT_N_LOSS,
 };
 
@@ -201,6 +203,7 @@ struct moetrace_session {
 	_Atomic int64_t n_disabled;  /* regions that are open */
 	struct mt_overhead *_Atomic overhead; /* NULL: its cost is not being measured */
 	_Atomic uint64_t n_sampled[MOETRACE_MAX_MODELS]; /* passes of the phases in question */
+	struct mt_ring *_Atomic ranges; /* NULL: no range has a name */
 	_Alignas(MT_LINE_BYTES) struct mt_loss losses[MT_N_LOSS];
 	_Atomic uint64_t misuse[MT_N_MISUSE];
 	_Atomic uint32_t n_measuring; /* threads that may look at what overhead points to */

@@ -6,6 +6,7 @@
 #include "libtrace/hot.h"
 
 #include "libtrace/clock.h"
+#include "libtrace/ranges.h"
 #include "libtrace/strings.h"
 
 uint64_t moetrace_clock_ns(void)
@@ -87,5 +88,59 @@ void moetrace_pass_kernels(struct moetrace_pass *pass, const struct moetrace_ker
 		to->times[i].start_ns = mt_session_ns(pass->session, times[i].start_ns);
 		to->times[i].end_ns = mt_session_ns(pass->session, times[i].end_ns);
 	}
+	mt_ring_commit(ring, reservation);
+}
+
+/* ---- ranges ---- */
+
+int moetrace_range_name_add(struct moetrace_session *session, const char *name, uint32_t *ret_name)
+{
+	int status = add_name(session, name, MT_NO_ROLE, 0, ret_name);
+
+	if (!status)
+		status = mt_ranges_make(session);
+	if (status && ret_name)
+		*ret_name = 0;
+	return status;
+}
+
+void moetrace_range_push(struct moetrace_session *session, uint32_t name,
+			 struct moetrace_range *ret_range)
+{
+	if (!ret_range)
+		return;
+	ret_range->name = 0;
+	if (!session || !atomic_load_explicit(&session->recording_id, memory_order_relaxed))
+		return;
+	if (name == 0 || name > mt_strings_count(&session->strings) ||
+	    mt_strings_at(&session->strings, name)->role != MT_NO_ROLE)
+		return mt_misuse(session, MT_MISUSE_RANGE_NAME);
+	ret_range->name = name;
+	ret_range->start_ns = mt_session_ns(session, mt_monotonic_ns());
+}
+
+void moetrace_range_pop(struct moetrace_session *session, struct moetrace_range *range)
+{
+	struct mt_reservation reservation;
+	struct mt_record_range *to;
+	struct mt_ring *ring;
+	uint64_t now_ns;
+
+	if (!session || !range || !range->name ||
+	    !atomic_load_explicit(&session->recording_id, memory_order_relaxed))
+		return;
+	/* The name was added, and with it the ring made. */
+	ring = atomic_load_explicit(&session->ranges, memory_order_acquire);
+	now_ns = mt_session_ns(session, mt_monotonic_ns());
+	reservation = mt_ring_reserve(ring, MT_RECORD_RANGE, sizeof(*to));
+	to = (struct mt_record_range *)reservation.record;
+	if (!to)
+		return mt_count_loss(session, MT_LOSS_RANGE_RING_FULL, sizeof(*to), now_ns);
+	to->record.time_ns = now_ns;
+	to->start_ns = range->start_ns;
+	to->thread = mt_thread_number();
+	to->name = range->name;
+	to->reserved = 0;
+	range->name = 0;
 	mt_ring_commit(ring, reservation);
 }

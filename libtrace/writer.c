@@ -490,6 +490,8 @@ static void cycle(struct mt_writer *writer)
 	do_messages(writer);
 	if (!writer->status && has_work(writer, heads) && begin(writer, 0) == MOETRACE_OK)
 		mt_writer_drain(writer, heads, 0);
+	if (!writer->status && writer->recording_id && begin(writer, 0) == MOETRACE_OK)
+		check(writer, mt_writer_write_ranges(writer));
 	/* A message may have ended it meanwhile. */
 	if (is_ready && !writer->status && writer->rotation.next_id && begin(writer, 1) == MOETRACE_OK)
 		check(writer, mt_writer_rotation_end(writer));
@@ -569,6 +571,7 @@ static void free_writer(struct mt_writer *writer)
 	free(writer->source);
 	free(writer->source_state);
 	mt_writer_free_gpus(writer);
+	free(writer->threads);
 	if (writer->start)
 		mt_message_free(writer->start);
 	free(writer);

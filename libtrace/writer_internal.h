@@ -29,6 +29,7 @@ struct mt_losses {
 	uint64_t layers;
 	uint64_t dispatches;
 	uint64_t kernels;
+	uint64_t ranges;
 	uint64_t bytes;
 	uint64_t misuse;
 };
@@ -87,6 +88,9 @@ struct mt_writer {
 	uint32_t n_gpus;
 	uint32_t n_gpus_written;
 	uint64_t n_readings[MT_MAX_COLLECTORS]; /* stored of the recording */
+	uint64_t n_ranges;           /* stored of the recording */
+	uint64_t *threads;           /* [n_threads] that ended ranges */
+	uint32_t n_threads;
 	int open_status;
 	char open_error[MT_STORE_ERROR_BYTES];
 
@@ -145,6 +149,9 @@ int mt_writer_gpu(struct mt_writer *writer, const char *name, const char *uuid,
 int mt_writer_write_gpus(struct mt_writer *writer);
 void mt_writer_free_gpus(struct mt_writer *writer);
 int mt_writer_write_readings(struct mt_writer *writer);
+
+/* ranges.c: the ranges that ended since the last time. */
+int mt_writer_write_ranges(struct mt_writer *writer);
 
 /* answer.c: a request's experts, or where they are in the file. */
 int mt_writer_experts(struct mt_writer *writer, const struct mt_message *message);

@@ -38,6 +38,16 @@ int mt_store_kernel(struct mt_store *store, const struct mt_kernel_row *row)
 	return mt_store_step(store, MT_STMT_KERNEL);
 }
 
+int mt_store_range(struct mt_store *store, const struct mt_range_row *row)
+{
+	const int64_t values[] = { row->recording_id, row->name_id, row->thread, row->start_ns,
+				   row->end_ns };
+
+	bind_ints(mt_store_stmt(store, MT_STMT_RANGE), 1, values,
+		  sizeof(values) / sizeof(values[0]));
+	return mt_store_step(store, MT_STMT_RANGE);
+}
+
 int mt_store_device_limit(struct mt_store *store, int64_t device_id, int64_t limit_mw)
 {
 	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_DEVICE_LIMIT);

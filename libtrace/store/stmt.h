@@ -36,6 +36,7 @@
 	X(EXPERT_MAP, "INSERT INTO expert_map VALUES (?, ?, ?, ?, ?, ?)")                     \
 	X(RULE, "INSERT INTO rule VALUES (?, ?)")                                             \
 	X(STRING, "INSERT INTO string VALUES (?, ?, ?, ?)")                                   \
+	X(RANGE, "INSERT INTO range VALUES (NULL, ?, ?, ?, ?, ?)")                            \
 	X(DEVICE_LIMIT, "UPDATE device SET power_limit_mw = ? WHERE device_id = ?")           \
 	X(POWER, "INSERT INTO power_sample VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
 	X(LINK, "INSERT INTO device_link VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)")                 \

@@ -240,6 +240,15 @@ struct mt_kernel_row {
 };
 int mt_store_kernel(struct mt_store *store, const struct mt_kernel_row *row);
 
+struct mt_range_row {
+	int64_t recording_id;
+	int64_t name_id;
+	int64_t thread;
+	int64_t start_ns;
+	int64_t end_ns;
+};
+int mt_store_range(struct mt_store *store, const struct mt_range_row *row);
+
 struct mt_power_reading;
 struct mt_link_reading;
 struct mt_host_reading;

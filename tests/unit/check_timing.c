@@ -269,6 +269,72 @@ START_TEST(test_kernels_threads)
 }
 END_TEST
 
+/* ---- ranges ---- */
+
+static void *pop(void *argument)
+{
+	const struct worker *worker = argument;
+	struct moetrace_range range;
+
+	for (int i = 0; i < 300; i++) {
+		moetrace_range_push(worker->toy->session, worker->name, &range);
+		moetrace_range_pop(worker->toy->session, &range);
+		suite_sleep_ms(i % 50 == 0);
+	}
+	return NULL;
+}
+
+START_TEST(test_ranges)
+{
+	struct toy toy = toy_open("ranges.db", NULL, N_LAYERS, N_EXPERTS, TOP_K);
+	struct moetrace_range outer, inner, before;
+	struct worker worker = { &toy, NULL, 0 };
+	uint32_t kernel = kernel_name(&toy, "experts", MOETRACE_ROLE_EXPERTS);
+	uint32_t step, load, none = 7;
+	pthread_t threads[3];
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_range_name_add(toy.session, "step", &step), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_range_name_add(toy.session, "load", &load), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_range_name_add(toy.session, "", &none), MOETRACE_E_INVALID);
+	ck_assert_uint_eq(none, 0);
+	/* Nothing is recorded yet. */
+	moetrace_range_push(toy.session, step, &before);
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
+	moetrace_range_pop(toy.session, &before);
+	moetrace_range_push(toy.session, step, &outer);
+	moetrace_range_push(toy.session, load, &inner);
+	suite_sleep_ms(2);
+	moetrace_range_pop(toy.session, &inner);
+	moetrace_range_pop(toy.session, &inner); /* once is enough */
+	moetrace_range_pop(toy.session, &outer);
+	moetrace_range_push(toy.session, kernel, &inner);
+	moetrace_range_pop(toy.session, &inner);
+	moetrace_range_push(toy.session, 99, &inner);
+	moetrace_range_push(NULL, step, &inner);
+	moetrace_range_pop(toy.session, &inner);
+	worker.name = step;
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, pop, &worker), 0);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	toy_close(&toy);
+	db = db_open(toy.path);
+	agree_check(db);
+	ck_assert_int_eq(db_stat(db, 1, "misuse"), 2);
+	ck_assert_int_eq(db_stat(db, 1, "recorded_ranges") + db_stat(db, 1, "dropped_ranges"), 902);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM range"), db_stat(db, 1, "recorded_ranges"));
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(value) FROM (SELECT value FROM range JOIN"
+				     " string ON string_id = name_id ORDER BY range_id LIMIT 2)"),
+			 "load,step");
+	ck_assert_int_eq(db_int(db, "SELECT a.start_ns <= b.start_ns AND b.end_ns <= a.end_ns AND"
+				    " b.end_ns - b.start_ns >= 2000000 FROM range AS a, range AS b"
+				    " WHERE a.range_id = 2 AND b.range_id = 1"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT min(thread) = 1 AND max(thread) <= 4 FROM range"), 1);
+	db_close(db);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("timing");
@@ -280,6 +346,7 @@ int main(void)
 	tcase_add_test(tests, test_kernels_loss);
 	tcase_add_test(tests, test_kernels_modes);
 	tcase_add_test(tests, test_kernels_threads);
+	tcase_add_test(tests, test_ranges);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

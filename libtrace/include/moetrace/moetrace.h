@@ -26,7 +26,7 @@
  * an array, each element) with MOETRACE_INIT() and then fill in what is known; a zero member
  * means the default named beside it. Fields are only ever appended: a program that was built with
  * earlier headers has shorter structs, and what they lack means 0, too. The small structs moetrace_rank,
- * moetrace_slice and moetrace_kernel_time are fixed for ever and have no size.
+ * moetrace_slice, moetrace_kernel_time and moetrace_range are fixed for ever and have no size.
  *
  * Where ranks of one model compute the same routing (tensor parallel), record on one of them.
  */

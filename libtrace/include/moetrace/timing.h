@@ -81,6 +81,43 @@ MOETRACE_API
 void moetrace_pass_kernels(struct moetrace_pass *pass, const struct moetrace_kernel_time *times,
 			   uint32_t n_times);
 
+/**
+ * Name a range for moetrace_range_push(). Not part of the hot path.
+ *
+ * @name      Copied.
+ * @ret_name  Its handle, never 0 and valid as long as the session; set to 0 on failure. The same
+ *            name again gives the same handle.
+ *
+ * Returns  what moetrace_kernel_name_add() returns
+ */
+MOETRACE_API MOETRACE_MUST_USE
+int moetrace_range_name_add(struct moetrace_session *session, const char *name, uint32_t *ret_name);
+
+/* A range on its way: the caller keeps it from push to pop, and nothing in it is the caller's. */
+struct moetrace_range {
+	uint64_t start_ns;
+	uint32_t name;     /* 0: it is not recorded */
+	uint32_t reserved;
+};
+
+/**
+ * Begin a piece of time with a name: a step of the runtime, loading, a batch. Ranges may lie in each
+ * other and across passes, and may end on another thread than they began on. Each becomes a row of
+ * table range when it ends; what does not fit is counted (table gap, stream 'range'). Recordings in
+ * flight mode keep none. Belongs to the hot path: it never waits.
+ *
+ * @session    NULL: nothing happens, and nothing is recorded at its pop.
+ * @name       Of moetrace_range_name_add(); another number is counted as misuse.
+ * @ret_range  To be handed to moetrace_range_pop() once.
+ */
+MOETRACE_API
+void moetrace_range_push(struct moetrace_session *session, uint32_t name,
+			 struct moetrace_range *ret_range);
+
+/** End a range. Of the recording that runs now; without one nothing is recorded. */
+MOETRACE_API
+void moetrace_range_pop(struct moetrace_session *session, struct moetrace_range *range);
+
 MOETRACE_END_DECLS
 
 #endif

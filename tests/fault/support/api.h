@@ -24,6 +24,9 @@
 	X(kernel_name_add) \
 	X(clock_ns)       \
 	X(pass_kernels)   \
+	X(range_name_add) \
+	X(range_push)     \
+	X(range_pop)      \
 	X(pass_end)
 
 struct api {

@@ -47,6 +47,8 @@ static void open_session(struct hot *hot)
 	ck_assert_int_eq(hot->api->kernel_name_add(hot->session, "experts", MOETRACE_ROLE_EXPERTS, 0,
 						   &hot->kernel_name),
 			 MOETRACE_OK);
+	ck_assert_int_eq(hot->api->range_name_add(hot->session, "step", &hot->range_name),
+			 MOETRACE_OK);
 	if (hot->scenario != HOT_IDLE)
 		ck_assert_int_eq(hot->api->start(hot->session, NULL), MOETRACE_OK);
 	for (i = 0; i < HOT_N_REQUESTS; i++)
@@ -129,7 +131,10 @@ static void whole_pass(struct hot *hot, uint32_t n_rows)
 {
 	const struct moetrace_pass_info info = pass_info(hot, n_rows);
 	struct moetrace_pass *pass = begin(hot, &info);
+	struct moetrace_range range;
 	uint32_t layer;
+
+	hot->api->range_push(hot->session, hot->range_name, &range);
 
 	for (layer = 0; layer < HOT_N_LAYERS; layer++) {
 		const struct moetrace_selection selection = selection_of(hot, layer, n_rows);
@@ -143,6 +148,7 @@ static void whole_pass(struct hot *hot, uint32_t n_rows)
 		time.end_ns = hot->api->clock_ns();
 		hot->api->pass_kernels(pass, &time, 1);
 	}
+	hot->api->range_pop(hot->session, &range);
 	hot->api->pass_end(pass);
 }
 

@@ -38,6 +38,7 @@ struct hot {
 	struct moetrace_session *session;
 	uint32_t model;
 	uint32_t kernel_name;
+	uint32_t range_name;
 	struct moetrace_slice slices[HOT_N_REQUESTS];
 	uint32_t positions[HOT_N_REQUESTS];
 	uint32_t row_map[HOT_N_REQUESTS];
