@@ -51,7 +51,7 @@ fi
 # Names in the archive meet those of the host's program.
 if [ -f "$archive" ]; then
 	nm -g --defined-only "$archive" 2>/dev/null | awk 'NF == 3 { print $3 }' |
-		grep -vE '^(moetrace|mt)_|^__(asan|odr_asan|tsan|ubsan|sanitizer)|^_?_?DW\.ref' >"$tmp/foreign"
+		grep -vE '^(moetrace|mtc?)_|^__(asan|odr_asan|tsan|ubsan|sanitizer)|^_?_?DW\.ref' >"$tmp/foreign"
 	[ ! -s "$tmp/foreign" ] || fail "libmoetrace.a defines $(tr '\n' ' ' <"$tmp/foreign")"
 fi
 
