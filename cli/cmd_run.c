@@ -82,16 +82,17 @@ static int file_load(struct run *run)
 
 static int model_load(struct run *run)
 {
-	const struct mtk_oea *compared = mt_rule_oea(&run->options.compare);
+	const struct mt_run_options *options = &run->options;
 	struct mtk_serve_options serve = serve_options(run);
 	int exit_code;
 
-	serve.oea = compared ? compared : serve.oea;
+	if (options->n_compare > 0)
+		serve.oea = mt_rule_oea(&options->compare[0]);
 	exit_code = run->options.shape ? mt_run_shape_load(&run->options, run->workload, &serve,
 							   &run->model)
 				       : file_load(run);
-	if (exit_code == MT_EXIT_OK)
-		exit_code = mt_model_rule_check(run->model, compared);
+	for (uint32_t i = 0; i < options->n_compare && exit_code == MT_EXIT_OK; i++)
+		exit_code = mt_model_rule_check(run->model, mt_rule_oea(&options->compare[i]));
 	return exit_code;
 }
 
@@ -370,7 +371,8 @@ static int compare(struct run *run)
 		.serve = serve_options(run),
 		.session = run->session,
 		.failure = &run->failure,
-		.same_tokens = calloc(run->options.n_pairs, sizeof(double)),
+		.same_tokens = calloc((size_t)run->options.n_pairs * run->options.n_compare,
+				      sizeof(double)),
 	};
 	exit_code = compare->same_tokens ? mt_compare_serve(compare) : MT_EXIT_FAILED;
 	mt_run_progress_clear(&run->progress);
@@ -419,7 +421,7 @@ int mt_cmd_run(int argc, char **argv)
 	exit_code = inputs_load(&run);
 	if (exit_code == MT_EXIT_OK) {
 		mt_run_signals_catch();
-		exit_code = mt_rule_oea(&run.options.compare) ? compare(&run)
+		exit_code = run.options.n_compare > 0 ? compare(&run)
 							      : outputs_write(&run);
 	}
 	/* The server's threads end before the name that the signal handler reads is freed. */

@@ -22,6 +22,8 @@
 #include "kernels/engine/serve.h"
 #include "kernels/engine/shape.h"
 
+#define MT_RUN_MAX_RULES 8
+
 struct mt_run_options {
 	struct mt_args args;
 	const char *model; /* a file; or else */
@@ -51,7 +53,8 @@ struct mt_run_options {
 	double temperature;
 	uint64_t seed;
 	struct mt_rule rule;
-	struct mt_rule compare; /* against no rule, in pairs of runs */
+	struct mt_rule compare[MT_RUN_MAX_RULES]; /* each against no rule, in rounds of runs */
+	uint32_t n_compare;
 	uint32_t n_pairs;
 	struct mt_device device;
 	uint32_t mode; /* enum moetrace_mode */
@@ -128,13 +131,15 @@ struct mt_compare {
 	struct mtk_serve_options serve; /* without a rule */
 	struct moetrace_session *session;
 	struct mt_run_failure *failure;
-	double *same_tokens; /* [n_pairs]: share of generated tokens before a text's first change */
+	double *same_tokens; /* [n_compare][n_pairs]: share of generated tokens before a text's
+				first change */
 	struct mtk_serve_stats stats; /* of the last block */
 };
 
 /**
- * Serve the workload 2 * n_pairs times, plain and under the rule in turns (ABBA), each a recording
- * of the session, whose first one has been started; before them once, unrecorded.
+ * Serve the workload in n_pairs rounds: plainly and under each rule, every other round the other way
+ * around. Each run is a recording of the session, whose first one has been started; before them one
+ * is not recorded.
  *
  * Returns MT_EXIT_OK, or MT_EXIT_FAILED with the reason in the failure.
  */

@@ -162,7 +162,7 @@ static const struct argp_option argp_options[] = {
 	{"compare", OPT_COMPARE, "RULE", 0,
 	 "Serve the workload plainly and under this rule in turns, in one process, record each time "
 	 "as a recording of its own, and print the paired change of time, active experts, energy and "
-	 "text, with intervals of 95 %",
+	 "text, with intervals of 95 %; may be given several times",
 	 6},
 	{"pairs", OPT_PAIRS, "N", 0, "With --compare: times of each kind [8]", 6},
 	{"oea", OPT_OEA, "ARGS", 0, MT_RULE_OEA_HELP, 6},
@@ -359,7 +359,7 @@ static error_t compare_complete(struct mt_run_options *options)
 {
 	struct mt_args *args = &options->args;
 
-	if (!mt_rule_oea(&options->compare)) {
+	if (options->n_compare == 0) {
 		if (options->n_pairs > 0)
 			return mt_args_error(args, "--pairs is for --compare RULE");
 		return 0;
@@ -470,7 +470,11 @@ static error_t own_parse(int key, char *text, struct mt_run_options *options)
 	case OPT_RULE:
 		return mt_rule_parse(&options->args, text, &options->rule);
 	case OPT_COMPARE:
-		return mt_rule_parse(&options->args, text, &options->compare);
+		if (options->n_compare == MT_RUN_MAX_RULES)
+			return mt_args_error(&options->args, "--compare: at most %d rules",
+					     MT_RUN_MAX_RULES);
+		return mt_rule_parse(&options->args, text,
+				     &options->compare[options->n_compare++]);
 	case OPT_PAIRS:
 		return u32_parse(options, "--pairs", text, 1u << 12, &options->n_pairs);
 	case OPT_OEA:

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * run --compare: the workload again and again in one process, plainly and under a rule. Two runs
- * that follow each other are a pair, and the order within pairs alternates, so that what drifts
- * slowly cancels. Each run is a recording; times, active experts and energy are read from these when
- * the file is closed, texts are compared while they are there. What a pair changed is one value; the
- * interval is that of the median over pairs.
+ * run --compare: the workload again and again in one process, plainly and under rules. Runs come in
+ * rounds of one plain run and one of each rule, every other round the other way around, so that what
+ * drifts slowly cancels. Each run is a recording; times, active experts and energy are read from
+ * these when the file is closed, texts are compared while they are there. A run under a rule and the
+ * plain one of its round are a pair, and what it changed is one value; the interval is that of the
+ * median over pairs.
  */
 #include "cli/cmd_run.h"
 
@@ -55,20 +56,19 @@ static bool texts_take(const struct mtk_server *server, uint32_t n, struct texts
 	return true;
 }
 
-/* The share of @texts that comes before the first byte in which the server's differ. */
-static double texts_compare(const struct texts *texts, const struct mtk_server *server)
+/* The share of @plain that comes before the first byte in which the others differ. */
+static double texts_compare(const struct texts *plain, const struct texts *ruled)
 {
 	uint64_t n_same = 0, n = 0;
 
-	for (uint32_t i = 0; i < texts->n; i++) {
-		const struct mtk_sequence *sequence = mtk_server_sequence(server, i);
+	for (uint32_t i = 0; i < plain->n; i++) {
 		uint32_t j = 0;
 
-		while (j < texts->n_bytes[i] && j < sequence->n_generated &&
-		       texts->texts[i][j] == sequence->text[j])
+		while (j < plain->n_bytes[i] && j < ruled->n_bytes[i] &&
+		       plain->texts[i][j] == ruled->texts[i][j])
 			j++;
 		n_same += j;
-		n += texts->n_bytes[i];
+		n += plain->n_bytes[i];
 	}
 	return n > 0 ? (double)n_same / (double)n : 1;
 }
@@ -77,11 +77,11 @@ static double texts_compare(const struct texts *texts, const struct mtk_server *
 
 /* What the session knows after the first run. */
 struct handles {
-	uint32_t model, rule;
+	uint32_t model, rules[MT_RUN_MAX_RULES];
 };
 
-/* Serve once. *ret_server is to be destroyed, also after a failure. */
-static int block_serve(struct mt_compare *compare, bool is_ruled, struct handles *handles,
+/* Serve once, under rule @variant - 1. *ret_server is to be destroyed, also after a failure. */
+static int block_serve(struct mt_compare *compare, uint32_t variant, struct handles *handles,
 		       struct moetrace_session *session, struct mtk_server **ret_server)
 {
 	const struct mtk_serve_recording recording = {
@@ -90,13 +90,13 @@ static int block_serve(struct mt_compare *compare, bool is_ruled, struct handles
 		.records_tokens = compare->options->records_tokens,
 		.records_kernels = compare->options->records_kernels,
 		.model = handles ? &handles->model : NULL,
-		.rule = handles ? &handles->rule : NULL,
+		.rule = handles && variant ? &handles->rules[variant - 1] : NULL,
 	};
 	struct mtk_serve_options options = compare->serve;
 	struct mtk_error error;
 	int status;
 
-	options.oea = is_ruled ? mt_rule_oea(&compare->options->compare) : NULL;
+	options.oea = variant ? mt_rule_oea(&compare->options->compare[variant - 1]) : NULL;
 	*ret_server = NULL;
 	status = mtk_server_create(compare->model, compare->workload, &options, ret_server, &error);
 	if (status == MOETRACE_OK)
@@ -127,46 +127,57 @@ static int recording_next(struct mt_compare *compare)
 	return MT_EXIT_FAILED;
 }
 
-static bool is_ruled(uint32_t pair, uint32_t half)
+/* Which variant run @i of a round is: 0 is plain. */
+static uint32_t variant_of(const struct mt_compare *compare, uint32_t round, uint32_t i)
 {
-	return (pair + half) % 2 == 1;
+	return round % 2 == 0 ? i : compare->options->n_compare - i;
 }
 
-static int pair_serve(struct mt_compare *compare, uint32_t pair, struct handles *handles)
+static int run_serve(struct mt_compare *compare, uint32_t variant, struct handles *handles,
+		     struct texts *texts)
 {
-	struct mtk_server *server = NULL;
-	struct texts texts = {0};
+	struct mtk_server *server;
+	int exit_code = block_serve(compare, variant, handles, compare->session, &server);
+
+	if (exit_code == MT_EXIT_OK && !texts_take(server, compare->stats.n_requests, texts)) {
+		mt_run_fail(compare->failure, "out of memory");
+		exit_code = MT_EXIT_FAILED;
+	}
+	mtk_server_destroy(server);
+	return exit_code;
+}
+
+static int round_serve(struct mt_compare *compare, uint32_t round, struct handles *handles)
+{
+	const uint32_t n_rules = compare->options->n_compare;
+	struct texts texts[MT_RUN_MAX_RULES + 1] = {{0}};
 	int exit_code = MT_EXIT_OK;
 
-	for (uint32_t half = 0; half < 2 && exit_code == MT_EXIT_OK; half++) {
-		if (pair + half > 0)
+	for (uint32_t i = 0; i <= n_rules && exit_code == MT_EXIT_OK; i++) {
+		const uint32_t variant = variant_of(compare, round, i);
+
+		if (round + i > 0)
 			exit_code = recording_next(compare);
-		if (exit_code != MT_EXIT_OK)
-			break;
-		exit_code = block_serve(compare, is_ruled(pair, half), handles,
-					compare->session, &server);
-		if (exit_code == MT_EXIT_OK && half == 1) {
-			compare->same_tokens[pair] = texts_compare(&texts, server);
-		} else if (exit_code == MT_EXIT_OK &&
-			   !texts_take(server, compare->stats.n_requests, &texts)) {
-			mt_run_fail(compare->failure, "out of memory");
-			exit_code = MT_EXIT_FAILED;
-		}
-		mtk_server_destroy(server);
+		if (exit_code == MT_EXIT_OK)
+			exit_code = run_serve(compare, variant, handles, &texts[variant]);
 	}
-	texts_free(&texts);
+	for (uint32_t i = 0; i < n_rules && exit_code == MT_EXIT_OK; i++)
+		compare->same_tokens[i * compare->options->n_pairs + round] =
+			texts_compare(&texts[0], &texts[i + 1]);
+	for (uint32_t i = 0; i <= n_rules; i++)
+		texts_free(&texts[i]);
 	return exit_code;
 }
 
 int mt_compare_serve(struct mt_compare *compare)
 {
 	struct mtk_server *server;
-	struct handles handles = {0, 0};
-	int exit_code = block_serve(compare, false, NULL, NULL, &server);
+	struct handles handles = {0};
+	int exit_code = block_serve(compare, 0, NULL, NULL, &server);
 
 	mtk_server_destroy(server);
 	for (uint32_t i = 0; i < compare->options->n_pairs && exit_code == MT_EXIT_OK; i++)
-		exit_code = pair_serve(compare, i, &handles);
+		exit_code = round_serve(compare, i, &handles);
 	return exit_code;
 }
 
@@ -191,26 +202,32 @@ struct values {
 	double *plain, *ruled, *change; /* [n_pairs]; change in percent */
 };
 
-/* Returns whether every recording has a value. */
-static bool metric_read(sqlite3_stmt *stmt, uint32_t n_pairs, const struct values *values)
+/* Reads the values of rule @rule and of the plain runs; returns whether every recording has one. */
+static bool metric_read(const struct mt_compare *compare, sqlite3_stmt *stmt, uint32_t rule,
+			const struct values *values)
 {
-	for (uint32_t i = 0; i < 2 * n_pairs; i++) {
-		double *side = is_ruled(i / 2, i % 2) ? values->ruled : values->plain;
+	const uint32_t n = compare->options->n_compare + 1;
+
+	for (uint32_t i = 0; i < n * compare->options->n_pairs; i++) {
+		const uint32_t variant = variant_of(compare, i / n, i % n);
 		bool is_known;
 
+		if (variant != 0 && variant != rule + 1)
+			continue;
 		sqlite3_reset(stmt);
 		sqlite3_bind_int64(stmt, 1, i + 1);
 		is_known = sqlite3_step(stmt) == SQLITE_ROW &&
 			   sqlite3_column_type(stmt, 0) != SQLITE_NULL;
-		side[i / 2] = is_known ? sqlite3_column_double(stmt, 0) : 0;
+		(variant ? values->ruled : values->plain)[i / n] =
+			is_known ? sqlite3_column_double(stmt, 0) : 0;
 		if (!is_known)
 			return false;
 	}
 	return true;
 }
 
-static void change_print(struct mt_table *table, const char *name, const struct values *values,
-			 uint32_t n_pairs)
+static void change_print(struct mt_table *table, const char *rule, const char *name,
+			 const struct values *values, uint32_t n_pairs)
 {
 	struct mt_interval plain, ruled, change;
 	size_t n = 0;
@@ -220,6 +237,7 @@ static void change_print(struct mt_table *table, const char *name, const struct 
 			values->change[n++] = 100 * (values->ruled[i] / values->plain[i] - 1);
 	mt_median_interval(values->plain, n_pairs, &plain);
 	mt_median_interval(values->ruled, n_pairs, &ruled);
+	mt_table_text(table, rule);
 	mt_table_text(table, name);
 	mt_table_double(table, plain.median);
 	mt_table_double(table, ruled.median);
@@ -242,42 +260,46 @@ static void change_print(struct mt_table *table, const char *name, const struct 
 }
 
 static int metrics_print(const struct mt_compare *compare, const struct mt_trace *trace,
-			 struct mt_table *table, const struct values *values)
+			 struct mt_table *table, uint32_t rule, const struct values *values)
 {
 	const uint32_t n_pairs = compare->options->n_pairs;
+	char name[MTK_OEA_NAME_BYTES];
 
+	mtk_oea_name(mt_rule_oea(&compare->options->compare[rule]), name);
 	for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
 		sqlite3_stmt *stmt = mt_trace_prepare(trace, metrics[i].sql);
 
 		if (!stmt)
 			return MT_EXIT_FAILED;
-		if (metric_read(stmt, n_pairs, values))
-			change_print(table, metrics[i].name, values, n_pairs);
+		if (metric_read(compare, stmt, rule, values))
+			change_print(table, name, metrics[i].name, values, n_pairs);
 		sqlite3_finalize(stmt);
 	}
 	for (uint32_t i = 0; i < n_pairs; i++) {
 		values->plain[i] = 1;
-		values->ruled[i] = compare->same_tokens[i];
+		values->ruled[i] = compare->same_tokens[rule * n_pairs + i];
 	}
-	change_print(table, "same_text", values, n_pairs);
+	change_print(table, name, "same_text", values, n_pairs);
 	return MT_EXIT_OK;
 }
 
 static int table_print(const struct mt_compare *compare, const struct mt_trace *trace,
 		       const struct values *values)
 {
-	static const char *const columns[] = {"figure",	    "plain", "ruled", "change_percent",
-					      "low_percent", "high_percent", "pairs"};
+	static const char *const columns[] = {"rule",	     "figure",	    "plain",
+					      "ruled",	     "change_percent", "low_percent",
+					      "high_percent", "pairs"};
 	struct mt_output output;
 	struct mt_table table;
-	int exit_code;
+	int exit_code = MT_EXIT_OK;
 
 	mt_output_begin(&output, stdout, compare->options->args.format);
-	if (mt_table_begin(&table, &output, columns, 7) < 0) {
+	if (mt_table_begin(&table, &output, columns, 8) < 0) {
 		mt_error("out of memory");
 		return MT_EXIT_FAILED;
 	}
-	exit_code = metrics_print(compare, trace, &table, values);
+	for (uint32_t i = 0; i < compare->options->n_compare && exit_code == MT_EXIT_OK; i++)
+		exit_code = metrics_print(compare, trace, &table, i, values);
 	mt_table_end(&table);
 	mt_output_end(&output);
 	return exit_code;

@@ -34,6 +34,14 @@ expect_eq "change" "$(sqlite3 -batch :memory: "select abs($(value active_experts
 expect_eq "figures" "$(sqlite3 -batch :memory: "select group_concat(json_extract(value, '\$.figure'))
 	from json_each(readfile('table'))")" decode_pass_us,layer_us,active_experts,same_text
 
+# Two rules in one round, every other round the other way around; each against the plain run.
+expect_ok "$@" --compare oea:k0=3 --compare oea:k0=8 --pairs 2 -o two.db --format json
+expect_eq "figures of two rules" "$(sqlite3 -batch :memory: "select group_concat(distinct json_extract(value, '\$.rule')),
+	count(*), sum(json_extract(value, '\$.rule') = 'oea:k0=8' and json_extract(value, '\$.figure') = 'active_experts'
+	and json_extract(value, '\$.change_percent') = 0) from json_each(readfile('out'))")" "oea:k0=3,oea:k0=8|8|1"
+expect_eq "their order" "$(sql two.db "select group_concat(rule) from (select coalesce(max(rule_id), 0) as rule
+	from pass join pass_layer using (pass_id) join topk using (topk_id) group by recording_id order by recording_id)")" 0,1,2,2,1,0
+
 # A rule that changes nothing: the same experts and the same text.
 expect_ok "$@" --compare oea:k0=8 --pairs 2 -o same.db --format json
 cp out table
