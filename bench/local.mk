@@ -14,7 +14,7 @@
 	%D%/bench_oea
 
 EXTRA_PROGRAMS += $(%C%_c_programs)
-bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh
+bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh $(srcdir)/%D%/bench_oea_time.sh
 
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
 %C%_libs = libtrace/libmoetrace.la $(SQLITE3_LIBS) $(PTHREAD_LIBS)
@@ -56,4 +56,5 @@ bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh
 
 EXTRA_DIST += \
 	%D%/README.md \
-	%D%/bench_overhead.sh
+	%D%/bench_overhead.sh \
+	%D%/bench_oea_time.sh
