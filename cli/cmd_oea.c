@@ -82,6 +82,26 @@ static error_t real_parse(struct mt_oea_args *args, const char *option, const ch
 	return 0;
 }
 
+/* "margin=D[,kmax=N]" */
+static error_t expand_parse(struct mt_oea_args *args, const char *text)
+{
+	static const char margin[] = "margin=", kmax[] = ",kmax=";
+	char *end = NULL;
+
+	args->expands = true;
+	if (strncmp(text, margin, strlen(margin)) == 0)
+		args->margin = strtod(text + strlen(margin), &end);
+	if (!end || end == text + strlen(margin) || !isfinite(args->margin) || args->margin < 0 ||
+	    (*end != '\0' && strncmp(end, kmax, strlen(kmax)) != 0))
+		return mt_args_error(&args->common,
+				     "--rule 'expand:%s': give margin=D, a distance of scores, and "
+				     "perhaps ,kmax=N",
+				     text);
+	return *end == '\0' ? 0
+			    : mt_args_uint(&args->common, "--rule expand: kmax", end + strlen(kmax),
+					   1, 65536, &args->kmax);
+}
+
 /* With --verify it is the name of any rule. Else "oea:k0=3" is the rule oea at one k0, as the engine writes it. */
 static error_t rule_complete(struct mt_oea_args *args)
 {
@@ -101,9 +121,12 @@ static error_t rule_complete(struct mt_oea_args *args)
 			return k0_parse(args, text + n_name + strlen(with_k0));
 	} else if (strncmp(text, "budget:", 7) == 0) {
 		return 0;
+	} else if (strncmp(text, "expand:", 7) == 0) {
+		return expand_parse(args, text + 7);
 	}
 	return mt_args_error(&args->common,
-			     "--rule '%s': give oea or pruned, with or without :k0=N, or budget:N",
+			     "--rule '%s': give oea or pruned, with or without :k0=N, budget:N or "
+			     "expand:margin=D[,kmax=N]",
 			     text);
 }
 
@@ -176,7 +199,8 @@ static const struct argp_option options[] = {
 	 1},
 	{"rule", OPT_RULE, "RULE", 0,
 	 "oea (the best k0 of all rows are loaded, rows fill up from these), pruned (rows keep their "
-	 "best k0 alone) or budget:N (N experts a batch) [oea]",
+	 "best k0 alone), budget:N (N experts a batch) or expand:margin=D[,kmax=N] (further experts "
+	 "whose score is within D of the least chosen one, from recorded candidates) [oea]",
 	 1},
 	{"ranks", OPT_RANKS, "R", 0,
 	 "Also the experts of the rank that has most, of R ranks of expert parallelism", 1},
@@ -247,6 +271,16 @@ static const char sql_figures[] =
 	" WHERE o.k0 IS NOT NULL AND (?1 IS NULL OR o.recording_id = ?1)"
 	" AND (?9 IS NULL OR instr(?9, ',' || o.k0 || ','))"
 	" ORDER BY o.recording_id, o.model_id, o.layer_id, o.phase, o.max_batch_rows, o.k0";
+
+/* ?1 recording, ?2 margin, ?3 kmax, ?4 by layer */
+static const char sql_expand[] =
+	"SELECT recording_id, model_id, layer, phase, rows, known_rows,"
+	" round(1.0 * further_entries / nullif(known_rows, 0), 4) AS further_a_row,"
+	" round(1.0 * free_entries / nullif(known_rows, 0), 4) AS free_a_row,"
+	" round(1.0 * full_rows / nullif(known_rows, 0), 4) AS full_share,"
+	" round(1.0 * active_before / nullif(n_batches, 0), 3) AS active_before,"
+	" round(1.0 * active_after / nullif(n_batches, 0), 3) AS active_after"
+	" FROM moe_expand(?2, ?3, ?4) WHERE ?1 IS NULL OR recording_id = ?1";
 
 static const char sql_candidates[] =
 	", round(o.retained_score / nullif(o.candidate_rows, 0), 5) AS retained,"
@@ -320,6 +354,27 @@ static int has_candidates(const struct mt_trace *trace, int64_t *ret_has)
 static bool has_sections(const struct mt_oea_args *args)
 {
 	return args->common.format == MT_FORMAT_TABLE || args->common.format == MT_FORMAT_JSON;
+}
+
+static int expand_print(const struct mt_trace *trace, struct mt_output *output,
+			const struct mt_oea_args *args)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql_expand);
+	int status;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	if (args->common.recording_id)
+		sqlite3_bind_int64(stmt, 1, (int64_t)args->common.recording_id);
+	sqlite3_bind_double(stmt, 2, args->margin);
+	if (args->kmax)
+		sqlite3_bind_int64(stmt, 3, (int64_t)args->kmax);
+	sqlite3_bind_int(stmt, 4, args->by_layer);
+	if (has_sections(args))
+		mt_output_section(output, "expand", NULL);
+	status = mt_trace_print(trace, output, stmt);
+	sqlite3_finalize(stmt);
+	return status;
 }
 
 static int figures_print(const struct mt_trace *trace, struct mt_output *output,
@@ -441,7 +496,8 @@ static int oea_print(const struct mt_trace *trace, const struct mt_oea_args *arg
 	mt_output_begin(&output, stdout, args->common.format);
 	if (has_sections(args))
 		mt_output_sections(&output);
-	status = figures_print(trace, &output, args);
+	status = args->expands ? expand_print(trace, &output, args)
+			       : figures_print(trace, &output, args);
 	if (status == MT_EXIT_OK && has_sections(args))
 		status = lists_print(trace, &output, args);
 	if (status == MT_EXIT_OK)

@@ -13,6 +13,9 @@ struct mt_oea_args {
 	bool by_layer, by_batch;
 	const char *rule; /* NULL: oea, or with --verify every rule of the trace */
 	bool fits, verifies;
+	bool expands; /* --rule expand */
+	double margin;
+	uint64_t kmax; /* 0: not bounded */
 	uint64_t n_ranks; /* 0: not given */
 	const char *map;  /* 'recorded', or a file; NULL: experts in order */
 	bool has_a, has_b, has_c;

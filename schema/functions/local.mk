@@ -8,6 +8,7 @@ mt_sql_sources = \
 	%D%/moe_balance.c \
 	%D%/moe_balance_pass.c \
 	%D%/moe_eplb.c \
+	%D%/moe_expand.c \
 	%D%/moe_fit.c \
 	%D%/moe_load.c \
 	%D%/moe_oea.c \

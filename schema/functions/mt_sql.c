@@ -25,6 +25,7 @@ static int (*const parts[])(sqlite3 *) = {
 	mt_sql_register_oea,
 	mt_sql_register_fit,
 	mt_sql_register_rule,
+	mt_sql_register_expand,
 };
 
 int mt_sql_register(sqlite3 *db)

@@ -16,6 +16,7 @@
  *   moe_steps  table-valued: what consecutive positions and passes have in common
  *   moe_fit    table-valued: recorded layer times as a line of active experts and rows
  *   moe_rule   table-valued: what the rules of a recording did
+ *   moe_expand table-valued: further experts whose scores are near those that were chosen
  */
 #ifndef MT_SCHEMA_FUNCTIONS_MT_SQL_H
 #define MT_SCHEMA_FUNCTIONS_MT_SQL_H
@@ -38,5 +39,6 @@ int mt_sql_register_rows(sqlite3 *db);
 int mt_sql_register_steps(sqlite3 *db);
 int mt_sql_register_fit(sqlite3 *db);
 int mt_sql_register_rule(sqlite3 *db);
+int mt_sql_register_expand(sqlite3 *db);
 
 #endif

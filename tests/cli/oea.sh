@@ -182,6 +182,12 @@ expect_error 3 'has no recording 9' "$moetrace" oea plain.db --recording 9
 for bad in 0 9x 3.. 5..3 '' 65 3,; do
 	expect_error 2 "k0 '$bad': give numbers" "$moetrace" oea plain.db --k0 "$bad"
 done
+expect_ok "$moetrace" oea plain.db --rule expand:margin=0.1,kmax=9 --layers --format json
+expect_eq "no candidates, no rows that are known" "$(sqlite3 -batch :memory: "select count(*) > 3, sum(json_extract(value,
+	'\$.known_rows')) from json_each(readfile('out'), '\$.expand')")" "1|0"
+for bad in expand: expand:margin= expand:margin=-1 expand:margin=x expand:kmax=3 expand:margin=1,k=3; do
+	expect_error 2 "rule '$bad': give margin=D" "$moetrace" oea plain.db --rule "$bad"
+done
 expect_error 2 "rule 'top2'" "$moetrace" oea plain.db --rule top2
 expect_error 2 'give one of --fit' "$moetrace" oea plain.db --fit --b 3
 expect_error 2 '.-b is missing' "$moetrace" oea plain.db --a 3

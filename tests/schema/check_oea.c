@@ -363,13 +363,13 @@ int main(void)
 	Suite *suite = suite_create("oea");
 	TCase *sweep = tcase_create("sweep"), *rules = tcase_create("rules");
 
-	tcase_add_loop_test(sweep, test_sweep_random, 0, 40);
+	tcase_add_loop_test(sweep, test_sweep_random, 0, 14);
 	tcase_add_test(sweep, test_sweep_bad_weights);
 	tcase_add_test(sweep, test_sweep_alike);
 	tcase_add_test(sweep, test_sweep_uniform);
-	tcase_add_loop_test(sweep, test_look, 0, 20);
-	tcase_add_loop_test(rules, test_prune, 0, 10);
-	tcase_add_loop_test(rules, test_budget, 0, 10);
+	tcase_add_loop_test(sweep, test_look, 0, 8);
+	tcase_add_loop_test(rules, test_prune, 0, 4);
+	tcase_add_loop_test(rules, test_budget, 0, 4);
 	suite_add_tcase(suite, sweep);
 	suite_add_tcase(suite, rules);
 	return suite_run(suite);

@@ -107,6 +107,11 @@ static const char *const queries[] = {
 	"SELECT count(*), sum(tokens) FROM moe_load",
 	"SELECT count(*), sum(tokens) FROM moe_load(30000000, 300000000, NULL) WHERE layer_id = 4",
 	"SELECT count(*), sum(tokens) FROM moe_load(NULL, NULL, 3)",
+	"SELECT count(*), sum(active_after), sum(lost_weight) FROM moe_oea(1, 1, 'oea', 2)",
+	"SELECT count(*), sum(active_after), sum(retained_score) FROM moe_oea(0, 0, 'budget:9')",
+	"SELECT count(*), sum(changed_rows) FROM moe_rule",
+	"SELECT count(*), sum(free_entries) FROM moe_expand(1)",
+	"SELECT count(*), sum(a_ns) FROM moe_fit(1)",
 };
 
 static unsigned n_answers, n_errors;

@@ -189,12 +189,41 @@ expect_ok sqlite3 "$tmp/changed.db" "UPDATE layer SET has_correction_bias = 0"
 answer "the restored order" "$tmp/changed.db" "SELECT sum(restored_rows) = sum(rows), sum(active_after) - (SELECT count(*)
 	FROM (SELECT DISTINCT pass_id, layer_id, expert FROM moe_topk WHERE topk_rank = 5 AND phase = 'decode'))
 	FROM moe_oea WHERE k0 = 1" "1|0"
+# Candidates: expert 60, which no row chose, and 48, which some did; scores 0.0821 and 0.0332, where the
+# least chosen one is 0.09375. Both are printable, so that a replacement makes the blobs.
+changed "UPDATE layer SET n_experts = 64, has_correction_bias = 0, weight_kind = 'raw'; UPDATE topk SET n_candidates = 2,
+	candidate_ids = CAST(replace(hex(zeroblob(n_rows)), '00', '<0') AS BLOB), score_format = 'fp16',
+	candidate_scores = CAST(replace(hex(zeroblob(n_rows)), '00', 'A-A(') AS BLOB)"
+replay_48="CREATE TEMP TABLE r AS SELECT pass_id, layer_id, row, max(expert = 48) AS has FROM moe_topk
+	WHERE phase = 'decode' GROUP BY 1, 2, 3;
+	CREATE TEMP TABLE b AS SELECT pass_id, layer_id, max(has) AS has, count(*) AS n FROM r GROUP BY 1, 2;"
+answer "a narrow margin" "$tmp/changed.db" "$replay_48
+	SELECT sum(known_rows - (rows - 0)), sum(further_entries) = (SELECT count(*) FROM r), sum(free_entries),
+		sum(active_after - active_before) = (SELECT count(*) FROM b) FROM moe_expand(0.02)" "0|1|0|1"
+answer "a wide margin" "$tmp/changed.db" "$replay_48
+	SELECT sum(further_entries) - (SELECT count(*) + sum(NOT has) FROM r), sum(free_entries) - (SELECT count(*)
+		FROM r JOIN b USING (pass_id, layer_id) WHERE b.has AND NOT r.has), sum(active_after - active_before)
+		- (SELECT count(*) + sum(NOT has) FROM b) FROM moe_expand(0.07, 99, 0);
+	SELECT sum(further_entries) = sum(known_rows) FROM moe_expand(0.07, 7);
+	SELECT sum(further_entries) FROM moe_expand(0.07, 6)" "0|0|0
+1
+0"
+# Rows fill up with 48 where it is loaded and they lack it, and say where they would have needed more.
+answer "what rows take" "$tmp/changed.db" "SELECT sum(candidate_rows - rated_rows), sum(truncated_rows), sum(abs(retained_score
+	- candidate_rows) > 1e-6) FROM moe_oea WHERE k0 = k;
+	SELECT sum(retained_score < rated_rows - lost_weight - 1e-2), sum(retained_score > candidate_rows),
+		sum(truncated_rows > 0) FROM moe_oea WHERE k0 = 3" "0|0|0
+0|0|3"
+expect_ok sqlite3 "$tmp/changed.db" "UPDATE layer SET has_correction_bias = 1"
+answer "a bias that is not known" "$tmp/changed.db" "SELECT sum(known_rows) FROM moe_expand(1);
+	SELECT sum(candidate_rows) FROM moe_oea" "0
+0"
 answer "arguments" "$tmp/domains.db" "SELECT count(*) FROM moe_oea(NULL, NULL, NULL);
 	SELECT DISTINCT by_layer, by_batch, rule FROM moe_oea(0, 1, 'oea')" "18
 0|1|oea"
-for bad in "moe_oea(2)" "moe_oea('x')" "moe_oea(0, -1)" "moe_oea(0, 0, 'oae')" "moe_oea(0, 0, 'budget:')" \
+for bad in moe_expand "moe_expand(-1)" "moe_expand('x')" "moe_expand(1, 0)" "moe_oea(2)" "moe_oea('x')" "moe_oea(0, -1)" "moe_oea(0, 0, 'oae')" "moe_oea(0, 0, 'budget:')" \
 	"moe_oea(0, 0, 'oea', NULL, '[[0]]')" "moe_oea(0, 0, 'oea', 7)" "moe_oea(0, 0, 'budget:0')" "moe_oea(0, 0, 'budget:9x')" "moe_oea(0, 0, 'budget:70000')"; do
 	expect_status 1 "$runner" "$tmp/domains.db" "SELECT * FROM $bad"
-	expect_match "$tmp/err" 'moe_oea: (by_layer|by_batch|rule|n_ranks|layer 0)'
+	expect_match "$tmp/err" 'moe_(oea|expand): (margin|kmax|by_layer|by_batch|rule|n_ranks|layer 0)'
 done
 expect_status 1 "$runner" --interrupt "$tmp/mixed.db" 'SELECT count(*) FROM moe_oea(0)'
