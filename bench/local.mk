@@ -4,6 +4,7 @@
 # and run by `make bench` only, and needs no arguments. README.md has the method.
 
 %C%_c_programs = \
+	%D%/bench_analysis \
 	%D%/bench_hook \
 	%D%/bench_producers \
 	%D%/bench_writer \
@@ -19,6 +20,11 @@ bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh $(srcdir)/%D
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
 %C%_libs = libtrace/libmoetrace.la $(SQLITE3_LIBS) $(PTHREAD_LIBS)
 %C%_load = %D%/load.c %D%/load.h
+
+# It runs the command, on a file that a program of the tests makes.
+%C%_bench_analysis_SOURCES = %D%/bench_analysis.c
+%C%_bench_analysis_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
+%C%_bench_analysis_DEPENDENCIES = tests/schema/make_trace$(EXEEXT) cli/moetrace$(EXEEXT)
 
 %C%_bench_hook_SOURCES = %D%/bench_hook.c $(%C%_load)
 %C%_bench_hook_CFLAGS = $(%C%_cflags)
