@@ -78,7 +78,10 @@ static const struct world_kept kinds[] = {
 	{.mode = MOETRACE_MODE_PER_TOKEN},
 };
 
-/* Recordings of three kinds in one file, with counts in place of ids, and dispatch. */
+/*
+ * Recordings of three kinds in one file, with experts that move, counts in place of ids, and
+ * dispatch.
+ */
 START_TEST(test_kinds_of_recordings)
 {
 	struct world *world = world_open(suite_path("kinds.db"), first_seed() + 500 + (uint64_t)_i,
@@ -88,8 +91,12 @@ START_TEST(test_kinds_of_recordings)
 
 	world->has_counters = true;
 	for (i = 0; i < 3; i++) {
+		if (i > 0)
+			world_maps_set(world);
 		world_start_keeping(world, &kinds[((uint32_t)_i * 3 + i) % n_kinds]);
-		world_run(world, n_steps() * 2 / 3);
+		world_run(world, n_steps() / 3);
+		world_maps_set(world);
+		world_run(world, n_steps() / 3);
 		world_stop(world);
 		world_run(world, n_steps() / 8);
 		world_end_some(world);

@@ -48,6 +48,10 @@ struct world_model {
 	uint32_t handle;
 	uint32_t n_layers;
 	struct world_layer layers[WORLD_MAX_LAYERS];
+	/* Where the experts lie now; threads are at rest when that changes. */
+	uint32_t map_epoch; /* 0: not told */
+	uint32_t n_slots;
+	int32_t *slot_experts; /* [n_layers][n_slots] */
 };
 
 /* An attribute as it was set, or tokens of positions from first on: the latest epoch wins. */
@@ -152,6 +156,7 @@ struct want_layer {
 	uint64_t n_invalid;
 	uint16_t *ids;	      /* [n_rows][k], left-aligned, 0 past n_valid */
 	uint16_t *weights;    /* the same; NULL: none */
+	uint16_t *slots;      /* the same: where ids were told as slots; NULL: they were not */
 	uint8_t *n_valid;     /* [n_rows] */
 	uint8_t *has_invalid; /* [n_rows] */
 	uint32_t rule;	      /* of world.rules; WORLD_N_RULES: none */
@@ -171,6 +176,7 @@ struct want_pass {
 	uint32_t epoch;
 	uint64_t end_clock;	   /* of its thread */
 	bool is_skipped; /* sampling left it out */
+	uint32_t map_epoch;
 	bool has_microbatch;
 	uint32_t microbatch;
 	const struct want_pass *parent; /* NULL: none */
@@ -226,6 +232,8 @@ struct world *world_open(const char *path, uint64_t seed, uint32_t n_threads,
 			 enum moetrace_weight_format weight_format);
 
 void world_model_add(struct world *world);
+/* Let the experts of every model lie elsewhere, some in several places. */
+void world_maps_set(struct world *world);
 void world_start(struct world *world);
 void world_start_keeping(struct world *world, const struct world_kept *kept);
 void world_stop(struct world *world);
@@ -251,6 +259,10 @@ void world_misuse(struct world_thread *thread, struct moetrace_pass *pass,
 void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 		  const struct want_pass *want_pass, uint32_t layer, struct want_layer *want);
 void world_compare_requests(struct world *world, sqlite3 *db);
+
+/* A slot of an expert, or the number behind the last slot of what is not routed. */
+uint32_t world_slot_of(struct world_thread *thread, const struct world_model *model, uint32_t layer,
+		       uint32_t id);
 
 /* Counts in place of ids, and what is moved. */
 void world_count(struct world_thread *thread, struct moetrace_pass *pass,

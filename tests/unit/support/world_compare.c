@@ -167,13 +167,16 @@ enum layer_column {
 	RULE_NAME,
 	COUNT_BYTES,
 	COUNTS,
+	PHYSICAL_ID_BYTES,
+	PHYSICAL_IDS,
 };
 
 static const char layer_sql[] =
 	"SELECT pl.active_experts, pl.padding_active_experts, pl.max_load, pl.state, pl.map_epoch,"
 	" pl.selection_order, pl.n_rows, pl.topk_id, pl.topk_row, t.k, t.id_bytes,"
 	" t.weight_format, t.topk_ids, t.topk_weights, t.row_map, t.n_valid, pl.selected_ns,"
-	" t.base_k, t.base_ids, r.name, c.count_bytes, c.counts"
+	" t.base_k, t.base_ids, r.name, c.count_bytes, c.counts, t.physical_id_bytes,"
+	" t.physical_ids"
 	" FROM pass_layer AS pl JOIN layer AS l USING (layer_id) LEFT JOIN topk AS t USING "
 	"(topk_id)"
 	" LEFT JOIN rule AS r USING (rule_id) LEFT JOIN layer_load AS c ON c.pass_id ="
@@ -224,6 +227,25 @@ static void compare_base_row(sqlite3_stmt *stmt, const struct want_layer *want, 
 
 		MUST(id == want->base_ids[(size_t)row * want->base_k + i]);
 	}
+}
+
+static uint64_t number_at(const void *numbers, int64_t n_bytes, size_t index)
+{
+	uint64_t value = 0;
+
+	memcpy(&value, (const char *)numbers + (size_t)n_bytes * index, (size_t)n_bytes);
+	return value;
+}
+
+static void compare_slots(sqlite3_stmt *stmt, const struct want_layer *want, uint32_t row,
+			  size_t stored_row)
+{
+	uint32_t i;
+
+	for (i = 0; i < want->k; i++)
+		MUST(number_at(sqlite3_column_blob(stmt, PHYSICAL_IDS),
+			       sqlite3_column_int64(stmt, PHYSICAL_ID_BYTES),
+			       stored_row * want->k + i) == want->slots[(size_t)row * want->k + i]);
 }
 
 static void compare_rule(sqlite3_stmt *stmt, const struct want_layer *want)
@@ -278,6 +300,7 @@ static void compare_rows(sqlite3_stmt *stmt, const struct world *world,
 	MUST(strcmp(text_of(stmt, WEIGHT_FORMAT),
 		    format_name(world->weight_format, want->has_weights)) == 0);
 	MUST(is_null(stmt, TOPK_WEIGHTS) == !want->has_weights);
+	MUST(is_null(stmt, PHYSICAL_IDS) == !want->slots);
 	compare_rule(stmt, want);
 	for (here.row = 0; here.row < want->n_rows; here.row++) {
 		const uint32_t pass_row = pass_row_of(want, here.row);
@@ -286,18 +309,12 @@ static void compare_rows(sqlite3_stmt *stmt, const struct world *world,
 			continue;
 		if (want->base_ids)
 			compare_base_row(stmt, want, here.row, first + n);
+		if (want->slots)
+			compare_slots(stmt, want, here.row, first + n);
 		MUST((row_map ? u32_at(row_map, first + n) : n) == pass_row);
 		compare_row(stmt, format, want, here.row, first + n);
 		n++;
 	}
-}
-
-static uint64_t count_at(const void *counts, int64_t n_bytes, uint32_t index)
-{
-	uint64_t value = 0;
-
-	memcpy(&value, (const char *)counts + (size_t)n_bytes * index, (size_t)n_bytes);
-	return value;
 }
 
 /* What is said of all rows, stored or not. */
@@ -316,7 +333,7 @@ static void compare_load(sqlite3_stmt *stmt, const struct want_pass *pass, bool 
 		for (c = 0; c < WORLD_PADDING; c++)
 			sum += load[c * layer->n_ids + id];
 		if (is_counted)
-			MUST(count_at(sqlite3_column_blob(stmt, COUNTS),
+			MUST(number_at(sqlite3_column_blob(stmt, COUNTS),
 				      sqlite3_column_int64(stmt, COUNT_BYTES), id) == sum);
 		active_experts += id < layer->n_experts && sum > 0;
 		if (id < layer->n_experts && (int64_t)sum > max_load)
@@ -361,7 +378,8 @@ static void compare_layer(sqlite3_stmt *stmt, const struct world *world,
 		want->counts || world_kept_of(world, pass)->mode != MOETRACE_MODE_PER_TOKEN;
 
 	here.row = 0;
-	MUST(is_null(stmt, MAP_EPOCH));
+	MUST(is_null(stmt, MAP_EPOCH) == !pass->map_epoch);
+	MUST(sqlite3_column_int64(stmt, MAP_EPOCH) == pass->map_epoch);
 	if (!want->is_written) {
 		MUST(sqlite3_column_int64(stmt, STATE) == 1);
 		MUST(is_null(stmt, N_ROWS) && is_null(stmt, PADDING_ACTIVE_EXPERTS));

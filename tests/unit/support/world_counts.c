@@ -49,14 +49,95 @@ bool world_is_unseen(const struct want_pass *pass, const struct want_slice *slic
 
 /* ---- what is told ---- */
 
+/* Every expert lies somewhere; what slots are left hold one more time whom chance says, or nobody. */
+static void make_map(struct world *world, struct world_model *model)
+{
+	uint32_t layer, slot;
+
+	model->n_slots = 0;
+	for (layer = 0; layer < model->n_layers; layer++)
+		if (model->layers[layer].n_experts > model->n_slots)
+			model->n_slots = model->layers[layer].n_experts;
+	model->n_slots += rng_below(&world->rng, 20);
+	free(model->slot_experts);
+	model->slot_experts =
+		allocate((size_t)model->n_layers * model->n_slots, sizeof(*model->slot_experts));
+	for (layer = 0; layer < model->n_layers; layer++) {
+		int32_t *experts = &model->slot_experts[(size_t)layer * model->n_slots];
+		const uint32_t n_experts = model->layers[layer].n_experts;
+		const uint32_t turn = rng_below(&world->rng, model->n_slots);
+
+		for (slot = 0; slot < model->n_slots; slot++)
+			experts[(slot + turn) % model->n_slots] =
+				slot < n_experts ? (int32_t)slot
+						 : (int32_t)rng_below(&world->rng, n_experts + 1) - 1;
+	}
+}
+
+void world_maps_set(struct world *world)
+{
+	uint32_t i;
+
+	for (i = 0; i < world->n_models; i++) {
+		struct world_model *model = &world->models[i];
+		struct moetrace_expert_map map;
+
+		if (!model->n_layers)
+			continue;
+		make_map(world, model);
+		MOETRACE_INIT(&map);
+		map.n_slots = model->n_slots;
+		map.slot_experts = model->slot_experts;
+		ck_assert_int_eq(moetrace_expert_map_set(world->session, model->handle, &map,
+							 &model->map_epoch),
+				 MOETRACE_OK);
+	}
+}
+
+uint32_t world_slot_of(struct world_thread *thread, const struct world_model *model, uint32_t layer,
+		       uint32_t id)
+{
+	const int32_t *experts = &model->slot_experts[(size_t)layer * model->n_slots];
+	uint32_t slot;
+
+	if (id >= model->layers[layer].n_experts)
+		return model->n_slots + id - model->layers[layer].n_experts;
+	slot = rng_below(&thread->rng, model->n_slots);
+	while (experts[slot] != (int32_t)id)
+		slot = (slot + 1) % model->n_slots;
+	return slot;
+}
+
+/* The counts as they are told: by expert, or by slot. Returns how many. */
+static uint32_t spread(struct world_thread *thread, const struct world_model *model, uint32_t layer,
+		       const struct want_layer *want, bool by_slot, int64_t *ret_counts)
+{
+	const uint32_t n_ids = model->layers[layer].n_ids;
+	uint32_t i;
+
+	for (i = 0; i < n_ids; i++) {
+		uint32_t left = want->counts[i];
+
+		while (by_slot && left > 1 && rng_chance(&thread->rng, 50)) {
+			const uint32_t part = rng_below(&thread->rng, left);
+
+			ret_counts[world_slot_of(thread, model, layer, i)] += part;
+			left -= part;
+		}
+		ret_counts[by_slot ? world_slot_of(thread, model, layer, i) : i] += left;
+	}
+	return n_ids + (by_slot ? model->n_slots - model->layers[layer].n_experts : 0);
+}
+
 void world_count(struct world_thread *thread, struct moetrace_pass *pass,
 		 const struct want_pass *want_pass, uint32_t layer, struct want_layer *want)
 {
 	const struct world_layer *info = &want_pass->model->layers[layer];
 	struct moetrace_expert_counts counts;
 	struct rng *rng = &thread->rng;
-	int64_t *wide = allocate(info->n_ids, sizeof(*wide));
-	uint32_t i;
+	const bool by_slot = want_pass->model->map_epoch && rng_chance(rng, 50);
+	int64_t *told = allocate(info->n_ids + want_pass->model->n_slots, sizeof(*told));
+	uint32_t i, n_told;
 
 	want->is_written = true;
 	want->is_untimed = rng_chance(rng, 10);
@@ -64,14 +145,28 @@ void world_count(struct world_thread *thread, struct moetrace_pass *pass,
 	MOETRACE_INIT(&counts);
 	counts.layer_index = layer;
 	counts.untimed = want->is_untimed;
-	counts.n_counts = rng_chance(rng, 50) ? info->n_ids : info->n_experts;
-	for (i = 0; i < counts.n_counts; i++)
+	for (i = 0; i < info->n_experts; i++)
 		if (rng_chance(rng, 30))
-			wide[i] = want->counts[i] = rng_below(rng, rng_chance(rng, 5) ? 70000 : 200);
-	counts.count_type = rng_chance(rng, 50) ? MOETRACE_TYPE_I64 : MOETRACE_TYPE_U32;
-	counts.counts = counts.count_type == MOETRACE_TYPE_I64 ? (const void *)wide : want->counts;
+			want->counts[i] = rng_below(rng, rng_chance(rng, 5) ? 70000 : 200);
+	for (; i < info->n_ids; i++)
+		want->counts[i] = rng_chance(rng, 50) ? 3 : 0;
+	n_told = spread(thread, want_pass->model, layer, want, by_slot, told);
+	counts.n_counts = n_told;
+	counts.id_space = by_slot ? MOETRACE_ID_PHYSICAL : MOETRACE_ID_LOGICAL;
+	counts.count_type = MOETRACE_TYPE_I64;
+	counts.counts = told;
+	/* What is not routed may be left out, where nobody chose it. */
+	if (!by_slot && rng_chance(rng, 50)) {
+		for (i = info->n_experts; i < info->n_ids; i++)
+			want->counts[i] = 0;
+		counts.n_counts = info->n_experts;
+	}
+	if (!by_slot && rng_chance(rng, 50)) {
+		counts.count_type = MOETRACE_TYPE_U32;
+		counts.counts = want->counts;
+	}
 	moetrace_expert_load(pass, &counts);
-	free(wide);
+	free(told);
 }
 
 void world_dispatch(struct world_thread *thread, struct moetrace_pass *pass,
@@ -94,7 +189,9 @@ void world_dispatch(struct world_thread *thread, struct moetrace_pass *pass,
 	if (rng_chance(rng, 50)) {
 		want->dispatch->n_local_experts = info->n_experts < 4 ? 1 : 4;
 		want->dispatch->first_local_slot =
-			rng_below(rng, info->n_experts - want->dispatch->n_local_experts + 1);
+			rng_below(rng, (want_pass->model->map_epoch ? want_pass->model->n_slots
+								    : info->n_experts) -
+					       want->dispatch->n_local_experts + 1);
 		for (i = 0; i < want->dispatch->n_local_experts; i++)
 			want->dispatch->received_tokens[i] = rng_below(rng, 300);
 		dispatch.n_local_experts = want->dispatch->n_local_experts;

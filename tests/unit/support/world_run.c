@@ -345,6 +345,7 @@ static struct want_pass *make_pass(struct world_thread *thread)
 	want->model = world_model_pick(thread);
 	want->phase = pick_phase(thread, want->model);
 	want->epoch = thread->world->epoch;
+	want->map_epoch = want->model->map_epoch;
 	want->padding_rows = rng_chance(rng, 30) ? 1 + rng_below(rng, 64) : 0;
 	if (want->phase == MOETRACE_PHASE_IDLE)
 		return want;
@@ -692,5 +693,7 @@ void world_free(struct world *world)
 			thread->requests = next;
 		}
 	}
+	for (i = 0; i < world->n_models; i++)
+		free(world->models[i].slot_experts);
 	free(world);
 }

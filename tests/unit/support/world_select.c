@@ -42,6 +42,9 @@ struct shown {
 	size_t base_ids_row_bytes;
 	uint32_t hole_percent;
 	uint32_t invalid_percent;
+	const struct world_model *model; /* ids are of its slots; NULL: they are logical */
+	uint32_t layer;
+	uint32_t n_ids; /* that are shown */
 };
 
 static void *allocate(size_t n, size_t bytes)
@@ -153,6 +156,12 @@ static const struct half_format *stored_format(enum moetrace_weight_format forma
 	return format == MOETRACE_WEIGHT_FORMAT_BF16 ? &half_bf16 : &half_fp16;
 }
 
+/* The id as it is shown. */
+static uint32_t shown_id(struct world_thread *thread, const struct shown *shown, uint32_t id)
+{
+	return shown->model ? world_slot_of(thread, shown->model, shown->layer, id) : id;
+}
+
 /* One row of the pass: shown at @row, wanted at the same place. */
 static void make_row(struct world_thread *thread, const struct shown *shown, uint32_t n_ids,
 		     uint32_t row, struct want_layer *want)
@@ -164,14 +173,15 @@ static void make_row(struct world_thread *thread, const struct shown *shown, uin
 	uint32_t rank, n_valid = 0;
 
 	for (rank = 0; rank < shown->k; rank++) {
-		int64_t id = rank < n_wrapped ? rank : first + rank - n_wrapped;
+		const uint32_t logical = rank < n_wrapped ? rank : first + rank - n_wrapped;
+		int64_t id = shown_id(thread, shown, logical);
 		int64_t other = NO_SUCH_VALUE;
 		double weight = 0;
 
 		if (rng_chance(rng, shown->hole_percent)) {
-			other = no_expert(rng, shown->id_type, n_ids);
+			other = no_expert(rng, shown->id_type, shown->n_ids);
 		} else if (rng_chance(rng, shown->invalid_percent)) {
-			other = wrong_id(rng, shown->id_type, n_ids);
+			other = wrong_id(rng, shown->id_type, shown->n_ids);
 			want->n_invalid += other != NO_SUCH_VALUE;
 			want->has_invalid[row] |= other != NO_SUCH_VALUE;
 		}
@@ -182,7 +192,9 @@ static void make_row(struct world_thread *thread, const struct shown *shown, uin
 			weight = put_weight(rng, shown, row, rank);
 		if (other != NO_SUCH_VALUE)
 			continue;
-		want->ids[(size_t)row * shown->k + n_valid] = (uint16_t)id;
+		want->ids[(size_t)row * shown->k + n_valid] = (uint16_t)logical;
+		if (want->slots)
+			want->slots[(size_t)row * shown->k + n_valid] = (uint16_t)id;
 		if (want->weights)
 			want->weights[(size_t)row * shown->k + n_valid] = half_from_double(
 				stored_format(thread->world->weight_format), weight);
@@ -200,7 +212,7 @@ static void make_padding_row(struct world_thread *thread, const struct shown *sh
 	for (rank = 0; rank < shown->k; rank++) {
 		const uint32_t id = (first + rank) % n_ids;
 
-		put_id(shown, row, rank, id);
+		put_id(shown, row, rank, shown_id(thread, shown, id));
 		if (shown->weights)
 			put_weight(&thread->rng, shown, row, rank);
 		want->padding_load[id]++;
@@ -232,7 +244,7 @@ static void apply_rule(struct world_thread *thread, const struct world_layer *la
 		return;
 	want->rule = rng_below(rng, WORLD_N_RULES);
 	shown->k = 1 + rng_below(rng, most);
-	if (rng_chance(rng, 30))
+	if (rng_chance(rng, 30) || shown->model)
 		return;
 	want->base_k = rng_chance(rng, 70) ? layer->top_k : 1 + rng_below(rng, layer->top_k);
 	shown->base_ids_row_bytes =
@@ -241,17 +253,23 @@ static void apply_rule(struct world_thread *thread, const struct world_layer *la
 	want->base_ids = allocate((size_t)want->n_rows * want->base_k, sizeof(*want->base_ids));
 }
 
-static struct shown show(struct world_thread *thread, const struct world_layer *layer,
-			 uint32_t n_rows, struct want_layer *want)
+static struct shown show(struct world_thread *thread, const struct world_model *model,
+			 uint32_t index, uint32_t n_rows, struct want_layer *want)
 {
+	const struct world_layer *layer = &model->layers[index];
 	static const uint32_t weight_types[] = {MOETRACE_TYPE_F32, MOETRACE_TYPE_F32,
 						MOETRACE_TYPE_F16, MOETRACE_TYPE_BF16,
 						MOETRACE_TYPE_NONE};
 	struct rng *rng = &thread->rng;
-	struct shown shown = {.n_rows = n_rows, .k = layer->top_k};
+	struct shown shown = {
+		.n_rows = n_rows, .k = layer->top_k, .layer = index, .n_ids = layer->n_ids};
 	size_t weight_bytes;
 
-	shown.id_type = pick_id_type(rng, layer->n_ids);
+	if (model->map_epoch && rng_chance(rng, 30)) {
+		shown.model = model;
+		shown.n_ids += model->n_slots - layer->n_experts;
+	}
+	shown.id_type = pick_id_type(rng, shown.n_ids);
 	shown.weight_type = weight_types[rng_below(rng, 5)];
 	weight_bytes = shown.weight_type == MOETRACE_TYPE_F32 ? 4 : 2;
 	if (rng_chance(rng, 20))
@@ -301,6 +319,7 @@ static void hand_over(const struct world *world, struct moetrace_pass *pass, uin
 	selection.weights = shown->weights;
 	selection.weights_row_bytes = is_dense ? 0 : shown->weights_row_bytes;
 	selection.order = want->order;
+	selection.id_space = shown->model ? MOETRACE_ID_PHYSICAL : MOETRACE_ID_LOGICAL;
 	selection.row_map = want->row_map;
 	selection.untimed = want->is_untimed;
 	selection.rule = want->rule < WORLD_N_RULES ? world->rules[want->rule] : 0;
@@ -349,7 +368,7 @@ void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 		want->row_map = make_row_map(rng, want_pass->n_rows, &want->n_rows);
 	else
 		want->padding_shown = want_pass->padding_rows > 0 && rng_chance(rng, 50);
-	shown = show(thread, info,
+	shown = show(thread, want_pass->model, layer,
 		     want->n_rows + (want->padding_shown ? want_pass->padding_rows : 0), want);
 
 	want->k = shown.k;
@@ -358,6 +377,8 @@ void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 	want->ids = allocate((size_t)want->n_rows * shown.k, sizeof(*want->ids));
 	want->n_valid = allocate(want->n_rows, sizeof(*want->n_valid));
 	want->has_invalid = allocate(want->n_rows, sizeof(*want->has_invalid));
+	if (shown.model)
+		want->slots = allocate((size_t)want->n_rows * shown.k, sizeof(*want->slots));
 	if (want->has_weights)
 		want->weights = allocate((size_t)want->n_rows * shown.k, sizeof(*want->weights));
 	for (row = 0; row < want->n_rows; row++) {
@@ -395,5 +416,6 @@ void want_layer_free(struct want_layer *layer)
 	free(layer->base_ids);
 	free(layer->padding_load);
 	free(layer->counts);
+	free(layer->slots);
 	free(layer->dispatch);
 }
