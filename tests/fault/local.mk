@@ -34,7 +34,8 @@ thread_tests += \
 	$(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 %C%_hot = \
 	%D%/support/api.c %D%/support/api.h \
-	%D%/support/hot.c %D%/support/hot.h
+	%D%/support/hot.c %D%/support/hot.h %D%/support/hot_kinds.c \
+	tests/control/support/line_peer.c tests/control/support/line_peer.h
 
 # Its own malloc() and pthread_mutex_lock() have to be seen by the libraries.
 %C%_check_calls_SOURCES = %D%/check_calls.c $(%C%_hot)

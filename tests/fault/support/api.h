@@ -19,6 +19,15 @@
 	X(model_add)      \
 	X(request_begin)  \
 	X(request_end)    \
+	X(request_reuse)  \
+	X(request_retract) \
+	X(expert_map_set) \
+	X(region_disable) \
+	X(region_enable)  \
+	X(expert_load)    \
+	X(dispatch)       \
+	X(pass_accept)    \
+	X(pass_number)    \
 	X(pass_begin)     \
 	X(select_experts) \
 	X(kernel_name_add) \

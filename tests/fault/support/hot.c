@@ -8,6 +8,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "tests/control/support/line_peer.h"
 #include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
@@ -33,6 +34,7 @@ static void add_model(struct hot *hot)
 
 static void open_session(struct hot *hot)
 {
+	struct moetrace_recording_opts recording;
 	struct moetrace_session_opts opts;
 	uint32_t i;
 	int status;
@@ -49,8 +51,9 @@ static void open_session(struct hot *hot)
 			 MOETRACE_OK);
 	ck_assert_int_eq(hot->api->range_name_add(hot->session, "step", &hot->range_name),
 			 MOETRACE_OK);
+	hot_kinds_recording(hot, &recording);
 	if (hot->scenario != HOT_IDLE)
-		ck_assert_int_eq(hot->api->start(hot->session, NULL), MOETRACE_OK);
+		ck_assert_int_eq(hot->api->start(hot->session, &recording), MOETRACE_OK);
 	for (i = 0; i < HOT_N_REQUESTS; i++)
 		ck_assert_int_eq(
 			hot->api->request_begin(hot->session, NULL, &hot->slices[i].request),
@@ -79,8 +82,12 @@ struct hot *hot_prepare(const struct api *api, enum hot_scenario scenario)
 		hot->positions[i] = (uint32_t)i;
 		hot->row_map[i] = (uint32_t)i;
 	}
+	if (scenario == HOT_MEASURED)
+		line_peer_folder();
 	if (scenario != HOT_NULL)
 		open_session(hot);
+	if (scenario > HOT_NULL)
+		hot_kinds_prepare(hot);
 	return hot;
 }
 
@@ -122,6 +129,7 @@ static struct moetrace_pass *begin(struct hot *hot, const struct moetrace_pass_i
 		return NULL;
 	}
 	hot->n_begun++;
+	hot->number = hot->api->pass_number(pass);
 	for (i = 0; i < HOT_N_REQUESTS; i++)
 		hot->positions[i]++;
 	return pass;
@@ -150,6 +158,23 @@ static void whole_pass(struct hot *hot, uint32_t n_rows)
 	}
 	hot->api->range_pop(hot->session, &range);
 	hot->api->pass_end(pass);
+}
+
+struct moetrace_pass *hot_begin(struct hot *hot)
+{
+	const struct moetrace_pass_info info = pass_info(hot, HOT_N_REQUESTS);
+
+	return begin(hot, &info);
+}
+
+void hot_whole_pass(struct hot *hot)
+{
+	whole_pass(hot, HOT_N_REQUESTS);
+}
+
+struct moetrace_selection hot_selection(const struct hot *hot, uint32_t layer)
+{
+	return selection_of(hot, layer, HOT_N_REQUESTS);
 }
 
 /* Types whose layers are 0 to 3 of two passes; then the other forms in a third. */
@@ -258,9 +283,14 @@ void hot_go(struct hot *hot)
 		for (i = 0; i < 3; i++)
 			whole_pass(hot, 20000);
 		break;
-	default:
+	case HOT_DECODE:
+	case HOT_IDLE:
+	case HOT_NULL:
 		for (i = 0; i < 200; i++)
 			whole_pass(hot, HOT_N_REQUESTS);
+		break;
+	default:
+		hot_kinds_go(hot);
 	}
 }
 
@@ -288,6 +318,10 @@ static void check_status(struct hot *hot)
 		ck_assert_uint_eq(hot->n_begun, 0);
 		break;
 	default:
+		if (hot->scenario > HOT_NULL) {
+			hot_kinds_check(hot, &status);
+			return;
+		}
 		ck_assert_uint_eq(hot->n_null, 0);
 		ck_assert_uint_eq(status.misuse, 0);
 		ck_assert_uint_eq(status.dropped_passes + status.dropped_layers, 0);
@@ -300,6 +334,8 @@ void hot_finish(struct hot *hot)
 	if (hot->scenario == HOT_NULL) {
 		ck_assert_uint_eq(hot->n_begun, 0);
 	} else {
+		if (hot->scenario > HOT_NULL)
+			hot_kinds_finish(hot);
 		check_status(hot);
 		ck_assert_int_eq(hot->api->session_close(hot->session), MOETRACE_OK);
 		agree_check_file(hot->path);

@@ -6,6 +6,8 @@
 #ifndef TEST_HOT_H
 #define TEST_HOT_H
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,6 +22,14 @@ enum hot_scenario {
 	HOT_RING_FULL, /* more in a pass than a ring holds */
 	HOT_IDLE,      /* no recording */
 	HOT_NULL,      /* no session */
+	HOT_PER_PASS,  /* the other modes */
+	HOT_STAT,
+	HOT_SAMPLED,  /* every third pass, and the rows of every second request */
+	HOT_FLIGHT,   /* what is taken goes into memory */
+	HOT_WIDE,     /* unordered, by slot, with candidates; counts in place of ids; dispatch */
+	HOT_REGION,   /* regions in which recording is off */
+	HOT_MEASURED, /* while the cost of recording is measured, off and on by turns */
+	HOT_BESIDE,   /* while another thread retracts, reuses and accepts */
 	HOT_N_SCENARIOS,
 };
 
@@ -46,6 +56,10 @@ struct hot {
 	float *weights;
 	uint32_t n_begun; /* passes that were recorded, counted by hot_go() */
 	uint32_t n_null;
+	int peer; /* on the control socket */
+	pthread_t beside;
+	atomic_bool is_over;
+	atomic_uint_fast64_t number; /* of the last pass */
 };
 
 /* Open a session in the state that the scenario asks for. */
@@ -53,6 +67,18 @@ struct hot *hot_prepare(const struct api *api, enum hot_scenario scenario);
 
 /* The calls. */
 void hot_go(struct hot *hot);
+
+/* hot_kinds.c: what the later scenarios need when the session is open, do, and leave behind. */
+void hot_kinds_recording(const struct hot *hot, struct moetrace_recording_opts *ret_opts);
+void hot_kinds_prepare(struct hot *hot);
+void hot_kinds_go(struct hot *hot);
+void hot_kinds_check(struct hot *hot, const struct moetrace_session_status *status);
+void hot_kinds_finish(struct hot *hot);
+
+/* For these: a pass that is counted, and one of 64 requests with everything it needs. */
+struct moetrace_pass *hot_begin(struct hot *hot);
+void hot_whole_pass(struct hot *hot);
+struct moetrace_selection hot_selection(const struct hot *hot, uint32_t layer);
 
 /* Close the session and check that the calls did what the scenario is about. */
 void hot_finish(struct hot *hot);
