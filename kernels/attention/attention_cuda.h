@@ -28,10 +28,9 @@ struct mtk_attention_cuda {
 	const uint32_t *slots;
 	const float *queries; /* [n_rows][n_heads][head_dim], query_stride floats from row to row */
 	size_t query_stride;
-	enum mtk_dtype kv_dtype;
+	enum mtk_dtype dtype; /* of keys, values and the output */
 	const void *keys; /* [slot][kv_head][n_context][head_dim] */
 	const void *values;
-	enum mtk_dtype out_dtype;
 	void *out; /* [n_rows][n_heads][head_dim] */
 };
 

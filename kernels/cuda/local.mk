@@ -32,12 +32,14 @@ kernels_libmtk_cuda_a_SOURCES = \
 	kernels/map/map_cuda.cu kernels/map/map_cuda.h \
 	kernels/permute/permute_cuda.cu kernels/permute/permute_cuda.h \
 	kernels/route/route_cuda.cu kernels/route/route_cuda.h \
+	kernels/route/route_record.cu kernels/route/route_record.cuh \
 	kernels/route/route_args.cuh \
 	kernels/route/route_define.cuh \
 	kernels/route/route_fast.cuh \
 	kernels/route/route_kernel.cuh \
 	kernels/route/route_keys.cuh \
 	kernels/route/route_score.cuh \
+	%D%/cublas.c %D%/cublas.h \
 	%D%/device.cu %D%/device.h \
 	%D%/mma.cuh \
 	%D%/status.cuh

@@ -106,6 +106,7 @@ static int state_fill(struct mtk_cuda_state *state, const struct mtk_model *mode
 		      struct mtk_error *error)
 {
 	const struct mtk_cuda_backend_settings *settings = &state->settings;
+	char library[64];
 	int status = mtk_cuda_open(settings->device, error, &state->device);
 
 	if (!status)
@@ -116,9 +117,16 @@ static int state_fill(struct mtk_cuda_state *state, const struct mtk_model *mode
 		return status;
 	state->activations = settings->precision == MTK_CUDA_FP32 ? MTK_DTYPE_F32
 								   : model->embedding.dtype;
-	snprintf(state->description, sizeof(state->description), "%.80s, %s",
-		 state->device.name,
-		 settings->precision == MTK_CUDA_FP32 ? "fp32 inputs" : "16-bit inputs");
+	state->cublas_expert_rows = MTK_CUDA_CUBLAS_EXPERT_ROWS;
+	snprintf(library, sizeof(library), "own kernels");
+	if (settings->precision == MTK_CUDA_16BIT && !settings->without_cublas)
+		state->cublas = mtk_cublas_open(state->stream, library, sizeof(library));
+	if (settings->precision == MTK_CUDA_FP32)
+		snprintf(state->description, sizeof(state->description), "%.60s, fp32 inputs",
+			 state->device.name);
+	else
+		snprintf(state->description, sizeof(state->description),
+			 "%.40s, 16-bit inputs, %.60s", state->device.name, library);
 	return mtk_cuda_weights_init(&state->weights, model, settings->n_local_experts,
 				     state->stream, error);
 }
@@ -154,6 +162,7 @@ void mtk_backend_cuda_destroy(struct mtk_backend *backend)
 	if (!backend)
 		return;
 	mtk_cuda_weights_release(&state->weights);
+	mtk_cublas_close(state->cublas);
 	mtk_cuda_stream_destroy(state->stream);
 	free(state);
 	free(backend);

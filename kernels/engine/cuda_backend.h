@@ -25,6 +25,7 @@ struct mtk_cuda_backend_settings {
 	enum mtk_cuda_precision precision;
 	bool without_graphs;
 	bool without_cublas;
+	bool records_by_launch;	  /* a launch a layer records, where the router could: to compare */
 	uint32_t n_local_experts; /* 0: all; see cuda_weights.h */
 };
 

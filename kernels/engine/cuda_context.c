@@ -183,6 +183,11 @@ static int take_moe(struct mtk_cuda_context *c, struct mtk_error *error)
 		return status;
 	{
 		const size_t n_slots = (size_t)sizes.capacity;
+		/* What the library may compute is in passes that are never captured. */
+		const bool is_large = n * c->n_width_max / c->state->weights.n_experts >=
+				      c->state->cublas_expert_rows;
+		const size_t n_library =
+			c->state->cublas && n > MTK_CUDA_GRAPH_ROWS && is_large ? n_slots : 0;
 		const struct buffer buffers[] = {
 			{&c->router_logits, n * moe->n_columns, sizeof(float)},
 			{&c->ids, n_all * c->n_width_max, sizeof(int32_t)},
@@ -201,6 +206,8 @@ static int take_moe(struct mtk_cuda_context *c, struct mtk_error *error)
 			{&c->align.n_padded, 1, sizeof(int64_t)},
 			{&c->align.n_dropped, 1, sizeof(int64_t)},
 			{&c->align_scratch, n_scratch, sizeof(uint32_t)},
+			{&c->gathered, n_library * moe->n_in, element},
+			{&c->gate_up_out, n_library * moe->n_gate_up, sizeof(float)},
 			{&c->middle, n_slots * moe->n_intermediate, element},
 			{&c->expert_out, n_slots * moe->n_in, sizeof(float)},
 		};
@@ -216,6 +223,10 @@ static int take_host(struct mtk_cuda_context *c, struct mtk_error *error)
 	int status = mtk_cuda_host_alloc(mtk_cuda_inputs_bytes(c->n_rows_max), error,
 					 &c->host_inputs);
 
+	if (!status)
+		status = mtk_cuda_host_alloc(
+			(c->state->weights.n_experts + (size_t)1) * sizeof(int64_t), error,
+			(void **)&c->host_first_slots);
 	if (status || !c->choice)
 		return status;
 	status = mtk_cuda_host_alloc(n_given * sizeof(int32_t), error,
@@ -354,6 +365,7 @@ void mtk_cuda_context_destroy(void *memory)
 	while (context->n_blocks > 0)
 		mtk_cuda_free(context->blocks[--context->n_blocks]);
 	mtk_cuda_host_free(context->host_inputs);
+	mtk_cuda_host_free(context->host_first_slots);
 	mtk_cuda_host_free(context->host_given_ids);
 	mtk_cuda_host_free(context->host_ids);
 	mtk_cuda_host_free(context->host_weights);

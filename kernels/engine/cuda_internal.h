@@ -9,6 +9,7 @@
 #include <moetrace/cuda.h>
 
 #include "kernels/align/align_cuda.h"
+#include "kernels/cuda/cublas.h"
 #include "kernels/cuda/device.h"
 #include "kernels/engine/cuda_backend.h"
 #include "kernels/engine/cuda_weights.h"
@@ -18,12 +19,17 @@
 #define MTK_CUDA_GRAPH_ROWS 256u
 #define MTK_CUDA_N_GRAPHS   9
 
+/* Rows of an expert from which on one product of the library fills the GPU. */
+#define MTK_CUDA_CUBLAS_EXPERT_ROWS 1024
+
 struct mtk_cuda_state {
 	struct mtk_cuda_backend_settings settings;
 	struct mtk_cuda_device device;
 	struct mtk_cuda_weights weights;
 	enum mtk_dtype activations; /* of what operations read */
 	void *stream;
+	struct mtk_cublas *cublas; /* NULL: our own kernels do all products */
+	uint32_t cublas_expert_rows; /* from so many rows an expert on it does theirs, too */
 	char description[MTK_BACKEND_TEXT_BYTES];
 };
 
@@ -67,6 +73,8 @@ struct mtk_cuda_context {
 	int32_t *row_numbers;
 	struct mtk_align_cuda_result align;
 	uint32_t *align_scratch;
+	void *gathered;	       /* [slots][n_in]: inputs by expert, for the library; as the next */
+	float *gate_up_out;    /* [slots][n_gate_up] */
 	void *middle;
 	float *expert_out;
 	float *moe_out;
@@ -78,6 +86,7 @@ struct mtk_cuda_context {
 	int32_t *greedy_ids;
 	/* Host memory that the device reads and writes. */
 	void *host_inputs;
+	int64_t *host_first_slots; /* where each expert's slots begin, for the library */
 	int32_t *host_given_ids;
 	double *choice_scratch;
 	void *graphs[MTK_CUDA_N_GRAPHS];

@@ -14,6 +14,7 @@
 #include "kernels/experts/experts_cuda.h"
 #include "kernels/experts/experts_f32_cuda.h"
 #include "kernels/oea/oea_cuda.h"
+#include "kernels/permute/permute_cuda.h"
 #include "kernels/route/route_cuda.h"
 
 /* What a layer chose, of all layers' arrays. */
@@ -68,12 +69,21 @@ static struct mtk_route_config config_of(const struct mtk_cuda_pass *pass)
 	return config;
 }
 
+/* Whether the router's own kernel records the layer. */
+static bool is_fused(const struct mtk_cuda_pass *pass, const struct mtk_route_config *config)
+{
+	const struct mtk_cuda_context *c = pass->context;
+
+	return c->lane && !c->state->settings.records_by_launch && mtk_route_cuda_records(config);
+}
+
 static int run_route(struct mtk_cuda_pass *pass, const struct chosen *to)
 {
 	struct mtk_cuda_context *c = pass->context;
 	const struct mtk_cuda_layer *layer = &c->state->weights.layers[pass->layer];
 	const struct mtk_route_config config = config_of(pass);
 	const struct mtk_route_result result = {.ids = to->ids, .weights = to->weights};
+	struct moetrace_cuda_target target;
 	struct mtk_route_cuda_batch batch = {
 		.n_rows = pass->n_rows,
 		.n_valid_rows = pass->inputs.n_valid_rows,
@@ -87,6 +97,11 @@ static int run_route(struct mtk_cuda_pass *pass, const struct chosen *to)
 		batch.token_ids = c->row_numbers;
 		batch.hash_table =
 			c->given_ids + (size_t)pass->layer * c->n_rows_max * config.top_k;
+	}
+	/* One that is too large for the ring stores nothing; the pass counts it. */
+	if (is_fused(pass, &config)) {
+		(void)moetrace_cuda_target_get(c->lane, pass->layer, pass->n_rows, &target);
+		batch.target = &target;
 	}
 	return mtk_route_cuda(&config, &batch, &result, c->state->stream, pass->error);
 }
@@ -114,15 +129,19 @@ static int run_rule(struct mtk_cuda_pass *pass, const struct mtk_oea *rule,
 	return mtk_oea_cuda(&oea, c->state->stream, pass->error);
 }
 
-/* Into the lane's ring, if a pass is being recorded when this runs. */
+/*
+ * Into the lane's ring, if a pass is being recorded when this runs, of routers whose kernels do not
+ * do it themselves. A lane has no rule.
+ */
 static int run_record(struct mtk_cuda_pass *pass, const struct chosen *chosen)
 {
 	struct mtk_cuda_context *c = pass->context;
 	const uint64_t ids = (uintptr_t)chosen->ids, weights = (uintptr_t)chosen->weights;
+	const struct mtk_route_config config = config_of(pass);
 	struct moetrace_cuda_layers layers;
 	int status;
 
-	if (!c->lane)
+	if (!c->lane || is_fused(pass, &config))
 		return MOETRACE_OK;
 	MOETRACE_INIT(&layers);
 	layers.first_layer = pass->layer;
@@ -252,6 +271,100 @@ static int run_experts_16bit(struct mtk_cuda_pass *pass, const struct aligned *a
 	return mtk_experts_cuda(&experts, c->state->stream, pass->error);
 }
 
+/*
+ * By the library, an expert after another: it must know their rows, so that the host waits for the
+ * alignment, which is not for passes that are captured. What biases and weights before the
+ * combination do, it does not.
+ */
+static bool uses_cublas(const struct mtk_cuda_pass *pass, const struct aligned *aligned)
+{
+	const struct mtk_cuda_context *c = pass->context;
+	const struct mtk_cuda_layer *layer = &c->state->weights.layers[pass->layer];
+	const int64_t mean = aligned->sizes.n_pairs / c->state->weights.n_experts;
+
+	return c->state->cublas && !pass->is_graph && pass->n_rows > MTK_CUDA_GRAPH_ROWS &&
+	       mean >= c->state->cublas_expert_rows && !layer->gate_up_bias && !layer->down_bias &&
+	       c->model->moe.weighting == MTK_WEIGHT_IN_COMBINE;
+}
+
+static int gather_inputs(struct mtk_cuda_pass *pass, const struct aligned *aligned)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const struct mtk_permute permute = {
+		.sorted_pairs = c->align.sorted_pairs,
+		.n_pairs = aligned->sizes.n_pairs,
+		.top_k = aligned->width,
+		.row_bytes = c->model->moe.n_in * mtk_dtype_bytes(c->state->activations),
+		.rows = c->normed,
+		.permuted = c->gathered,
+	};
+	int status = mtk_cuda_download(c->host_first_slots, c->align.first_slots,
+				       (c->state->weights.n_experts + (size_t)1) * sizeof(int64_t),
+				       c->state->stream, pass->error);
+
+	if (!status)
+		status = mtk_permute_cuda(&permute, aligned->sizes.capacity, c->state->stream,
+					  pass->error);
+	return status ? status : mtk_cuda_stream_wait(c->state->stream, pass->error);
+}
+
+/* One matrix of each expert, over its slots. */
+static int multiply_slots(struct mtk_cuda_pass *pass, const struct mtk_cuda_matrix *matrix,
+			  const char *x, float *y)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const size_t element = mtk_dtype_bytes(matrix->dtype);
+	const size_t n_weights = (size_t)matrix->n_out * matrix->n_in;
+	int status = MOETRACE_OK;
+
+	for (uint32_t e = 0; !status && e < c->state->weights.n_experts; e++) {
+		const size_t first = (size_t)c->host_first_slots[e];
+		const struct mtk_cublas_product product = {
+			.dtype = matrix->dtype,
+			.n_rows = (uint32_t)((size_t)c->host_first_slots[e + 1] - first),
+			.n_in = matrix->n_in,
+			.n_out = matrix->n_out,
+			.x = x + first * matrix->n_in * element,
+			.w = (const char *)matrix->data + e * n_weights * element,
+			.y = y + first * matrix->n_out,
+		};
+
+		status = mtk_cublas_multiply(c->state->cublas, &product, pass->error);
+	}
+	return status;
+}
+
+static int run_experts_cublas(struct mtk_cuda_pass *pass, const struct aligned *aligned)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const struct mtk_moe *moe = &c->model->moe;
+	const struct mtk_cuda_layer *layer = &c->state->weights.layers[pass->layer];
+	struct mtk_activate_cuda activate = {
+		.activation = activation_of(moe),
+		.n = moe->n_intermediate,
+		.gate_up = c->gate_up_out,
+		.dtype = c->state->activations,
+		.out = c->middle,
+	};
+	int status = gather_inputs(pass, aligned);
+
+	if (!status)
+		status = multiply_slots(pass, &layer->gate_up, c->gathered, c->gate_up_out);
+	activate.n_rows = (uint32_t)c->host_first_slots[c->state->weights.n_experts];
+	if (!status)
+		status = mtk_activate_cuda(&activate, c->state->stream, pass->error);
+	return status ? status : multiply_slots(pass, &layer->down, c->middle, c->expert_out);
+}
+
+static int run_mlp(struct mtk_cuda_pass *pass, const struct aligned *aligned)
+{
+	if (pass->context->state->settings.precision == MTK_CUDA_FP32)
+		return run_experts_f32(pass, aligned);
+	if (uses_cublas(pass, aligned))
+		return run_experts_cublas(pass, aligned);
+	return run_experts_16bit(pass, aligned);
+}
+
 static int run_combine(struct mtk_cuda_pass *pass, const struct aligned *aligned)
 {
 	struct mtk_cuda_context *c = pass->context;
@@ -317,10 +430,8 @@ int mtk_cuda_pass_moe(struct mtk_cuda_pass *pass)
 		status = run_choice(pass);
 	if (!status)
 		status = run_align(pass, &aligned);
-	if (!status && c->state->settings.precision == MTK_CUDA_FP32)
-		status = run_experts_f32(pass, &aligned);
-	else if (!status)
-		status = run_experts_16bit(pass, &aligned);
+	if (!status)
+		status = run_mlp(pass, &aligned);
 	if (!status)
 		status = run_combine(pass, &aligned);
 	return status ? status : run_shared(pass);

@@ -16,6 +16,30 @@
 #include "kernels/rope/rope_cuda.h"
 #include "kernels/sample/sample_cuda.h"
 
+/* Few outputs leave most multiprocessors without work there; few rows stream the weights here. */
+static bool uses_cublas(const struct mtk_cuda_pass *pass, const struct mtk_cuda_matrix *matrix,
+			uint32_t n_rows)
+{
+	return pass->context->state->cublas && n_rows > 16 &&
+	       (n_rows > MTK_CUDA_GRAPH_ROWS || matrix->n_out >= 1024);
+}
+
+static int multiply_by_cublas(struct mtk_cuda_pass *pass, const struct mtk_cuda_matrix *matrix,
+			      uint32_t n_rows, const void *x, float *y)
+{
+	const struct mtk_cublas_product product = {
+		.dtype = matrix->dtype,
+		.n_rows = n_rows,
+		.n_in = matrix->n_in,
+		.n_out = matrix->n_out,
+		.x = x,
+		.w = matrix->data,
+		.y = y,
+	};
+
+	return mtk_cublas_multiply(pass->context->state->cublas, &product, pass->error);
+}
+
 int mtk_cuda_pass_linear(struct mtk_cuda_pass *pass, const struct mtk_cuda_matrix *matrix,
 			 uint32_t n_rows, const void *x, const float *bias, float *y)
 {
@@ -35,6 +59,8 @@ int mtk_cuda_pass_linear(struct mtk_cuda_pass *pass, const struct mtk_cuda_matri
 		};
 
 		return mtk_linear_cuda(&linear, state->stream, pass->error);
+	} else if (uses_cublas(pass, matrix, n_rows)) {
+		return multiply_by_cublas(pass, matrix, n_rows, x, y);
 	} else {
 		const struct mtk_router_cuda router = {
 			.dtype = matrix->dtype,
@@ -136,10 +162,9 @@ static int run_attention(struct mtk_cuda_pass *pass)
 		.slots = pass->inputs.slots,
 		.queries = c->qkv,
 		.query_stride = mtk_model_qkv_width(config),
-		.kv_dtype = c->state->activations,
+		.dtype = c->state->activations,
 		.keys = c->keys + pass->layer * c->kv_layer_bytes,
 		.values = c->values + pass->layer * c->kv_layer_bytes,
-		.out_dtype = c->state->activations,
 		.out = c->attention,
 	};
 

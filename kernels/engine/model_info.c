@@ -59,11 +59,13 @@ size_t mtk_model_expert_pool_bytes(const struct mtk_model *model)
 
 size_t mtk_model_expert_weight_bytes(const struct mtk_model *model)
 {
-	const struct mtk_matrix *gate_up = &model->layers[0].gate_up[0];
-	const struct mtk_matrix *down = &model->layers[0].down[0];
+	const struct mtk_moe *moe = &model->moe;
+	const struct mtk_matrix *gate_up = model->layers[0].gate_up;
+	/* A plan has no experts; a shape's weights are of this type. */
+	const enum mtk_dtype dtype = gate_up ? gate_up->dtype : MTK_DTYPE_BF16;
 
-	return mtk_matrix_bytes(gate_up->dtype, gate_up->n_out, gate_up->n_in) +
-	       mtk_matrix_bytes(down->dtype, down->n_out, down->n_in);
+	return mtk_matrix_bytes(dtype, moe->n_gate_up, moe->n_in) +
+	       mtk_matrix_bytes(dtype, moe->n_in, moe->n_intermediate);
 }
 
 void mtk_model_layer(const struct mtk_model *model, uint32_t index, struct mtk_layer_info *ret_info)

@@ -9,6 +9,7 @@
 #include "kernels/cuda/status.cuh"
 #include "kernels/route/route_cuda.h"
 #include "kernels/route/route_kernel.cuh"
+#include "kernels/route/route_record.cuh"
 
 /* Ascending. */
 static const uint32_t lane_widths[] = {2, 4, 5, 8, 12, 16, 28, 32};
@@ -201,6 +202,13 @@ static int launch(const struct route_args *args, uint32_t width, cudaStream_t st
 	return MOETRACE_OK;
 }
 
+bool mtk_route_cuda_records(const struct mtk_route_config *config)
+{
+	const char *reason;
+
+	return mtk_route_record_has(mtk_route_cuda_lane_columns(config, &reason));
+}
+
 int mtk_route_cuda(const struct mtk_route_config *config, const struct mtk_route_cuda_batch *batch,
 		   const struct mtk_route_result *result, void *stream, struct mtk_error *error)
 {
@@ -223,6 +231,12 @@ int mtk_route_cuda(const struct mtk_route_config *config, const struct mtk_route
 	args.result = *result;
 	if (width > 0)
 		prepare_fast(&args, width);
+	if (batch->target && mtk_route_record_has(width)) {
+		const size_t n_bytes = (args.n + config->n_groups) * sizeof(double);
+
+		mtk_route_record_launch(&args, width, n_bytes, batch->target, (cudaStream_t)stream);
+		return mtk_cuda_launched(error, "routing");
+	}
 	status = launch(&args, width, (cudaStream_t)stream, error);
 	if (!status)
 		status = mtk_cuda_launched(error, "routing");

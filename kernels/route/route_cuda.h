@@ -18,6 +18,8 @@ extern "C" {
 #endif
 
 /* All pointers are to device memory. */
+struct moetrace_cuda_target;
+
 struct mtk_route_cuda_batch {
 	uint32_t n_rows;
 	const uint32_t *n_valid_rows; /* rows from there on are padding; NULL: there is none */
@@ -25,7 +27,13 @@ struct mtk_route_cuda_batch {
 	const float *bias;
 	const int32_t *token_ids;
 	const int32_t *hash_table; /* of a setting that has one: its copy */
+	/* In host memory, copied: where the rows are recorded as they are chosen, of a setting that
+	   mtk_route_cuda_records() is true for; NULL: nowhere. */
+	const struct moetrace_cuda_target *target;
 };
+
+/* Whether the kernel that serves a setting can record what it chooses. */
+bool mtk_route_cuda_records(const struct mtk_route_config *config);
 
 /*
  * Route a batch by a setting that was checked. Launches one kernel into the stream, does not wait,

@@ -39,7 +39,6 @@ long_tests += %D%/functions.sh
 EXTRA_DIST += \
 	%D%/analysis.sh \
 	%D%/cookbook.sh \
-	%D%/cookbook.txt \
 	%D%/functions.sh \
 	%D%/halves.py \
 	%D%/module.sh \

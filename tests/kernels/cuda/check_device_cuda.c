@@ -8,6 +8,7 @@
 
 #include <moetrace/status.h>
 
+#include "kernels/cuda/cublas.h"
 #include "kernels/cuda/device.h"
 #include "tests/kernels/cuda/support/gpu.h"
 
@@ -17,6 +18,20 @@ static void check_absent(int status, const struct mtk_error *error)
 	gpu_check(strncmp(error->text, "cuda: ", 6) == 0 && strlen(error->text) > 10,
 		  "without a GPU the text is \"%s\"", error->text);
 	printf("no GPU: %s\n", error->text);
+}
+
+/* Where there is no library, or no GPU for it, a sentence says so and nothing else happens. */
+static void check_cublas(bool has_gpu)
+{
+	char text[128] = "";
+	struct mtk_cublas *cublas =
+		mtk_cublas_open(has_gpu ? gpu_stream() : NULL, text, sizeof(text));
+
+	printf("%s\n", text);
+	gpu_check(strncmp(text, cublas ? "cuBLAS " : "no cuBLAS: ", cublas ? 7 : 11) == 0,
+		  "cuBLAS is found as \"%s\"", text);
+	gpu_check(!cublas || has_gpu, "cuBLAS starts without a GPU");
+	mtk_cublas_close(cublas);
 }
 
 static void check_copies(void)
@@ -82,12 +97,14 @@ int main(void)
 
 	if (status != MOETRACE_OK) {
 		check_absent(status, &error);
+		check_cublas(false);
 		return 0;
 	}
 	gpu_open_or_skip();
 	check_copies();
 	check_graph();
 	check_errors();
+	check_cublas(true);
 	gpu_free_all();
 	return 0;
 }

@@ -386,8 +386,7 @@ static void check_attention(const struct sizes *s)
 		.n_context = N_CONTEXT,
 		.scale = 1.0f / sqrtf((float)s->head_dim),
 		.query_stride = (size_t)s->n_heads * s->head_dim,
-		.kv_dtype = MTK_DTYPE_F32,
-		.out_dtype = MTK_DTYPE_F32,
+		.dtype = MTK_DTYPE_F32,
 	};
 	struct mtk_error error;
 
@@ -570,7 +569,8 @@ static void check_activation(bool squared_relu)
 
 int main(void)
 {
-	static const struct sizes sizes[] = {{4, 2, 32}, {12, 1, 128}, {3, 3, 6}, {8, 4, 256}};
+	static const struct sizes sizes[] = {{4, 2, 32}, {12, 1, 128}, {3, 3, 6}, {8, 4, 256},
+					       {2, 1, 80}};
 	static const uint32_t widths[] = {1, 31, 128, 2048};
 
 	gpu_open_or_skip();

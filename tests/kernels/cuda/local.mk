@@ -17,8 +17,8 @@ check_PROGRAMS += $(%C%_programs)
 TESTS += %D%/check_device_cuda
 gpu_tests += $(%C%_programs)
 if HAVE_CHECK
-check_PROGRAMS += %D%/check_engine_cuda
-gpu_tests += %D%/check_engine_cuda
+check_PROGRAMS += %D%/check_engine_cuda %D%/check_lost_cuda
+gpu_tests += %D%/check_engine_cuda %D%/check_lost_cuda
 endif
 endif
 
@@ -53,3 +53,9 @@ endif
 %C%_check_engine_cuda_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 %C%_check_engine_cuda_LDADD = kernels/libmtk_cuda.a kernels/libmtk.la libtrace/libmoetrace.la \
 	$(CHECK_LIBS) $(CUDA_LIBS) -lm
+
+%C%_check_lost_cuda_SOURCES = %D%/check_lost_cuda.c \
+	tests/kernels/support/levels.h \
+	tests/kernels/support/tinymoe.c tests/kernels/support/tinymoe.h
+%C%_check_lost_cuda_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+%C%_check_lost_cuda_LDADD = $(%C%_check_engine_cuda_LDADD)
