@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Whole passes of known models on a GPU: what recording costs a decode step, waited for as serving
+ * does and back to back, and a prefill pass; the time of a layer under the rule oea against the
+ * experts that it touches; and the rate of the expert MLP at prefill, by our own kernel and by the
+ * library. Blocks of passes are paired A B B A; printed is the change with its 95 % interval.
+ *
+ * bench_engine [decode SHAPE [LOCAL_EXPERTS] | oea SHAPE | prefill SHAPE]: without arguments all.
+ * bench_engine passes SHAPE ROWS: a few steps without a graph, for a profiler.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/cuda/engine_rig.h"
+
+enum { POSITION = 511, N_PAIRS = 12, N_STEPS = 6, MAX_BATCH = 64 };
+
+/* Student's factor for 11 and for 5 degrees of freedom, 95 %. */
+static double student(uint32_t n)
+{
+	return n == N_PAIRS ? 2.201 : 2.571;
+}
+
+struct block {
+	struct rig *rig;
+	struct lane *lane;
+	uint32_t n_rows;
+	bool is_waited;
+	bool is_prefill;
+};
+
+static double block_us(const struct block *block)
+{
+	const double begin = rig_now_us();
+
+	if (block->is_prefill) {
+		rig_prefill(block->rig, block->lane, 16, block->n_rows / 16);
+		return rig_now_us() - begin;
+	}
+	if (!block->is_waited) {
+		rig_replay(block->rig, block->lane, block->n_rows, N_STEPS);
+		return (rig_now_us() - begin) / N_STEPS;
+	}
+	for (int i = 0; i < N_STEPS; i++)
+		rig_decode(block->rig, block->lane, block->n_rows, POSITION, NULL);
+	return (rig_now_us() - begin) / N_STEPS;
+}
+
+/* The change from `base` to `other`, as a share of the former. */
+static void compare(const struct block *base, const struct block *other, uint32_t n_pairs,
+		    const char *what)
+{
+	double changes[N_PAIRS], mean = 0.0, squares = 0.0, base_us = 0.0;
+
+	(void)block_us(base);
+	(void)block_us(other);
+	for (uint32_t i = 0; i < n_pairs; i++) {
+		const double a1 = block_us(base), b1 = block_us(other);
+		const double b2 = block_us(other), a2 = block_us(base);
+
+		changes[i] = (b1 + b2) / (a1 + a2) - 1.0;
+		mean += changes[i] / n_pairs;
+		base_us += (a1 + a2) / 2.0 / n_pairs;
+	}
+	for (uint32_t i = 0; i < n_pairs; i++)
+		squares += (changes[i] - mean) * (changes[i] - mean);
+	squares = student(n_pairs) * sqrt(squares / (n_pairs - 1) / n_pairs);
+	printf("%5u rows, %-34s %10.1f us  %+.2f %%  [%+.2f, %+.2f]\n", base->n_rows, what, base_us,
+	       100.0 * mean, 100.0 * (mean - squares), 100.0 * (mean + squares));
+	fflush(stdout);
+}
+
+/* ---- decode ---- */
+
+static void decode_rows(struct rig *rig, struct lane *none, struct lane *fused,
+			struct lane *launch, uint32_t n_rows)
+{
+	struct block base = {.rig = rig, .lane = none, .n_rows = n_rows, .is_waited = true};
+	struct block other = base;
+
+	/* The graphs, each as its lane records. */
+	rig_decode(rig, none, n_rows, POSITION, NULL);
+	rig->state->settings.records_by_launch = false;
+	rig_decode(rig, fused, n_rows, POSITION, NULL);
+	rig->state->settings.records_by_launch = true;
+	rig_decode(rig, launch, n_rows, POSITION, NULL);
+	other.lane = fused;
+	compare(&base, &other, N_PAIRS, "waited for, fused, idle");
+	rig_record(fused, true);
+	compare(&base, &other, N_PAIRS, "waited for, fused, recording");
+	base.is_waited = other.is_waited = false;
+	compare(&base, &other, N_PAIRS, "back to back, fused, recording");
+	rig_record(fused, false);
+	rig_record(launch, true);
+	other.lane = launch;
+	compare(&base, &other, N_PAIRS, "back to back, launch a layer");
+	base.is_waited = other.is_waited = true;
+	compare(&base, &other, N_PAIRS, "waited for, launch a layer");
+	rig_record(launch, false);
+}
+
+static void decode(const char *shape, uint32_t n_local)
+{
+	static const uint32_t batches[] = {1, 16, 64};
+	struct rig rig = rig_open(shape, n_local, POSITION + 1, false);
+	struct lane none, fused, launch;
+
+	none = rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, RECORDING_NONE);
+	fused = rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, RECORDING_FUSED);
+	launch = rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, RECORDING_LAUNCH);
+	for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++)
+		decode_rows(&rig, &none, &fused, &launch, batches[i]);
+	rig_lane_close(&none);
+	rig_lane_close(&fused);
+	rig_lane_close(&launch);
+	rig_close(&rig);
+}
+
+/* Steps whose kernels a profiler can tell apart. */
+static void passes(const char *shape, uint32_t n_rows)
+{
+	struct rig rig = rig_open(shape, 0, POSITION + 1, false);
+	struct lane lane;
+
+	rig.state->settings.without_graphs = true;
+	lane = rig_lane(&rig, n_rows, POSITION + 1, n_rows, NULL, RECORDING_NONE);
+	for (int i = 0; i < 3; i++)
+		rig_decode(&rig, &lane, n_rows, POSITION, NULL);
+	rig_lane_close(&lane);
+	rig_close(&rig);
+}
+
+/* ---- the rule ---- */
+
+struct counted {
+	uint32_t n_experts;
+	uint64_t n_active;
+	uint32_t n_layers;
+};
+
+static void count_active(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
+			 const int32_t *ids, const float *weights)
+{
+	struct counted *counted = ctx;
+	uint8_t is_active[MTK_ROUTE_MAX_COLUMNS] = {0};
+
+	(void)layer;
+	(void)weights;
+	for (size_t i = 0; i < (size_t)n_rows * width; i++)
+		if (ids[i] >= 0 && (uint32_t)ids[i] < counted->n_experts && !is_active[ids[i]]) {
+			is_active[ids[i]] = 1;
+			counted->n_active++;
+		}
+	counted->n_layers++;
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* The time of a layer under k0, and the experts that it touches in the mean. */
+static void measure_rule(struct rig *rig, uint32_t n_rows, uint32_t k0, double *ret_active,
+			 double *ret_us)
+{
+	const struct mtk_oea oea = {.k0 = k0};
+	struct lane lane = rig_lane(rig, n_rows, POSITION + 1, n_rows, &oea, RECORDING_NONE);
+	struct counted counted = {.n_experts = rig->model->moe.n_experts};
+	const struct mtk_forward_hooks hooks = {.ctx = &counted, .select_experts = count_active};
+	double times[9];
+
+	rig_decode(rig, &lane, n_rows, POSITION, &hooks);
+	for (int i = 0; i < 9; i++) {
+		const double begin = rig_now_us();
+
+		rig_replay(rig, &lane, n_rows, 20);
+		times[i] = (rig_now_us() - begin) / 20 / rig->model->config.n_layers;
+	}
+	qsort(times, 9, sizeof(times[0]), by_value);
+	*ret_us = times[4];
+	*ret_active = (double)counted.n_active / counted.n_layers;
+	rig_lane_close(&lane);
+}
+
+/* The line through all points but one. */
+static void fit_without(const double *x, const double *y, uint32_t n, uint32_t without,
+			double *ret_a, double *ret_b)
+{
+	double sx = 0.0, sy = 0.0, sxx = 0.0, sxy = 0.0, m = 0.0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (i == without)
+			continue;
+		m += 1.0;
+		sx += x[i];
+		sy += y[i];
+		sxx += x[i] * x[i];
+		sxy += x[i] * y[i];
+	}
+	*ret_b = (m * sxy - sx * sy) / (m * sxx - sx * sx);
+	*ret_a = (sy - *ret_b * sx) / m;
+}
+
+static void rule(const char *shape)
+{
+	static const uint32_t batches[] = {16, 64};
+	struct rig rig = rig_open(shape, 0, POSITION + 1, false);
+
+	for (size_t b = 0; b < 2; b++) {
+		double active[8], us[8];
+
+		for (uint32_t k0 = 1; k0 <= 8; k0++)
+			measure_rule(&rig, batches[b], k0, &active[k0 - 1], &us[k0 - 1]);
+		for (uint32_t k0 = 1; k0 <= 8; k0++) {
+			double a, slope, predicted;
+
+			fit_without(active, us, 8, k0 - 1, &a, &slope);
+			predicted = a + slope * active[k0 - 1];
+			printf("%5u rows, k0 %u: %6.1f active, %7.2f us a layer, predicted by the "
+			       "others %7.2f (%.2f + %.3f a expert): %+.2f %%\n",
+			       batches[b], k0, active[k0 - 1], us[k0 - 1], predicted, a, slope,
+			       100.0 * (predicted / us[k0 - 1] - 1.0));
+		}
+		fflush(stdout);
+	}
+	rig_close(&rig);
+}
+
+/* ---- prefill ---- */
+
+/* The rate of a large dense product, in TFLOP/s; 0: there is no library. */
+static double dense_rate(struct rig *rig)
+{
+	enum { N = 8192 };
+	const struct mtk_cublas_product product = {.dtype = MTK_DTYPE_BF16,
+						   .n_rows = N,
+						   .n_in = N,
+						   .n_out = N,
+						   .x = rig->state->weights.layers[0].gate_up.data,
+						   .w = rig->state->weights.layers[1].gate_up.data,
+						   .y = NULL};
+	struct mtk_cublas_product p = product;
+	struct mtk_error error;
+	double best = 1e30;
+	void *y;
+
+	if (!rig->state->cublas)
+		return 0.0;
+	rig_must(mtk_cuda_alloc((size_t)N * N * sizeof(float), &error, &y), &error, "product");
+	p.y = y;
+	for (int i = 0; i < 8; i++) {
+		const double begin = rig_now_us();
+
+		rig_must(mtk_cublas_multiply(rig->state->cublas, &p, &error), &error, "product");
+		rig_must(mtk_cuda_stream_wait(rig->state->stream, &error), &error, "product");
+		best = fmin(best, rig_now_us() - begin);
+	}
+	mtk_cuda_free(y);
+	return 2.0 * N * N * (double)N / best / 1e6;
+}
+
+/*
+ * The rate of the expert MLP alone: a layer of a pass on which everything else was computed, many
+ * times; the router and the combination, which are run with it, count against it.
+ */
+static double mlp_rate(struct rig *rig, struct lane *lane, uint32_t n_rows)
+{
+	const struct mtk_moe *moe = &rig->model->moe;
+	const double flops = 2.0 * n_rows * moe->width * moe->n_in *
+			     (double)(moe->n_gate_up + moe->n_intermediate);
+	struct mtk_error error;
+	struct mtk_cuda_pass pass = {.context = lane->context,
+				     .n_rows = n_rows,
+				     .inputs = mtk_cuda_inputs_of(lane->context->inputs, n_rows),
+				     .error = &error};
+	double best = 1e30;
+
+	for (int i = 0; i < 8; i++) {
+		const double begin = rig_now_us();
+
+		for (pass.layer = 0; pass.layer < 4; pass.layer++)
+			rig_must(mtk_cuda_pass_moe(&pass), &error, "experts");
+		rig_must(mtk_cuda_stream_wait(rig->state->stream, &error), &error, "experts");
+		best = fmin(best, (rig_now_us() - begin) / 4);
+	}
+	return flops / best / 1e6;
+}
+
+/* The experts' share by the library and by our own kernel, and whole passes with each choice. */
+static void compare_products(struct rig *rig, const struct block *base)
+{
+	struct mtk_cublas *cublas = rig->state->cublas;
+	const double dense = dense_rate(rig);
+	struct lane *lane = base->lane;
+	double library = 0.0, own;
+
+	if (cublas) {
+		rig->state->cublas_expert_rows = 1;
+		library = mlp_rate(rig, lane, base->n_rows);
+		printf("%5u rows, experts by the library: a pass takes %.1f us\n", base->n_rows,
+		       block_us(base));
+		rig->state->cublas_expert_rows = UINT32_MAX;
+		printf("%5u rows, experts by our own kernel: a pass takes %.1f us\n", base->n_rows,
+		       block_us(base));
+	}
+	own = mlp_rate(rig, lane, base->n_rows);
+	rig->state->cublas = NULL;
+	printf("%5u rows, no library: a pass takes %.1f us\n", base->n_rows, block_us(base));
+	rig->state->cublas = cublas;
+	printf("%5u rows, a layer's experts with router and combination: library %.0f, own kernel "
+	       "%.0f TFLOP/s",
+	       base->n_rows, library, own);
+	if (dense > 0.0)
+		printf("; a dense product reaches %.0f: %.0f %% and %.0f %% of it", dense,
+		       100.0 * library / dense, 100.0 * own / dense);
+	putchar('\n');
+	fflush(stdout);
+}
+
+static void prefill(const char *shape)
+{
+	enum { N_ROWS = 8192 };
+	struct rig rig = rig_open(shape, 0, N_ROWS / 16, false);
+	struct lane none, fused;
+	struct block base = {.rig = &rig, .lane = &none, .n_rows = N_ROWS, .is_prefill = true};
+	struct block other = base;
+
+	/* Contexts with memory for the library's way, whatever the threshold. */
+	rig.state->cublas_expert_rows = 1;
+	none = rig_lane(&rig, 16, N_ROWS / 16, N_ROWS, NULL, RECORDING_NONE);
+	rig.state->cublas_expert_rows = MTK_CUDA_CUBLAS_EXPERT_ROWS;
+	fused = rig_lane(&rig, 16, N_ROWS / 16, N_ROWS, NULL, RECORDING_FUSED);
+	other.lane = &fused;
+	rig_record(&fused, true);
+	compare(&base, &other, 6, "prefill, fused, recording");
+	rig_record(&fused, false);
+	compare_products(&rig, &base);
+	rig_lane_close(&none);
+	rig_lane_close(&fused);
+	rig_close(&rig);
+}
+
+int main(int argc, char **argv)
+{
+	const char *what = argc > 1 ? argv[1] : "all";
+	const char *shape = argc > 2 ? argv[2] : "qwen3-30b-a3b";
+	const uint32_t n_local = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+	const bool is_all = strcmp(what, "all") == 0;
+
+	if (is_all || strcmp(what, "decode") == 0)
+		decode(shape, n_local);
+	if (is_all)
+		decode("deepseek-v3", 4);
+	if (strcmp(what, "passes") == 0 && n_local > 0)
+		passes(shape, n_local);
+	if (is_all || strcmp(what, "oea") == 0)
+		rule(shape);
+	if (is_all || strcmp(what, "prefill") == 0)
+		prefill(shape);
+	return 0;
+}
