@@ -103,7 +103,7 @@ static const struct argp_option argp_options[] = {
 	{"kernels", OPT_KERNELS, NULL, 0,
 	 "Time the operations of each pass and layer: 'moetrace kernels' shows them", 3},
 	{"collect", OPT_COLLECT, "LIST", 0,
-	 "Sources of power and the like to read while it runs, such as host,rapl,nvml, or none "
+	 "Sources of power and the like to read while it runs, such as host,rapl,nvml,cupti, or none "
 	 "[MOETRACE_COLLECTORS, else none]", 3},
 	{"idle", OPT_IDLE, NULL, 0, "Begin without recording; 'moetrace start' begins one", 3},
 	{"flight-seconds", OPT_FLIGHT_SECONDS, "N", 0,

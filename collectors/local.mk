@@ -6,6 +6,9 @@
 noinst_LTLIBRARIES += %D%/libmt_collectors.la
 
 %C%_libmt_collectors_la_SOURCES = \
+	%D%/cupti/api.c %D%/cupti/api.h \
+	%D%/cupti/cupti.c \
+	%D%/cupti/roles.c %D%/cupti/roles.h \
 	%D%/host/host.c \
 	%D%/null/null.c \
 	%D%/nvml/api.c %D%/nvml/api.h \

@@ -7,6 +7,7 @@
 
 #include "libtrace/collector.h"
 
+extern const struct mt_collector_ops mtc_cupti;
 extern const struct mt_collector_ops mtc_host;
 extern const struct mt_collector_ops mtc_null;
 extern const struct mt_collector_ops mtc_nvml;

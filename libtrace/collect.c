@@ -20,6 +20,7 @@
 #define MAX_HANG_MS	3600000ul
 #define MAX_INTERVAL_NS (10 * MT_NS_PER_S)
 #define BACK_OFF 50u
+#define FULL_WAIT_NS (MT_NS_PER_S / 10)
 #define CLOCK_INTERVAL_NS MT_NS_PER_S
 
 struct source {
@@ -37,9 +38,10 @@ struct source {
 };
 
 struct mt_collect {
+	struct moetrace_session *session; /* for its names, which the threads do not outlive */
 	uint64_t start_monotonic_ns;
 	struct mt_collector_places places;
-	char paths[3][256];
+	char paths[5][256];
 	uint64_t hang_ns;
 	pthread_mutex_t lock;             /* protects all that follows */
 	pthread_cond_t changed;
@@ -195,6 +197,55 @@ static void put_host(void *context, const struct mt_host_reading *reading)
 	put(context, &(struct mt_reading){ .type = MT_READING_HOST, .host = *reading });
 }
 
+static void sleep_until(struct source *source, uint64_t until_ns)
+{
+	const struct timespec until = { (time_t)(until_ns / MT_NS_PER_S),
+					(long)(until_ns % MT_NS_PER_S) };
+
+	(void)pthread_cond_timedwait(&source->collect->changed, &source->collect->lock, &until);
+}
+
+/* Kernels come by the ten thousand: the writer takes them every 20 ms. */
+static void put_kernel(void *context, const struct mt_kernel_reading *reading)
+{
+	struct source *source = context;
+	struct mt_collect *collect = source->collect;
+	uint64_t until_ns = mt_monotonic_ns() + FULL_WAIT_NS;
+
+	pthread_mutex_lock(&collect->lock);
+	while (collect->head - collect->tail == MT_MAX_READINGS && !source->is_cut &&
+	       !collect->is_closing && mt_monotonic_ns() < until_ns)
+		sleep_until(source, until_ns);
+	pthread_mutex_unlock(&collect->lock);
+	put(context, &(struct mt_reading){ .type = MT_READING_KERNEL, .kernel = *reading });
+}
+
+/* One that was cut off has no session any more. */
+static uint32_t add_name(void *context, const char *name, uint32_t role, uint32_t moves_data)
+{
+	struct source *source = context;
+	uint32_t number = 0;
+
+	pthread_mutex_lock(&source->collect->lock);
+	if (!source->is_cut)
+		(void)mt_strings_add(&source->collect->session->strings, name, role, moves_data,
+				     &number);
+	pthread_mutex_unlock(&source->collect->lock);
+	return number;
+}
+
+static void count_dropped(void *context, int64_t n)
+{
+	struct source *source = context;
+
+	pthread_mutex_lock(&source->collect->lock);
+	if (n == MT_UNKNOWN)
+		source->status.is_dropped_unknown = 1;
+	else
+		source->status.n_dropped += (uint64_t)n;
+	pthread_mutex_unlock(&source->collect->lock);
+}
+
 /* ---- a collector's thread ---- */
 
 static uint64_t read_realtime(void *context)
@@ -252,7 +303,7 @@ static void open_source(struct source *source, void **ret_collector)
 	end_call(source, &report);
 }
 
-static void poll_source(struct source *source, void *collector, int is_first)
+static void poll_source(struct source *source, void *collector, int is_first, int is_last)
 {
 	struct mt_collector_report report = source->status.report;
 
@@ -262,15 +313,9 @@ static void poll_source(struct source *source, void *collector, int is_first)
 	if (is_first && source->ops->begin)
 		source->ops->begin(collector);
 	source->ops->poll(collector, &report);
+	if (is_last && source->ops->rest)
+		source->ops->rest(collector);
 	end_call(source, &report);
-}
-
-static void sleep_until(struct source *source, uint64_t until_ns)
-{
-	const struct timespec until = { (time_t)(until_ns / MT_NS_PER_S),
-					(long)(until_ns % MT_NS_PER_S) };
-
-	(void)pthread_cond_timedwait(&source->collect->changed, &source->collect->lock, &until);
 }
 
 /* Read while recordings come and go; under the lock except in calls. */
@@ -292,7 +337,7 @@ static void serve(struct source *source, void **collector)
 
 			if (!source->status.is_known)
 				open_source(source, collector);
-			poll_source(source, *collector, is_first);
+			poll_source(source, *collector, is_first, is_last);
 			source->n_begun = n_starts;
 			source->n_finished = n_stops;
 			due_ns = mt_monotonic_ns() + source->status.interval_ns;
@@ -320,6 +365,9 @@ static void *run(void *argument)
 	void *collector = NULL;
 
 	pthread_mutex_lock(&source->collect->lock);
+	if (source->ops->is_early)
+		open_source(source, &collector);
+	pthread_cond_broadcast(&source->collect->changed);
 	serve(source, &collector);
 	if (collector) {
 		begin_call(source);
@@ -376,6 +424,9 @@ static void add_source(struct mt_collect *collect, const struct mt_collector_ops
 		.power = put_power,
 		.link = put_link,
 		.host = put_host,
+		.kernel = put_kernel,
+		.name = add_name,
+		.dropped = count_dropped,
 	};
 }
 
@@ -386,6 +437,17 @@ static const char *place(char *ret_path, const char *variable, const char *other
 
 	snprintf(ret_path, 256, "%s", value && *value ? value : otherwise);
 	return ret_path;
+}
+
+/* What must be there before the program makes its first graph. */
+static void wait_until_open(struct source *source)
+{
+	uint64_t until_ns = mt_monotonic_ns() + source->collect->hang_ns;
+
+	pthread_mutex_lock(&source->collect->lock);
+	while (source->ops->is_early && !source->status.is_known && mt_monotonic_ns() < until_ns)
+		sleep_until(source, until_ns);
+	pthread_mutex_unlock(&source->collect->lock);
 }
 
 /* How long a call may last. */
@@ -412,7 +474,10 @@ int mt_collect_open(struct moetrace_session *session, const char *list,
 	collect = calloc(1, sizeof(*collect));
 	if (!collect)
 		return MOETRACE_E_NOMEM;
+	collect->session = session;
 	collect->start_monotonic_ns = session->start_monotonic_ns;
+	collect->places.cupti = place(collect->paths[3], "MOETRACE_CUPTI", "");
+	collect->places.cupti_mode = place(collect->paths[4], "MOETRACE_CUPTI_MODE", "graph");
 	collect->places.proc = place(collect->paths[0], "MOETRACE_PROC", "/proc");
 	collect->places.powercap = place(collect->paths[1], "MOETRACE_POWERCAP", "/sys/class/powercap");
 	collect->places.nvml = place(collect->paths[2], "MOETRACE_NVML", "libnvidia-ml.so.1");
@@ -434,6 +499,8 @@ int mt_collect_open(struct moetrace_session *session, const char *list,
 		mt_collect_close(collect);
 	else
 		*ret_collect = collect;
+	for (uint32_t i = 0; !status && i < collect->n_sources; i++)
+		wait_until_open(&collect->sources[i]);
 	return status;
 }
 
@@ -547,6 +614,7 @@ void mt_collect_reset(struct mt_collect *collect)
 		struct mt_collect_status *status = &collect->sources[i].status;
 
 		status->n_dropped = 0;
+		status->is_dropped_unknown = 0;
 		status->n_calls = 0;
 		status->calls_ns = 0;
 		status->longest_call_ns = 0;
@@ -575,6 +643,7 @@ uint64_t mt_reading_ns(const struct mt_reading *reading)
 {
 	return reading->type == MT_READING_POWER ? reading->power.time_ns :
 	       reading->type == MT_READING_LINK	 ? reading->link.time_ns :
+	       reading->type == MT_READING_KERNEL ? reading->kernel.time_ns :
 						   reading->host.time_ns;
 }
 
@@ -589,6 +658,8 @@ uint32_t mt_collect_take(struct mt_collect *collect, uint64_t until_ns,
 	while (n < n_max && collect->tail < collect->head &&
 	       mt_reading_ns(&collect->readings[collect->tail % MT_MAX_READINGS]) <= until_ns)
 		ret_readings[n++] = collect->readings[collect->tail++ % MT_MAX_READINGS];
+	if (n)
+		pthread_cond_broadcast(&collect->changed);
 	pthread_mutex_unlock(&collect->lock);
 	return n;
 }

@@ -24,7 +24,7 @@
 struct moetrace_session;
 struct mt_collect;
 
-enum mt_reading_type { MT_READING_POWER, MT_READING_LINK, MT_READING_HOST };
+enum mt_reading_type { MT_READING_POWER, MT_READING_LINK, MT_READING_HOST, MT_READING_KERNEL };
 
 struct mt_reading {
 	enum mt_reading_type type;
@@ -33,6 +33,7 @@ struct mt_reading {
 		struct mt_power_reading power;
 		struct mt_link_reading link;
 		struct mt_host_reading host;
+		struct mt_kernel_reading kernel;
 	};
 };
 
@@ -47,6 +48,7 @@ struct mt_collect_status {
 	int is_known; /* it was opened, or tried to be */
 	struct mt_collector_report report;
 	uint64_t n_dropped;
+	int is_dropped_unknown;
 	uint64_t n_calls;
 	uint64_t calls_ns;
 	uint64_t longest_call_ns;

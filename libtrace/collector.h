@@ -67,6 +67,31 @@ struct mt_host_reading {
 	int64_t resident_bytes;
 };
 
+/* What is wrong with the times of a kernel; as kernel.flags. */
+#define MT_TIME_UNSTAMPED  1u
+#define MT_TIME_REVERSED   2u
+#define MT_TIME_OUTSIDE    4u
+#define MT_TIME_UNLAUNCHED 8u
+#define MT_TIME_UNENDED    16u
+
+/* A kernel, or a launch of a whole graph. */
+struct mt_kernel_reading {
+	uint32_t device;
+	uint32_t is_graph;
+	uint64_t time_ns;  /* when it was read */
+	int64_t start_ns;  /* session clock; MT_UNKNOWN: not told */
+	int64_t end_ns;
+	uint32_t flags;
+	uint32_t name;     /* of mt_collector_out.name(); not of a graph */
+	int64_t stream;
+	int64_t correlation;
+	int32_t grid[3];
+	int32_t block[3];
+	int32_t registers;
+	int32_t static_shared_bytes;
+	int32_t dynamic_shared_bytes;
+};
+
 /* The device that stands for the host's processors. */
 #define MT_DEVICE_HOST 0u
 #define MT_NO_DEVICE UINT32_MAX
@@ -84,6 +109,12 @@ struct mt_collector_out {
 	void (*power)(void *context, const struct mt_power_reading *reading);
 	void (*link)(void *context, const struct mt_link_reading *reading);
 	void (*host)(void *context, const struct mt_host_reading *reading);
+	/* Waits a while where the list is full. */
+	void (*kernel)(void *context, const struct mt_kernel_reading *reading);
+	/* The number of an operation's name, with a role (enum moetrace_kernel_role); 0: no memory. */
+	uint32_t (*name)(void *context, const char *name, uint32_t role, uint32_t moves_data);
+	/* Records that the source itself lost; MT_UNKNOWN: it cannot say, from now on. */
+	void (*dropped)(void *context, int64_t n);
 };
 
 /* Where a collector looks; never NULL. Tests and unusual systems set others. */
@@ -91,11 +122,14 @@ struct mt_collector_places {
 	const char *proc;     /* /proc */
 	const char *powercap; /* /sys/class/powercap */
 	const char *nvml;     /* libnvidia-ml.so.1 */
+	const char *cupti;    /* "": where it usually is */
+	const char *cupti_mode; /* graph, kernel or kernel:N */
 };
 
 struct mt_collector_ops {
 	const char *name;
 	uint64_t interval_ns; /* time between two polls, at least 100 ms */
+	int is_early;         /* opened with the session, which waits for it */
 	/*
 	 * Look for the source and get ready. The report is filled whatever comes of it; with
 	 * another state than ON nothing is open. @out and @places outlive the collector.
@@ -104,6 +138,8 @@ struct mt_collector_ops {
 		     void **ret_collector, struct mt_collector_report *ret_report);
 	/* A recording begins: what is said once a recording is to be said again. NULL: nothing. */
 	void (*begin)(void *collector);
+	/* A recording has ended: take what is still on its way. NULL: nothing. */
+	void (*rest)(void *collector);
 	/* Read once. Another state than ON ends it, for the reason in the report. */
 	void (*poll)(void *collector, struct mt_collector_report *report);
 	void (*close)(void *collector);

@@ -243,6 +243,7 @@ int mt_writer_define_all(struct mt_writer *writer)
 	writer->n_strings_written = 0;
 	writer->is_source_written = 0;
 	writer->n_gpus_written = 0;
+	writer->n_shapes = 0;
 	for (uint32_t i = 0; i < MOETRACE_MAX_MODELS * MT_KEPT_MAPS; i++) {
 		struct mt_expert_map *map =
 			writer->assembly.maps.maps[i / MT_KEPT_MAPS][i % MT_KEPT_MAPS];

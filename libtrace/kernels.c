@@ -5,6 +5,8 @@
  */
 #include "libtrace/kernels.h"
 
+#include "libtrace/collector.h"
+
 #include <stdlib.h>
 #include <string.h>
 

@@ -267,6 +267,8 @@ static int write_facts(struct mt_writer *writer)
 	if (!status)
 		status = mt_writer_write_readings(writer);
 	if (!status)
+		status = mt_writer_write_collectors(writer);
+	if (!status)
 		status = mt_writer_write_ranges(writer);
 	if (!status && writer->recording_id &&
 	    (writer->is_load_due || now - writer->last_load_ns >= LOAD_INTERVAL_NS))
@@ -340,6 +342,7 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 	writer->losses_at_start = writer->losses_seen;
 	writer->discarded_passes = 0;
 	memset(writer->n_readings, 0, sizeof(writer->n_readings));
+	memset(writer->n_invalid, 0, sizeof(writer->n_invalid));
 	writer->n_ranges = 0;
 	mt_collect_reset(writer->session->collect);
 	memset(writer->gaps, 0, sizeof(writer->gaps));

@@ -3,7 +3,8 @@
  * What a session is made of. The hot path reads what is fixed at open and the atomics; the
  * writer thread owns everything that reaches the file; callers reach it through the queue.
  *
- * Lock order: sessions' list -> control -> queue; errmsg and strings are innermost, taken alone.
+ * Lock order: sessions' list -> control -> queue; errmsg is taken alone, and so are the
+ * names' except under the collectors'.
  */
 #ifndef MT_SESSION_H
 #define MT_SESSION_H

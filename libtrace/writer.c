@@ -492,6 +492,8 @@ static void cycle(struct mt_writer *writer)
 		mt_writer_drain(writer, heads, 0);
 	if (!writer->status && writer->recording_id && begin(writer, 0) == MOETRACE_OK)
 		check(writer, mt_writer_write_ranges(writer));
+	if (!writer->status && writer->recording_id && mt_store_in_transaction(writer->store))
+		check(writer, mt_writer_write_readings(writer));
 	/* A message may have ended it meanwhile. */
 	if (is_ready && !writer->status && writer->rotation.next_id && begin(writer, 1) == MOETRACE_OK)
 		check(writer, mt_writer_rotation_end(writer));
@@ -572,6 +574,7 @@ static void free_writer(struct mt_writer *writer)
 	free(writer->source_state);
 	mt_writer_free_gpus(writer);
 	free(writer->threads);
+	free(writer->shapes);
 	if (writer->start)
 		mt_message_free(writer->start);
 	free(writer);

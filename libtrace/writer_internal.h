@@ -88,6 +88,9 @@ struct mt_writer {
 	uint32_t n_gpus;
 	uint32_t n_gpus_written;
 	uint64_t n_readings[MT_MAX_COLLECTORS]; /* stored of the recording */
+	uint64_t n_invalid[MT_MAX_COLLECTORS];  /* of them, with flags */
+	struct mt_shape_row *shapes; /* [n_shapes] that this file has */
+	uint32_t n_shapes;
 	uint64_t n_ranges;           /* stored of the recording */
 	uint64_t *threads;           /* [n_threads] that ended ranges */
 	uint32_t n_threads;
@@ -149,6 +152,7 @@ int mt_writer_gpu(struct mt_writer *writer, const char *name, const char *uuid,
 int mt_writer_write_gpus(struct mt_writer *writer);
 void mt_writer_free_gpus(struct mt_writer *writer);
 int mt_writer_write_readings(struct mt_writer *writer);
+int mt_writer_write_collectors(struct mt_writer *writer);
 
 /* ranges.c: the ranges that ended since the last time. */
 int mt_writer_write_ranges(struct mt_writer *writer);

@@ -48,6 +48,27 @@ int mt_store_range(struct mt_store *store, const struct mt_range_row *row)
 	return mt_store_step(store, MT_STMT_RANGE);
 }
 
+int mt_store_graph_launch(struct mt_store *store, const struct mt_kernel_row *row)
+{
+	const int64_t values[] = { row->recording_id, row->device_id, row->stream,
+				   row->start_ns,     row->end_ns,    row->pass_id,
+				   row->known_by,     row->flags,     row->correlation };
+
+	bind_ints(mt_store_stmt(store, MT_STMT_GRAPH_LAUNCH), 1, values,
+		  sizeof(values) / sizeof(values[0]));
+	return mt_store_step(store, MT_STMT_GRAPH_LAUNCH);
+}
+
+int mt_store_launch_shape(struct mt_store *store, const struct mt_shape_row *row)
+{
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_LAUNCH_SHAPE);
+
+	mt_store_bind_int(stmt, 1, row->launch_shape_id);
+	for (int i = 0; i < 9; i++)
+		mt_store_bind_int(stmt, 2 + i, row->values[i] < 0 ? 0 : row->values[i]);
+	return mt_store_step(store, MT_STMT_LAUNCH_SHAPE);
+}
+
 int mt_store_device_limit(struct mt_store *store, int64_t device_id, int64_t limit_mw)
 {
 	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_DEVICE_LIMIT);
@@ -106,13 +127,15 @@ static const char *text_or_null(const char *text)
 }
 
 int mt_store_collector(struct mt_store *store, int64_t recording_id,
-		       const struct mt_collect_status *status, uint64_t n_rows)
+		       const struct mt_collect_status *status, uint64_t n_rows,
+		       uint64_t n_invalid)
 {
 	static const char *const states[] = { "on",	       "absent", "denied", "busy",
 					      "unsupported", "failed", "hung" };
 	const int64_t values[] = { (int64_t)n_rows,
-				   (int64_t)status->n_dropped,
-				   0,
+				   status->is_dropped_unknown ? MT_NULL :
+								(int64_t)status->n_dropped,
+				   (int64_t)n_invalid,
 				   (int64_t)status->n_calls,
 				   (int64_t)status->calls_ns,
 				   (int64_t)status->longest_call_ns,

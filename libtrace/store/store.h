@@ -217,13 +217,6 @@ enum mt_known_by {
 	MT_KNOWN_TIME = 4,
 };
 
-/* What is wrong with a kernel's times. */
-#define MT_TIME_UNSTAMPED  1u
-#define MT_TIME_REVERSED   2u
-#define MT_TIME_OUTSIDE    4u
-#define MT_TIME_UNLAUNCHED 8u
-#define MT_TIME_UNENDED    16u
-
 struct mt_kernel_row {
 	int64_t recording_id;
 	int64_t device_id;
@@ -249,6 +242,13 @@ struct mt_range_row {
 };
 int mt_store_range(struct mt_store *store, const struct mt_range_row *row);
 
+int mt_store_graph_launch(struct mt_store *store, const struct mt_kernel_row *row);
+struct mt_shape_row {
+	int64_t launch_shape_id;
+	int32_t values[9]; /* grid, block, registers, static and dynamic shared memory */
+};
+int mt_store_launch_shape(struct mt_store *store, const struct mt_shape_row *row);
+
 struct mt_power_reading;
 struct mt_link_reading;
 struct mt_host_reading;
@@ -260,7 +260,8 @@ int mt_store_link(struct mt_store *store, int64_t recording_id, int64_t device_i
 int mt_store_host(struct mt_store *store, int64_t recording_id,
 		  const struct mt_host_reading *reading);
 int mt_store_collector(struct mt_store *store, int64_t recording_id,
-		       const struct mt_collect_status *status, uint64_t n_rows); /* or replace */
+		       const struct mt_collect_status *status, uint64_t n_rows,
+		       uint64_t n_invalid); /* or replace */
 
 /* Counts of a layer of which no rows are kept: [n_ids] each; @padding may be NULL. */
 int mt_store_layer_load(struct mt_store *store, int64_t pass_id, int64_t layer_id,

@@ -22,8 +22,9 @@ doctor() {
 }
 
 export MOETRACE_NVML=/nonexistent/libnvidia-ml.so.1 MOETRACE_POWERCAP=/nonexistent
+export MOETRACE_CUPTI=/nonexistent/libcupti.so
 doctor '^source,state,version,what_to_know' '^host,on,' '^rapl,absent,,.*does not count energy' \
-	'^nvml,absent,,.*no NVML' '^cuda,(absent|on),'
+	'^nvml,absent,,.*no NVML' '^cuda,(absent|on),' '^cupti,absent,,'
 # What is set for recordings is none of its own.
 MOETRACE_DISABLE=1 MOETRACE_COLLECTORS=none MOETRACE_OUTPUT=/nonexistent/x.db doctor '^host,on,'
 
@@ -38,6 +39,10 @@ doctor '^nvml,on,999\.1,'
 FAKE_NVML=no_permission doctor '^nvml,denied,,.*Insufficient Permissions'
 FAKE_NVML=unsupported doctor '^nvml,unsupported,999\.1,.*unknown, not 0'
 FAKE_NVML=hang MOETRACE_COLLECTOR_TIMEOUT_MS=50 doctor '^nvml,hung,999\.1,.*cut off'
+
+export MOETRACE_CUPTI="$MOETRACE_BUILDDIR/tests/collectors/.libs/libfake_cupti.so"
+doctor '^cupti,on,130001,'
+FAKE_CUPTI=busy doctor '^cupti,busy,,.*another tool'
 
 expect_status 1 env TMPDIR=/nonexistent "$moetrace" doctor
 expect_match "$tmp/err" 'set TMPDIR'

@@ -3,9 +3,12 @@
 # Collectors against fakes of what they read: libraries that are opened at run time, and files.
 
 if HAVE_CHECK
-check_LTLIBRARIES += %D%/libfake_nvml.la %D%/libfake_nvml_old.la
+check_LTLIBRARIES += %D%/libfake_cupti.la %D%/libfake_nvml.la %D%/libfake_nvml_old.la
 
 %C%_fake_ldflags = $(AM_LDFLAGS) -module -avoid-version -rpath /nowhere
+%C%_libfake_cupti_la_SOURCES = %D%/fake/fake_cupti.c %D%/fake/fake_cupti.h
+%C%_libfake_cupti_la_LDFLAGS = $(%C%_fake_ldflags)
+%C%_libfake_cupti_la_LIBADD = $(PTHREAD_LIBS)
 %C%_libfake_nvml_la_SOURCES = %D%/fake/fake_nvml.c
 %C%_libfake_nvml_la_LDFLAGS = $(%C%_fake_ldflags)
 %C%_libfake_nvml_old_la_SOURCES = %D%/fake/fake_nvml.c
@@ -14,11 +17,12 @@ check_LTLIBRARIES += %D%/libfake_nvml.la %D%/libfake_nvml_old.la
 
 %C%_programs = \
 	%D%/check_clocks \
-	%D%/check_collectors
+	%D%/check_collectors \
+	%D%/check_cupti
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
-thread_tests += %D%/check_collectors
+thread_tests += %D%/check_collectors %D%/check_cupti
 
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
 
@@ -31,4 +35,9 @@ thread_tests += %D%/check_collectors
 %C%_check_collectors_CFLAGS = $(%C%_cflags)
 %C%_check_collectors_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+
+%C%_check_cupti_SOURCES = %D%/check_cupti.c %D%/fake/fake_cupti.h
+%C%_check_cupti_CFLAGS = $(%C%_cflags)
+%C%_check_cupti_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
+	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 endif

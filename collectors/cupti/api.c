@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * CUPTI's functions by name.
+ */
+#include "collectors/cupti/api.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert(offsetof(struct mtc_cupti_kernel, start_ns) == 16, "the library's layout");
+_Static_assert(offsetof(struct mtc_cupti_kernel, correlation) == 92, "the library's layout");
+_Static_assert(offsetof(struct mtc_cupti_kernel, name) == 104, "the library's layout");
+_Static_assert(offsetof(struct mtc_cupti_kernel, graph_node) == 144, "the library's layout");
+_Static_assert(sizeof(struct mtc_cupti_kernel) == 160, "the library's layout");
+_Static_assert(sizeof(struct mtc_cupti_graph) == 40, "the library's layout");
+
+struct entry {
+	size_t offset;
+	const char *name;
+};
+
+#define ENTRY(member, name) { offsetof(struct mtc_cupti, member), name }
+
+static const struct entry entries[] = {
+	ENTRY(version, "cuptiGetVersion"),
+	ENTRY(result_string, "cuptiGetResultString"),
+	ENTRY(subscribe, "cuptiSubscribe"),
+	ENTRY(unsubscribe, "cuptiUnsubscribe"),
+	ENTRY(register_callbacks, "cuptiActivityRegisterCallbacks"),
+	ENTRY(enable, "cuptiActivityEnable"),
+	ENTRY(disable, "cuptiActivityDisable"),
+	ENTRY(flush, "cuptiActivityFlushAll"),
+	ENTRY(next_record, "cuptiActivityGetNextRecord"),
+	ENTRY(dropped, "cuptiActivityGetNumDroppedRecords"),
+	ENTRY(set_attribute, "cuptiActivitySetAttribute"),
+	ENTRY(timestamp, "cuptiGetTimestamp"),
+};
+
+static void *open_library(const char *path)
+{
+	static const char *const names[] = { "libcupti.so.13", "libcupti.so.12", "libcupti.so",
+					     "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so" };
+	void *library = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+
+	for (size_t i = 0; !(path && *path) && !library && i < sizeof(names) / sizeof(names[0]); i++)
+		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
+	return library;
+}
+
+int mtc_cupti_open(const char *path, struct mtc_cupti *ret_cupti, char *ret_error, int error_bytes)
+{
+	memset(ret_cupti, 0, sizeof(*ret_cupti));
+	ret_cupti->library = open_library(path);
+	if (!ret_cupti->library) {
+		snprintf(ret_error, (size_t)error_bytes, "%s", dlerror());
+		return -1;
+	}
+	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
+		void *symbol = dlsym(ret_cupti->library, entries[i].name);
+
+		if (!symbol) {
+			snprintf(ret_error, (size_t)error_bytes, "it has no %s", entries[i].name);
+			dlclose(ret_cupti->library);
+			return -1;
+		}
+		/* A function's address as data, which POSIX allows and C does not spell. */
+		memcpy((char *)ret_cupti + entries[i].offset, &symbol, sizeof(symbol));
+	}
+	return 0;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A table of patterns over kernel names. The first one that matches decides; what none matches is
+ * 'other'.
+ */
+#include "collectors/cupti/roles.h"
+
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <moetrace/moetrace.h>
+
+struct role {
+	const char *pattern;
+	uint32_t role;
+	uint32_t moves_data;
+};
+
+static const struct role table[] = {
+	{ "*nccl*", MOETRACE_ROLE_COLLECTIVE, 1 },
+	{ "*all_reduce*", MOETRACE_ROLE_COLLECTIVE, 1 },
+	{ "*allreduce*", MOETRACE_ROLE_COLLECTIVE, 1 },
+	{ "*deep_ep*dispatch*", MOETRACE_ROLE_DISPATCH, 1 },
+	{ "*deep_ep*combine*", MOETRACE_ROLE_COMBINE, 1 },
+	{ "*mtk_route*", MOETRACE_ROLE_TOPK, 0 },
+	{ "*topk*", MOETRACE_ROLE_TOPK, 0 },
+	{ "*router_gemm*", MOETRACE_ROLE_GATE, 0 },
+	{ "*router*", MOETRACE_ROLE_GATE, 0 },
+	{ "*moe_align*", MOETRACE_ROLE_ALIGN, 0 },
+	{ "*permute*", MOETRACE_ROLE_ALIGN, 0 },
+	{ "*moe_sum*", MOETRACE_ROLE_COMBINE, 0 },
+	{ "*combine*", MOETRACE_ROLE_COMBINE, 0 },
+	{ "*fused_moe*", MOETRACE_ROLE_EXPERTS, 0 },
+	{ "*grouped*gemm*", MOETRACE_ROLE_EXPERTS, 0 },
+	{ "*group_gemm*", MOETRACE_ROLE_EXPERTS, 0 },
+	{ "*expert*", MOETRACE_ROLE_EXPERTS, 0 },
+	{ "*shared_expert*", MOETRACE_ROLE_SHARED, 0 },
+	{ "*flash*", MOETRACE_ROLE_ATTENTION, 0 },
+	{ "*fmha*", MOETRACE_ROLE_ATTENTION, 0 },
+	{ "*attention*", MOETRACE_ROLE_ATTENTION, 0 },
+	{ "*rope*", MOETRACE_ROLE_ATTENTION, 0 },
+	{ "*norm*", MOETRACE_ROLE_NORM, 0 },
+	{ "*embed*", MOETRACE_ROLE_EMBED, 0 },
+};
+
+static const char *const names[] = { "other",	"gate",	  "topk",   "align",	 "dispatch",
+				     "experts", "combine", "shared", "attention", "norm",
+				     "embed",	"head",	  "collective", "copy" };
+
+static uint32_t role_of(const char *name, size_t n_bytes)
+{
+	for (uint32_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strlen(names[i]) == n_bytes && strncmp(names[i], name, n_bytes) == 0)
+			return i;
+	return UINT32_MAX;
+}
+
+static int moves_data(uint32_t role)
+{
+	return role == MOETRACE_ROLE_DISPATCH || role == MOETRACE_ROLE_COLLECTIVE;
+}
+
+/* Returns whether an entry of the person's own table matches. */
+static int find_own(const char *name, uint32_t *ret_role)
+{
+	const char *at = secure_getenv("MOETRACE_KERNEL_ROLES");
+	char pattern[256];
+
+	while (at && *at) {
+		size_t n_entry = strcspn(at, ",");
+		const char *equals = memchr(at, '=', n_entry);
+		size_t n_pattern = equals ? (size_t)(equals - at) : 0;
+		uint32_t role = equals ? role_of(equals + 1, n_entry - n_pattern - 1) : UINT32_MAX;
+
+		if (role != UINT32_MAX && n_pattern < sizeof(pattern)) {
+			snprintf(pattern, sizeof(pattern), "%.*s", (int)n_pattern, at);
+			if (fnmatch(pattern, name, FNM_CASEFOLD) == 0) {
+				*ret_role = role;
+				return 1;
+			}
+		}
+		at += n_entry + (at[n_entry] == ',');
+	}
+	return 0;
+}
+
+void mtc_cupti_role(const char *name, uint32_t *ret_role, uint32_t *ret_moves_data)
+{
+	*ret_role = MOETRACE_ROLE_OTHER;
+	*ret_moves_data = 0;
+	if (find_own(name, ret_role)) {
+		*ret_moves_data = (uint32_t)moves_data(*ret_role);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
+		if (fnmatch(table[i].pattern, name, FNM_CASEFOLD) != 0)
+			continue;
+		*ret_role = table[i].role;
+		*ret_moves_data = table[i].moves_data;
+		return;
+	}
+}

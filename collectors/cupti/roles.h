@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What kernels are for, by their names.
+ */
+#ifndef MTC_CUPTI_ROLES_H
+#define MTC_CUPTI_ROLES_H
+
+#include <stdint.h>
+
+/*
+ * The role of a name (enum moetrace_kernel_role) and whether its kernels move data between ranks.
+ * MOETRACE_KERNEL_ROLES, PATTERN=ROLE with commas between them, comes before the built-in table.
+ */
+void mtc_cupti_role(const char *name, uint32_t *ret_role, uint32_t *ret_moves_data);
+
+#endif

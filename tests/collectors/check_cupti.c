@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Kernels and graph launches from a CUPTI made for tests, which delivers on threads of its own.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "tests/collectors/fake/fake_cupti.h"
+#include "tests/unit/support/agree.h"
+#include "tests/unit/support/db.h"
+#include "tests/unit/support/suite.h"
+#include "tests/unit/support/toy.h"
+
+static fake_cupti_put_fn *put;
+
+static void set(const char *name, const char *value)
+{
+	ck_assert_int_eq(setenv(name, value, 1), 0);
+}
+
+static struct toy open_toy(const char *name, const char *mode)
+{
+	const char *folder = getenv("MOETRACE_BUILDDIR");
+	struct moetrace_session_opts opts = toy_opts();
+	char path[1024];
+	void *library, *symbol;
+
+	snprintf(path, sizeof(path), "%s/tests/collectors/.libs/libfake_cupti.so",
+		 folder ? folder : ".");
+	set("MOETRACE_CUPTI", path);
+	set("MOETRACE_CUPTI_MODE", mode);
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	symbol = library ? dlsym(library, "fake_cupti_put") : NULL;
+	memcpy(&put, &symbol, sizeof(put));
+	ck_assert_ptr_nonnull(symbol);
+	opts.collectors = "cupti";
+	return toy_open(name, &opts, 1, 64, 2);
+}
+
+static void start(const struct toy *toy)
+{
+	ck_assert_int_eq(moetrace_start(toy->session, NULL), MOETRACE_OK);
+	suite_sleep_ms(20);
+}
+
+static sqlite3 *finish(struct toy *toy)
+{
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_stop(toy->session, NULL), MOETRACE_OK);
+	toy_close(toy);
+	db = db_open(toy->path);
+	agree_check(db);
+	return db;
+}
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+START_TEST(test_kernels)
+{
+	struct toy toy = open_toy("kernels.db", "kernel");
+	uint64_t base_ns;
+	sqlite3 *db;
+
+	put("none", now_ns(), now_ns(), 1); /* the kind is not on yet */
+	set("MOETRACE_KERNEL_ROLES", "my_*_gemm=gate,x=nothing,y");
+	start(&toy);
+	base_ns = now_ns();
+	put("fused_moe_kernel", base_ns, base_ns + 5000, 10);
+	put("my_big_gemm", base_ns + 6000, base_ns + 6500, 11);
+	put("ncclDevKernel_AllReduce", base_ns + 7000, base_ns + 7500, 12);
+	put("something", 0, 0, 13);
+	put("something", base_ns + 8000, 0, 14);
+	put("something", base_ns + 9000, base_ns + 8000, 15);
+	put("something", base_ns + UINT64_C(7200000000000), base_ns + UINT64_C(7200000000001), 16);
+	db = finish(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(correlation || ':' || flags) FROM kernel"),
+			 "10:0,11:0,12:0,13:1,14:16,15:2,16:5");
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(name || '=' || role || moves_data || '/' ||"
+				     " duration_ns) FROM kernel_event"),
+			 "fused_moe_kernel=experts0/5000,my_big_gemm=gate0/500,"
+			 "ncclDevKernel_AllReduce=collective1/500");
+	ck_assert_int_eq(db_int(db, "SELECT abs(k.start_ns + c.realtime_ns - c.session_ns - %lld) <"
+				    " 1000000 FROM kernel AS k, clock_snapshot AS c WHERE"
+				    " correlation = 10 LIMIT 1", (long long)base_ns), 1);
+	ck_assert_str_eq(db_text(db, "SELECT state || n_rows || n_invalid || n_dropped || version ||"
+				     " mode FROM collector"), "on740130001kernel");
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(grid_x || grid_y || grid_z || block_x ||"
+				     " block_z || registers) FROM launch_shape"), "1231332");
+	ck_assert_str_eq(db_text(db, "SELECT kind || uuid FROM device WHERE device_id = 2"),
+			 "cudacuda:0");
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_graphs)
+{
+	struct toy toy = open_toy("graphs.db", "graph");
+	uint64_t base_ns = now_ns();
+	sqlite3 *db;
+
+	put(NULL, base_ns - 2000000000, base_ns - 1000000000, 1); /* before the recording */
+	start(&toy);
+	base_ns = now_ns();
+	put(NULL, base_ns, base_ns + 300000, 20);
+	put("kernel", base_ns, base_ns + 10, 21); /* of a kind that is off */
+	put(NULL, base_ns + 400000, base_ns + 700000, 22);
+	db = finish(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(correlation || ':' || (end_ns - start_ns) ||"
+				     " ':' || stream || ':' || flags) FROM graph_launch"),
+			 "20:300000:7:0,22:300000:7:0");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE"), 2);
+	db_close(db);
+}
+END_TEST
+
+/* Launching threads of the program, two recordings, and more than the pool holds at once. */
+static void *launch(void *argument)
+{
+	const uint32_t first = *(const uint32_t *)argument;
+
+	for (uint32_t i = 0; i < 3000; i++)
+		put(i % 2 ? "norm_kernel" : "expert_kernel", now_ns(), now_ns(), first + i);
+	return NULL;
+}
+
+START_TEST(test_threads)
+{
+	struct toy toy = open_toy("threads.db", "kernel");
+	uint32_t firsts[3] = { 0, 10000, 20000 };
+	pthread_t threads[3];
+	sqlite3 *db;
+
+	start(&toy);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, launch, &firsts[i]), 0);
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	start(&toy);
+	put("late", now_ns(), now_ns(), 1);
+	db = finish(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) + (SELECT n_dropped FROM collector WHERE"
+				    " recording_id = 1) FROM kernel WHERE recording_id = 1"), 9000);
+	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT correlation) = count(*) FROM kernel WHERE"
+				    " recording_id = 1"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel WHERE recording_id = 2"), 1);
+	db_close(db);
+}
+END_TEST
+
+static const struct {
+	const char *wrong, *mode, *state, *reason, *dropped;
+} states[] = {
+	{ "busy", "graph", "busy", "another tool has CUPTI", "0" },
+	{ "old_busy", "kernel", "busy", "another tool has CUPTI", "0" },
+	{ "no_clock", "graph", "unsupported", "not CLOCK_REALTIME", "0" },
+	{ "refuses", "graph", "unsupported", "refuses records", "0" },
+	{ "", "nodes", "failed", "set it to graph, kernel", "0" },
+	{ "", "kernel:11", "failed", "set it to graph, kernel", "0" },
+	{ "drops", "graph", "on", NULL, "14" },
+	{ "drops_unknown", "graph", "on", NULL, "(null)" },
+};
+
+START_TEST(test_state)
+{
+	struct toy toy;
+	sqlite3 *db;
+
+	set("FAKE_CUPTI", states[_i].wrong);
+	toy = open_toy("state.db", states[_i].mode);
+	start(&toy);
+	suite_sleep_ms(30);
+	db = finish(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT state FROM collector"), states[_i].state);
+	if (states[_i].reason)
+		ck_assert_msg(strstr(db_text(db, "SELECT reason FROM collector"),
+				     states[_i].reason) != NULL, "%s: %s", states[_i].wrong,
+			      db_text(db, "SELECT reason FROM collector"));
+	/* A look at the start, one at the stop, and one behind it. */
+	if (strcmp(states[_i].dropped, "14") == 0)
+		ck_assert_int_ge(db_int(db, "SELECT n_dropped FROM collector"), 14);
+	else
+		ck_assert_str_eq(db_text(db, "SELECT n_dropped FROM collector"), states[_i].dropped);
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_missing)
+{
+	struct toy toy = open_toy("first.db", "graph");
+	struct moetrace_session_opts opts = toy_opts();
+	sqlite3 *db;
+
+	/* A second session finds it taken. */
+	opts.collectors = "cupti";
+	start(&toy);
+	{
+		struct toy other = toy_start("second.db", &opts, 1, 64, 2);
+
+		db = finish(&other);
+		ck_assert_str_eq(db_text(db, "SELECT state FROM collector"), "busy");
+		db_close(db);
+	}
+	db = finish(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT state FROM collector"), "on");
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_absent)
+{
+	static const char *const libraries[] = { "/nonexistent/libcupti.so", "libm.so.6" };
+	struct moetrace_session_opts opts = toy_opts();
+	struct toy toy;
+	sqlite3 *db;
+
+	set("MOETRACE_CUPTI", libraries[_i]);
+	opts.collectors = "cupti";
+	toy = toy_start("absent.db", &opts, 1, 64, 2);
+	db = finish(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT state FROM collector"), "absent");
+	ck_assert_int_eq(db_int(db, "SELECT instr(reason, 'no CUPTI: ') FROM collector"), 1);
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_hang)
+{
+	struct toy toy;
+	sqlite3 *db;
+
+	set("FAKE_CUPTI", "hang");
+	set("MOETRACE_COLLECTOR_TIMEOUT_MS", "100");
+	toy = open_toy("hang.db", "graph");
+	start(&toy);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
+	suite_sleep_ms(200);
+	db = finish(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT state FROM collector"), "hung");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 1);
+	db_close(db);
+}
+END_TEST
+
+/* Nothing comes: that is said, and taken back by the first record. */
+START_TEST(test_quiet)
+{
+	struct toy toy = open_toy("quiet.db", "graph");
+	sqlite3 *db;
+
+	start(&toy);
+	suite_sleep_ms(1150);
+	db = finish(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT instr(reason, 'no record came for a second') FROM"
+				    " collector WHERE state = 'on'"), 1);
+	db_close(db);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("cupti");
+	TCase *tests = tcase_create("cupti");
+
+	tcase_set_timeout(tests, 20);
+	tcase_add_test(tests, test_kernels);
+	tcase_add_test(tests, test_graphs);
+	tcase_add_test(tests, test_threads);
+	tcase_add_loop_test(tests, test_state, 0, sizeof(states) / sizeof(states[0]));
+	tcase_add_test(tests, test_missing);
+	tcase_add_loop_test(tests, test_absent, 0, 2);
+	tcase_add_test(tests, test_hang);
+	tcase_add_test(tests, test_quiet);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
