@@ -76,12 +76,17 @@ awk '/^### / { view = $2 } /^\| `/ && $4 ~ /^(INTEGER|REAL|TEXT|BLOB)$/ { gsub(/
 	print view, $2, tolower($4) }' "$MOETRACE_SRCDIR/docs/schema.md" >"$tmp/columns"
 sqlite3 -batch "$tmp/sound.db" "SELECT name FROM sqlite_schema WHERE type = 'view'" >"$tmp/views"
 n=0
+last=
 while read -r view column type; do
 	grep -qx "$view" "$tmp/views" || continue
 	n=$((n + 1))
-	echo "SELECT '$view.$column is ' || typeof(\"$column\") FROM \"$view\"
-		WHERE typeof(\"$column\") NOT IN ('$type', 'null') LIMIT 1;"
+	[ "$view" = "$last" ] || printf "%s SELECT '%s:' || concat FROM (SELECT ''" \
+		"${last:+ AS concat FROM $last) WHERE concat <> '';}" "$view"
+	last=$view
+	printf "\n || coalesce(max(iif(typeof(\"%s\") IN ('%s', 'null'), '', ' %s')), '')" \
+		"$column" "$type" "$column"
 done <"$tmp/columns" >"$tmp/types.sql"
+echo " AS concat FROM $last) WHERE concat <> '';" >>"$tmp/types.sql"
 [ "$n" -gt 150 ] || fail "only $n columns of views are known"
 for file in sound domains; do
 	expect_eq "values of other types in $file.db" "$(sqlite3 -batch -readonly "$tmp/$file.db" <"$tmp/types.sql")" ""
