@@ -436,7 +436,7 @@ static const char sql_fit[] =
 static const char sql_left_out[] =
 	"WITH r AS (SELECT * FROM recording WHERE ?1 IS NULL OR recording_id = ?1),"
 	" p AS (SELECT * FROM pass WHERE recording_id IN (SELECT recording_id FROM r))"
-	" SELECT recording_id, n_batches AS batches, CASE refusal"
+	" SELECT recording_id, sum(n_batches) AS batches, CASE refusal"
 	" WHEN 'hash' THEN 'experts chosen by token id: no row prefers one'"
 	" WHEN 'order' THEN 'the order of the choice is not known: pass ids in the router''s order, or"
 	" weights that tell it'"
@@ -446,6 +446,7 @@ static const char sql_left_out[] =
 	" WHEN 'sampled' THEN 'rows of requests that are not sampled are missing'"
 	" ELSE 'more entries a row than are looked at' END AS left_out"
 	" FROM moe_oea(0) WHERE refusal IS NOT NULL AND (?1 IS NULL OR recording_id = ?1)"
+	" GROUP BY recording_id, refusal"
 	" UNION ALL SELECT recording_id, count(*), 'batches of ' || phase || ' passes: the rule leaves"
 	" them alone' FROM p JOIN pass_layer AS pl USING (pass_id)"
 	" WHERE phase IN ('prefill', 'idle', 'dummy') AND pl.state = 0 GROUP BY recording_id, phase"

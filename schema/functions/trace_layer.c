@@ -214,17 +214,17 @@ static int check_layer(struct mt_reader *reader)
 }
 
 /* What only an analysis of rules asks for. */
-static void read_order(struct mt_reader *reader)
+static void read_order(struct mt_reader *reader, int order, int padding, int map_epoch)
 {
 	size_t n;
 
 	reader->selection_order = -1;
 	reader->padding_active_experts = -1;
-	if (mt_column_count(reader->layer_stmt, LC_ORDER, &n) && n <= 2)
+	if (mt_column_count(reader->layer_stmt, order, &n) && n <= 2)
 		reader->selection_order = (int)n;
-	if (mt_column_count(reader->layer_stmt, LC_PADDING, &n) && n <= 65536)
+	if (mt_column_count(reader->layer_stmt, padding, &n) && n <= 65536)
 		reader->padding_active_experts = (int)n;
-	if (!mt_column_int(reader->layer_stmt, LC_MAP_EPOCH, &reader->map_epoch))
+	if (!mt_column_int(reader->layer_stmt, map_epoch, &reader->map_epoch))
 		reader->map_epoch = 0;
 }
 
@@ -258,7 +258,7 @@ static int read_layer(struct mt_reader *reader)
 	sqlite3_stmt *stmt = reader->layer_stmt;
 
 	if (reader->extras)
-		read_order(reader);
+		read_order(reader, LC_ORDER, LC_PADDING, LC_MAP_EPOCH);
 	reader->layer_id = sqlite3_column_int64(stmt, LC_LAYER_ID);
 	if (!mt_column_int(stmt, LC_LAYER, &reader->layer) ||
 	    !mt_column_int(stmt, LC_MODEL_ID, &reader->layer_model_id))
@@ -368,6 +368,8 @@ static int read_scanned(struct mt_reader *reader)
 		return rc;
 	reader->layer = reader->layer_facts->layer;
 	reader->layer_model_id = reader->layer_facts->model_id;
+	if (reader->extras)
+		read_order(reader, KX_ORDER, KX_PADDING, KX_MAP_EPOCH);
 	rc = reader->passes_only ? read_state(reader) : SQLITE_OK;
 	if (rc != SQLITE_OK || reader->state != MT_LAYER_STORED)
 		return rc;

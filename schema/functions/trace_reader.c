@@ -100,6 +100,9 @@ static const char scan_layers[] =
 	"SELECT pl.pass_id, pl.layer_id, pl.n_rows, pl.topk_id, pl.topk_row";
 static const char from_stored[] =
 	" FROM main.pass_layer AS pl WHERE pl.pass_id >= ?1 AND pl.state = 0";
+static const char from_stored_extras[] =
+	", pl.selection_order, pl.padding_active_experts, pl.map_epoch"
+	" FROM main.pass_layer AS pl WHERE pl.pass_id >= ?1 AND pl.state = 0";
 static const char from_all[] =
 	", pl.state, pl.map_epoch FROM main.pass_layer AS pl WHERE pl.pass_id >= ?1";
 
@@ -179,7 +182,9 @@ static int open_scan(struct mt_reader *reader, const struct mt_filter *filter)
 
 	reader->scans = true;
 	sqlite3_str_appendall(sql, scan_layers);
-	sqlite3_str_appendall(sql, reader->passes_only ? from_all : from_stored);
+	sqlite3_str_appendall(sql, reader->passes_only ? from_all
+					 : reader->extras    ? from_stored_extras
+							     : from_stored);
 	return prepare_terms(reader, sql, scan_terms, " ORDER BY pl.pass_id, pl.layer_id", filter,
 			     &reader->layer_stmt);
 }
@@ -236,7 +241,7 @@ int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, unsi
 					      : open_slices(reader, filter);
 	if (rc != SQLITE_OK)
 		return rc;
-	if (reader->pass_stmt && !reader->extras)
+	if (reader->pass_stmt)
 		return open_scan(reader, filter);
 	sql = sqlite3_str_new(db);
 	sqlite3_str_appendall(sql, from_layers);
