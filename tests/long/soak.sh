@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# Ten minutes of recording in which nothing is lost and no memory grows.
+# Ten minutes of recording in which nothing is lost and no memory grows, and ten of calls at random.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
 
