@@ -184,7 +184,7 @@ START_TEST(test_rotate_and_stop)
 
 	opts.rotate_ns = 20000000;
 	load_begin(&load, threads, "mixed.db", &opts);
-	for (i = 0; i < (suite_is_long() ? 100 : 8); i++) {
+	for (i = 0; i < (suite_is_long() ? 100 : 5); i++) {
 		suite_sleep_ms(i * 7 % 30);
 		ck_assert_int_eq(moetrace_rotate(load.toy.session, NULL), MOETRACE_OK);
 		suite_sleep_ms(i * 5 % 30);
@@ -206,14 +206,17 @@ END_TEST
 /* A request that is open, a pass that is running, a rule and a second model. */
 START_TEST(test_definitions_and_open_requests)
 {
-	struct toy toy = toy_start("open.db", NULL, 2, 64, 4);
 	const struct moetrace_slice slice = {.n_rows = 3};
 	const char *wanted = suite_path("wanted.db");
+	struct moetrace_session_opts opts = toy_opts();
 	struct moetrace_pass *pass;
+	struct toy toy;
 	uint64_t request;
 	uint32_t rule;
 	sqlite3 *db;
 
+	opts.stop_timeout_ms = 200;
+	toy = toy_start("open.db", &opts, 2, 64, 4);
 	toy_model_add(toy.session, "draft", 0, 1, 8, 2);
 	ck_assert_int_eq(moetrace_rule_add(toy.session, "oea:k0=3", &rule), MOETRACE_OK);
 	request = toy_request(&toy, "open");
