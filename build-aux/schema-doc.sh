@@ -134,8 +134,8 @@ inside == "view" && /^SELECT/ {
 inside == "view" && /^FROM/ {
 	listing = 0
 }
-inside == "view" && listing && match($0, /AS [a-z_0-9]+,? *-- [A-Z]+ /) {
-	split(substr($0, RSTART), word, /[ ,]+/)
+inside == "view" && listing && match($0, /AS "?[A-Za-z_0-9]+"?,? *-- [A-Z]+ /) {
+	split(substr($0, RSTART), word, /[ ,"]+/)
 	comment = substr($0, RSTART)
 	sub(/^.*-- /, "", comment)
 	type = comment

@@ -23,6 +23,7 @@ schema_sql_files = \
 	schema/views/overlap.sql \
 	schema/views/nsight.sql \
 	schema/views/rule_effect.sql \
+	schema/views/pass_expert.sql \
 	schema/views/align_waste.sql \
 	schema/views/loss.sql
 

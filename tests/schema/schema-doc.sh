@@ -24,7 +24,7 @@ cmp -s "$tmp/schema.md" "$MOETRACE_SRCDIR/docs/schema.md" || {
 	fail "docs/schema.md is not what the comments say; make schema-doc renews it"
 }
 
-sed -n 's/^### \(.*\)/\1/p; s/^| `\([a-z_0-9]*\)` |.*/\1/p' "$tmp/schema.md" >"$tmp/documented"
+sed -n 's/^### \(.*\)/\1/p; s/^| `\([A-Za-z_0-9]*\)` |.*/\1/p' "$tmp/schema.md" >"$tmp/documented"
 while read -r file; do
 	cat "$MOETRACE_SRCDIR/$file"
 done <"$tmp/files" >"$tmp/schema.sql"
