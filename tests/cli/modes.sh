@@ -164,7 +164,7 @@ for recording in 1 2; do
 	expect_match "$tmp/out" "\"recording_id\":$recording[,}]"
 	expect_no_match "$tmp/out" "\"recording_id\":$((3 - recording))[,}]"
 done
-for view in expert_load layer_balance expert_coverage pass_summary request_summary token_topk routed_expert layer_time align_waste loss; do
+for view in expert_load layer_balance expert_coverage pass_summary request_summary token_topk routed_expert layer_time pass_expert align_waste loss; do
 	expect_eq "recordings of $view" "$(query sound "SELECT group_concat(DISTINCT recording_id) FROM
 		(SELECT recording_id FROM $view ORDER BY 1)")" 1,2
 done

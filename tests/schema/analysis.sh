@@ -254,6 +254,10 @@ expect_match "$tmp/err" 'moe_balance: placement of layer 1: '
 # ---- rows of an expert, and what blocks add ----
 cp "$tmp/mixed.db" "$tmp/blocks.db"
 expect_ok sqlite3 "$tmp/blocks.db" "UPDATE layer SET gemm_block_rows = 4 WHERE layer_id <> 3"
+same "pass_expert" "$tmp/mixed.db" "
+	SELECT e.recording_id, e.model_id, e.pass_id, e.layer_id, e.layer, p.phase, e.expert, count(*) AS rows
+		FROM expected AS e JOIN pass AS p USING (pass_id) GROUP BY pass_id, layer_id, expert" "
+	SELECT recording_id, model_id, pass_id, layer_id, layer, phase, expert, rows FROM pass_expert"
 same "align_waste" "$tmp/blocks.db" "
 	SELECT pass_id, layer_id, sum(n) AS rows, count(*) AS active, sum(n / 4 + (n % 4 > 0)) AS blocks,
 		sum((4 - n % 4) % 4) AS padded FROM (SELECT pass_id, layer_id, expert, count(*) AS n FROM expected

@@ -39,6 +39,7 @@ long_tests += %D%/functions.sh
 EXTRA_DIST += \
 	%D%/analysis.sh \
 	%D%/cookbook.sh \
+	%D%/cookbook.txt \
 	%D%/functions.sh \
 	%D%/halves.py \
 	%D%/module.sh \
