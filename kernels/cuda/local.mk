@@ -33,11 +33,14 @@ kernels_libmtk_cuda_a_SOURCES = \
 	kernels/permute/permute_cuda.cu kernels/permute/permute_cuda.h \
 	kernels/route/route_cuda.cu kernels/route/route_cuda.h \
 	kernels/route/route_record.cu kernels/route/route_record.cuh \
+	kernels/route/route_lean.cu kernels/route/route_lean_launch.cuh \
 	kernels/route/route_args.cuh \
 	kernels/route/route_define.cuh \
 	kernels/route/route_fast.cuh \
 	kernels/route/route_kernel.cuh \
 	kernels/route/route_keys.cuh \
+	kernels/route/route_lean.cuh \
+	kernels/route/route_lean_keys.cuh \
 	kernels/route/route_score.cuh \
 	%D%/cublas.c %D%/cublas.h \
 	%D%/device.cu %D%/device.h \

@@ -150,6 +150,27 @@ static __device__ __forceinline__ void route_write_row(const struct route_args *
 	}
 }
 
+/* What a row has beside ids and weights of the chosen, which are written already. */
+template <class Hook>
+static __device__ __noinline__ void route_write_more(const struct route_args *args, uint32_t row,
+						     uint32_t lane, struct route_entry entry,
+						     uint8_t flags, const Hook &hook)
+{
+	const struct mtk_route_config *config = &args->config;
+	const size_t width = config->top_k + config->n_shared_slots;
+
+	if (args->result.packed && lane < config->top_k)
+		args->result.packed[row * width + lane] = route_packed(entry.id, entry.weight);
+	if (lane < config->n_shared_slots) {
+		struct route_entry shared = {route_shared_id(args, lane),
+					     (float)config->shared_weight};
+
+		route_write(args, row, config->top_k + lane, shared, hook);
+	}
+	if (args->result.flags && lane == 0)
+		args->result.flags[row] = flags;
+}
+
 /* The end of a row that selects nothing. */
 template <class Hook>
 static __device__ __forceinline__ void route_write_empty_row(const struct route_args *args,
@@ -166,6 +187,13 @@ static __device__ __forceinline__ void route_write_empty_row(const struct route_
 			args->result.flags[row] = flags;
 		hook.finish(row, flags);
 	}
+}
+
+template <class Hook>
+static __device__ __noinline__ void route_write_padding(const struct route_args *args, uint32_t row,
+							uint32_t lane, const Hook &hook)
+{
+	route_write_empty_row(args, row, lane, 0, hook);
 }
 
 /*

@@ -9,16 +9,12 @@
 #include "kernels/cuda/status.cuh"
 #include "kernels/route/route_cuda.h"
 #include "kernels/route/route_kernel.cuh"
+#include "kernels/route/route_lean_launch.cuh"
 #include "kernels/route/route_record.cuh"
 
 /* Ascending. */
 static const uint32_t lane_widths[] = {2, 4, 5, 8, 12, 16, 28, 32};
 #define N_WIDTHS (sizeof(lane_widths) / sizeof(lane_widths[0]))
-
-/* Errors of fp32 scores as route_score() computes them, relative to the largest. */
-#define ERROR_SIGMOID	   4e-7f
-#define ERROR_SQRTSOFTPLUS 5e-7f
-#define ERROR_SOFTMAX	   4e-6f
 
 static uint32_t columns_of(const struct mtk_route_config *config)
 {
@@ -121,7 +117,7 @@ static void prepare_fast(struct route_args *args, uint32_t width)
 	args->adds_bias =
 		config->bias == MTK_ROUTE_BIAS_SCORE || config->bias == MTK_ROUTE_BIAS_LOGIT_CHOICE;
 	args->precise_error = by_logit				     ? 0.0
-			      : config->scoring == MTK_ROUTE_SOFTMAX ? ERROR_SOFTMAX
+			      : config->scoring == MTK_ROUTE_SOFTMAX ? ROUTE_ERROR_SOFTMAX
 								     : 1e-11;
 	args->factor =
 		config->scale_owner == MTK_ROUTE_SCALE_IN_ROUTER ? (float)config->scale : 1.0f;
@@ -131,10 +127,10 @@ static void prepare_fast(struct route_args *args, uint32_t width)
 	if (by_logit)
 		args->error = 0.0f;
 	else if (config->scoring == MTK_ROUTE_SOFTMAX)
-		args->error = ERROR_SOFTMAX;
+		args->error = ROUTE_ERROR_SOFTMAX;
 	else
-		args->error =
-			config->scoring == MTK_ROUTE_SIGMOID ? ERROR_SIGMOID : ERROR_SQRTSOFTPLUS;
+		args->error = config->scoring == MTK_ROUTE_SIGMOID ? ROUTE_ERROR_SIGMOID
+								   : ROUTE_ERROR_SQRTSOFTPLUS;
 	/* A score moves no further than its logit does; see route_prepare() for the bound of it. */
 	if (config->bias == MTK_ROUTE_BIAS_LOGIT)
 		args->error += 4e-6f;
@@ -147,7 +143,8 @@ static void launch_fast(const struct route_args *args, size_t n_bytes, cudaStrea
 	const uint32_t n_warps = args->n_rows <= 1024 ? 1 : ROUTE_MAX_THREADS / 32;
 	const uint32_t n_blocks = (args->n_rows + n_warps - 1) / n_warps;
 
-	route_fast_kernel<N><<<n_blocks, 32 * n_warps, n_bytes, stream>>>(*args, route_no_hook());
+	route_fast_kernel<N>
+		<<<n_blocks, 32 * n_warps, n_warps * n_bytes, stream>>>(*args, route_no_hook());
 }
 
 /* The definition's buffer can exceed what a block has without asking. */
@@ -171,6 +168,8 @@ static int launch(const struct route_args *args, uint32_t width, cudaStream_t st
 {
 	const size_t n_bytes = (args->n + args->config.n_groups) * sizeof(double);
 
+	if (mtk_route_lean_launch(args, width, n_bytes, stream))
+		return MOETRACE_OK;
 	switch (width) {
 	case 2:
 		launch_fast<2>(args, n_bytes, stream);

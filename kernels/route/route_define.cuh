@@ -341,6 +341,8 @@ define_row(const struct route_row *row, double *values, double *group_scores, ui
 		if (args->config.scoring == MTK_ROUTE_SPARSEMIXER)
 			mixed = define_sparsemixer(args, values, best.value);
 		last = best.value;
+		/* All have read what the next step changes. */
+		__syncwarp();
 		if (lane == j) {
 			id = (int32_t)best.id;
 			weight = define_weight(row, norm, best.id, last, &flags);

@@ -339,8 +339,12 @@ static __device__ __forceinline__ bool route_is_held(const struct route_args *ar
 						     const struct route_scale *scale,
 						     const struct route_candidate *c)
 {
-	/* Rounding of larger sums could be seen in a weight. */
-	const bool is_near = (fabsf(c->x) <= 32.0f) & (fabsf(scale->max) <= 32.0f);
+	/* Rounding of larger sums could be seen in a weight; most where it is a power of them. */
+	const float largest = args->config.scoring == MTK_ROUTE_SIGMOID ||
+					      args->config.scoring == MTK_ROUTE_SQRTSOFTPLUS
+				      ? 32.0f
+				      : 4.0f;
+	const bool is_near = (fabsf(c->x) <= largest) & (fabsf(scale->max) <= largest);
 
 	return (c->x >= -ROUTE_LARGEST) & (c->value >= -ROUTE_LARGEST) &
 	       ((args->config.bias != MTK_ROUTE_BIAS_LOGIT) | is_near);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The routing kernels: a warp a row, several warps a block. A block has one buffer for the
- * definition, which its warps take in turns; few rows need it. Made for a hook (route_args.cuh), so
- * that what records a row does so in the kernel that chose it.
+ * The routing kernels: a warp a row, several warps a block, each with a buffer for the definition,
+ * which few rows need. Made for a hook (route_args.cuh), so that what records a row does so in the
+ * kernel that chose it.
  */
 #ifndef MTK_ROUTE_ROUTE_KERNEL_CUH
 #define MTK_ROUTE_ROUTE_KERNEL_CUH
@@ -28,24 +28,64 @@ struct route_defined {
 	uint8_t flags;
 };
 
-/* The definition, by one warp of the block at a time. */
-static __device__ __noinline__ struct route_defined
-route_define_locked(const struct route_args *args, uint32_t row, int *lock, double *buffer)
+/* The definition, in the warp's own part of the block's memory. */
+static __device__ __noinline__ struct route_defined route_define(const struct route_args *args,
+								 uint32_t row)
 {
+	extern __shared__ double buffers[];
 	const struct route_row one = route_row_of(args, row);
+	double *buffer = buffers + (size_t)(threadIdx.x / 32) * (args->n + args->config.n_groups);
 	struct route_defined defined;
 
-	if (blockDim.x > 32 && threadIdx.x % 32 == 0)
-		while (atomicCAS(lock, 0, 1) != 0)
-			__nanosleep(100);
-	__syncwarp();
-	__threadfence_block();
 	defined.entry = define_row(&one, buffer, buffer + args->n, &defined.flags);
-	__threadfence_block();
-	__syncwarp();
-	if (blockDim.x > 32 && threadIdx.x % 32 == 0)
-		atomicExch(lock, 0);
 	return defined;
+}
+
+/* Choose, weigh and write a row whose columns are there. */
+template <int N, class Hook>
+static __device__ __forceinline__ void
+route_do_columns(const struct route_args *args, uint32_t row, const float *logits,
+		 const float *all_bias, float *x, const float *bias, const Hook &hook)
+{
+	const uint32_t lane = threadIdx.x % 32;
+	struct route_entry entry;
+	uint8_t flags;
+
+	if (ROUTE_UNLIKELY(
+		    !route_row_fast<N>(args, logits, all_bias, lane, x, bias, &entry, &flags))) {
+		const struct route_defined defined = route_define(args, row);
+
+		entry = defined.entry;
+		flags = defined.flags;
+	}
+	route_write_row(args, row, lane, entry, flags, hook);
+}
+
+template <int N>
+static __device__ __forceinline__ void route_load_bias(const struct route_args *args,
+						       const float *all_bias, uint32_t lane,
+						       float *ret_bias)
+{
+	if (ROUTE_LIKELY(args->bias != NULL))
+		route_load<N>(args, all_bias, lane, ret_bias);
+	else
+#pragma unroll
+		for (int i = 0; i < N; i++)
+			ret_bias[i] = 0.0f;
+}
+
+/* One row of a kernel that could not do it itself. */
+template <int N, class Hook>
+static __device__ __noinline__ void route_do_row(const struct route_args *args, uint32_t row,
+						 const Hook &hook)
+{
+	const struct route_row one = route_row_of(args, row);
+	const uint32_t lane = threadIdx.x % 32;
+	float x[N], bias[N];
+
+	route_load<N>(args, one.logits, lane, x);
+	route_load_bias<N>(args, one.bias, lane, bias);
+	route_do_columns<N>(args, row, one.logits, one.bias, x, bias, hook);
 }
 
 /* N columns a lane. */
@@ -53,50 +93,26 @@ template <int N, class Hook>
 __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 16 ? 8 : 5)
 	route_fast_kernel(const __grid_constant__ struct route_args args, Hook hook)
 {
-	extern __shared__ double buffer[];
-	__shared__ int lock;
 	const uint32_t lane = threadIdx.x % 32;
 	const uint32_t row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
 	float x[N], bias[N];
-	struct route_entry entry;
-	uint32_t n_valid = args.n_rows;
-	uint8_t flags;
-
-	hook.begin();
-	/* The first row stands for those that are not there, so that loads come before the barrier.
-	 */
-	const size_t offset = (size_t)(row < args.n_rows ? row : 0) * args.n;
+	const size_t offset = (size_t)row * args.n;
 	const float *logits = args.logits + offset;
 	const float *all_bias = args.bias + (args.config.bias_per_token ? offset : 0);
+	uint32_t n_valid = args.n_rows;
 
+	hook.begin();
+	if (row >= args.n_rows)
+		return;
 	if (args.n_valid_rows)
 		n_valid = __ldg(args.n_valid_rows);
 	route_load<N>(&args, logits, lane, x);
-	if (ROUTE_LIKELY(args.bias != NULL))
-		route_load<N>(&args, all_bias, lane, bias);
-	else
-#pragma unroll
-		for (int i = 0; i < N; i++)
-			bias[i] = 0.0f;
-	if (blockDim.x > 32) {
-		if (threadIdx.x == 0)
-			lock = 0;
-		__syncthreads();
-		if (row >= args.n_rows)
-			return;
-	}
+	route_load_bias<N>(&args, all_bias, lane, bias);
 	if (ROUTE_UNLIKELY(row >= n_valid)) {
 		route_write_empty_row(&args, row, lane, 0, hook);
 		return;
 	}
-	if (ROUTE_UNLIKELY(!route_row_fast<N>(&args, logits, args.bias ? all_bias : NULL, lane, x,
-					      bias, &entry, &flags))) {
-		const struct route_defined defined = route_define_locked(&args, row, &lock, buffer);
-
-		entry = defined.entry;
-		flags = defined.flags;
-	}
-	route_write_row(&args, row, lane, entry, flags, hook);
+	route_do_columns<N>(&args, row, logits, args.bias ? all_bias : NULL, x, bias, hook);
 }
 
 /* Any setting, by the definition; a warp a block. */

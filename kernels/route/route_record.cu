@@ -17,16 +17,15 @@ struct route_record_hook {
 	/* The row as the kernels count them. */
 	__device__ __forceinline__ void begin()
 	{
-		to = moetrace_cuda_open(target,
-					blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
+		to = moetrace_cuda_open(target, blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
 	}
 	__device__ __forceinline__ void store(uint32_t, uint32_t slot, int32_t id,
 					      float weight) const
 	{
 		if (moetrace_cuda_is_on(to))
-			moetrace_cuda_put(moetrace_cuda_row_at(to), slot,
-					  moetrace_cuda_entry(to, id,
-							      moetrace_cuda_narrow(to, weight)));
+			moetrace_cuda_put(
+				moetrace_cuda_row_at(to), slot,
+				moetrace_cuda_entry(to, id, moetrace_cuda_narrow(to, weight)));
 	}
 	__device__ __forceinline__ void finish(uint32_t row, uint8_t flags) const
 	{
@@ -51,7 +50,7 @@ static void launch(const struct route_args *args, size_t n_bytes,
 
 	hook.target = *target;
 	hook.n_rows = args->n_rows;
-	route_fast_kernel<N><<<n_blocks, 32 * n_warps, n_bytes, stream>>>(*args, hook);
+	route_fast_kernel<N><<<n_blocks, 32 * n_warps, n_warps * n_bytes, stream>>>(*args, hook);
 }
 
 bool mtk_route_record_has(uint32_t width)

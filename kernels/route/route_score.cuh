@@ -15,6 +15,11 @@
 /* Rounding of a sum, relative to it. */
 #define ROUTE_ROUNDING 1.2e-7f
 
+/* Errors of fp32 scores, relative to the largest. */
+#define ROUTE_ERROR_SIGMOID	 4e-7f
+#define ROUTE_ERROR_SQRTSOFTPLUS 5e-7f
+#define ROUTE_ERROR_SOFTMAX	 4e-6f
+
 /* What is known of a row before the choice, the same in all lanes. */
 struct route_scale {
 	float max;   /* logit; of softmax */

@@ -272,6 +272,53 @@ static void check_sizes(struct random *random)
 	}
 }
 
+/* Logits as a product in bf16 leaves them: many are equal. */
+static void round_logits(struct batch *batch)
+{
+	const size_t n = (size_t)batch->n_rows * mtk_route_columns(&batch->config);
+
+	for (size_t i = 0; i < n; i++) {
+		uint32_t bits;
+
+		memcpy(&bits, &batch->logits[i], sizeof(bits));
+		bits = (bits + 0x8000) & 0xffff0000;
+		memcpy(&batch->logits[i], &bits, sizeof(bits));
+	}
+}
+
+/*
+ * The settings of most models with so many rows that all of the rare cases occur: with biases
+ * that make values negative, with large ones, and with equal logits.
+ */
+static void check_common(struct random *random)
+{
+	static const uint32_t sizes[][2] = {{128, 8}, {256, 8}, {384, 8}, {512, 22}, {896, 16}};
+
+	for (uint32_t i = 0; i < 6 * sizeof(sizes) / sizeof(sizes[0]); i++) {
+		struct mtk_route_config config =
+			mtk_route_config_make(sizes[i / 6][0], sizes[i / 6][1]);
+
+		config.renormalise = MTK_ROUTE_RENORMALISE_EPSILON;
+		if (i % 6 < 4) {
+			config.scoring = MTK_ROUTE_SIGMOID;
+			config.bias = MTK_ROUTE_BIAS_SCORE;
+		}
+		if (i % 6 == 3) {
+			config.groups = MTK_ROUTE_GROUPS_TOP2;
+			config.n_groups = 8;
+			config.n_keep_groups = 4;
+		}
+		struct batch batch = make_batch(random, &config, 3001, false);
+
+		for (size_t e = 0; e < n_biases(&batch); e++)
+			batch.bias[e] += i % 6 == 1 ? -2.0f : i % 6 == 2 ? 30.0f : 0.0f;
+		if (i % 6 == 5)
+			round_logits(&batch);
+		check_batch(&batch, false);
+		release(&batch);
+	}
+}
+
 /* Shared slots of both kinds, zero experts, a block of a rank, packed, and a scale elsewhere. */
 static void check_outputs(struct random *random)
 {
@@ -328,6 +375,7 @@ int main(void)
 	gpu_open_or_skip();
 	check_sizes(&random);
 	check_models(&random);
+	check_common(&random);
 	check_outputs(&random);
 	check_hash(&random);
 	check_wide(&random);

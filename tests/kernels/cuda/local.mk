@@ -15,12 +15,14 @@ if HAVE_NVCC
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += %D%/check_device_cuda
-gpu_tests += $(%C%_programs)
+gpu_tests += $(%C%_programs) %D%/sanitize.sh
 if HAVE_CHECK
 check_PROGRAMS += %D%/check_engine_cuda %D%/check_lost_cuda
 gpu_tests += %D%/check_engine_cuda %D%/check_lost_cuda
 endif
 endif
+
+dist_check_SCRIPTS += %D%/sanitize.sh
 
 %C%_support = %D%/support/gpu.c %D%/support/gpu.h
 

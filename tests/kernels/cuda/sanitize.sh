@@ -1,0 +1,22 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# The routing kernels under compute-sanitizer: no access out of bounds, no race for shared
+# memory, nothing read that was never written.
+
+set -u
+: "${MOETRACE_BUILDDIR:=.}"
+program=$MOETRACE_BUILDDIR/tests/kernels/cuda/check_route_cuda
+
+sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
+if [ ! -x "$sanitizer" ]; then
+	echo 'skipped: there is no compute-sanitizer'
+	exit 77
+fi
+"$program"
+status=$?
+[ $status -eq 0 ] || exit $status
+for tool in memcheck racecheck initcheck; do
+	echo "$tool"
+	"$sanitizer" --tool $tool --error-exitcode 9 "$program" || exit 1
+done
