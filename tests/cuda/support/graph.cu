@@ -113,7 +113,7 @@ static __global__ void route(const float *scores, int32_t *ids, float *weights, 
 		weights[row * GRAPH_TOP_K + lane] = weight;
 	}
 	if (CAPTURE)
-		moetrace_cuda_store_row(to, n_rows, row == 0 && lane == 0, lane, id, weight, 0);
+		moetrace_cuda_store_row(to, n_rows, id, weight, 0);
 }
 
 extern "C" int graph_open(char *ret_reason, size_t reason_bytes)
