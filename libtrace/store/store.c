@@ -407,9 +407,12 @@ int mt_store_last_words(struct mt_store *store, const struct mt_gap_row *gap,
 	store->status = MOETRACE_OK;
 	store->in_transaction = 1;
 	mt_store_recording_end(store, gap->recording_id, gap->end_ns, gap->reason);
-	if (gap->n_lost)
-		mt_store_gap(store, gap);
-	mt_store_stat(store, gap->recording_id, "dropped_passes", dropped_passes);
+	/* Nothing is said of a recording that never came into the file. */
+	if (sqlite3_changes(store->db)) {
+		if (gap->n_lost)
+			mt_store_gap(store, gap);
+		mt_store_stat(store, gap->recording_id, "dropped_passes", dropped_passes);
+	}
 	if (mt_store_step(store, MT_STMT_COMMIT) == MOETRACE_OK) {
 		store->in_transaction = 0;
 		store->status = status;
