@@ -168,6 +168,10 @@ static void note_slots(struct mt_assembly *assembly, const struct mt_open_pass *
 	const uint32_t *positions = pass->positions;
 	uint32_t row = 0;
 
+	mt_ledger_slots_lost(assembly->ledger, mt_lost_passes_ns(assembly->session));
+	/* What it wrote, a pass that was lost may have written over. */
+	if (begin->record.time_ns <= assembly->ledger->slots_lost_ns)
+		return;
 	for (uint32_t i = 0; i < begin->n_slices; i++) {
 		const struct mt_record_slice *slice = &pass->slices[i];
 		struct mt_slot owner = {

@@ -144,6 +144,7 @@ struct mt_ledger {
 	size_t n_remembered;
 	struct mt_waiting *waiting[MT_LEDGER_WAITING_BUCKETS];
 	struct mt_slots slots;
+	uint64_t slots_lost_ns; /* the last loss of a pass that slots know of; 0: none */
 	int64_t last_request_id;
 	int64_t recording_id; /* 0: idle */
 	uint64_t recording_start_ns;
@@ -162,6 +163,12 @@ int mt_ledger_retract(struct mt_ledger *ledger, const struct mt_message *message
 int mt_ledger_pause(struct mt_ledger *ledger, const struct mt_message *message);
 int mt_ledger_resume(struct mt_ledger *ledger, const struct mt_message *message);
 int mt_ledger_reuse(struct mt_ledger *ledger, const struct mt_message *message);
+
+/*
+ * A pass that was lost at @lost_ns may have written to any slot: what was known of them is not
+ * known any more.
+ */
+void mt_ledger_slots_lost(struct mt_ledger *ledger, uint64_t lost_ns);
 
 /* A recording starts: every open request gets a row. It ends: the rows stay unfinished. */
 int mt_ledger_start(struct mt_ledger *ledger, int64_t recording_id, uint64_t start_ns,

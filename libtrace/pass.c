@@ -59,6 +59,24 @@ uint64_t mt_lost_passes(const struct mt_loss_counts *counts)
 	       counts->n[MT_LOSS_PASS_DEVICE_FULL] + counts->n[MT_LOSS_PASS_DEVICE];
 }
 
+uint64_t mt_lost_passes_ns(struct moetrace_session *session)
+{
+	static const enum mt_loss_kind kinds[] = {MT_LOSS_PASS_NO_RING, MT_LOSS_PASS_RING_FULL,
+						  MT_LOSS_PASS_DEVICE_FULL, MT_LOSS_PASS_DEVICE};
+	uint64_t last_ns = 0;
+
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		struct mt_loss *loss = &session->losses[kinds[i]];
+
+		/* Pairs with mt_count_losses(). */
+		if (!atomic_load_explicit(&loss->n, memory_order_acquire))
+			continue;
+		if (atomic_load(&loss->last_ns) > last_ns)
+			last_ns = atomic_load(&loss->last_ns);
+	}
+	return last_ns;
+}
+
 static int is_slice_phase(uint32_t phase)
 {
 	return phase >= MOETRACE_PHASE_PREFILL && phase <= MOETRACE_PHASE_DUMMY &&

@@ -321,6 +321,14 @@ static int add_slots(struct mt_ledger *ledger, struct mt_request *request,
 			add_hit(ledger, request, begin, end, first.request, first.attempt);
 }
 
+void mt_ledger_slots_lost(struct mt_ledger *ledger, uint64_t lost_ns)
+{
+	if (lost_ns <= ledger->slots_lost_ns)
+		return;
+	mt_slots_clear(&ledger->slots);
+	ledger->slots_lost_ns = lost_ns;
+}
+
 static int add_source(struct mt_ledger *ledger, struct mt_request *request,
 		      const struct mt_message *message)
 {

@@ -247,6 +247,8 @@ static inline uint64_t mt_session_ns(const struct moetrace_session *session, uin
 /* Read the losses; the times are left alone. */
 void mt_losses_read(struct moetrace_session *session, struct mt_loss_counts *ret_counts);
 uint64_t mt_lost_passes(const struct mt_loss_counts *counts);
+/* When the last pass was lost whole, on the session's clock; 0: none was. */
+uint64_t mt_lost_passes_ns(struct moetrace_session *session);
 
 /* Set the text that moetrace_errmsg() gives; returns @status. */
 int mt_session_error(struct moetrace_session *session, int status, const char *format, ...)

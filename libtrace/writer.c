@@ -241,6 +241,7 @@ int mt_writer_do_request(struct mt_writer *writer, struct mt_message *message)
 	case MT_MESSAGE_RESUME:
 		return mt_ledger_resume(&writer->ledger, message);
 	case MT_MESSAGE_REUSE:
+		mt_ledger_slots_lost(&writer->ledger, mt_lost_passes_ns(writer->session));
 		return mt_ledger_reuse(&writer->ledger, message);
 	default:
 		return mt_ledger_end(&writer->ledger, message);

@@ -180,6 +180,40 @@ START_TEST(test_reuse_resolved_from_kv_slots)
 }
 END_TEST
 
+/* A pass that was lost may have written over every slot; what is written after it is known again. */
+START_TEST(test_slots_are_unknown_after_a_lost_pass)
+{
+	static const int64_t slots[] = {0, 1, 2, 3};
+	static const uint64_t hit[] = {0, 1, 2, 3};
+	struct moetrace_session_opts opts = toy_opts();
+	const struct moetrace_slice none = {.n_rows = 1};
+	struct moetrace_pass *other;
+	uint64_t requests[6];
+	struct toy toy;
+	sqlite3 *db;
+
+	opts.n_rings = 1;
+	toy = toy_start("lost.db", &opts, 1, 64, 4);
+	for (uint32_t i = 0; i < 6; i++)
+		requests[i] = toy_request(&toy, NULL);
+	slots_pass(&toy, requests[0], 0, 4, slots);
+	reuse_slots(&toy, requests[1], 0, 4, hit);
+	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
+	other = toy_begin(&toy, MOETRACE_PHASE_DUMMY, &none, 1);
+	slots_pass(&toy, requests[2], 0, 4, slots); /* no ring is left */
+	toy_finish(&toy, other, 1);
+	reuse_slots(&toy, requests[3], 0, 4, hit);
+	slots_pass(&toy, requests[4], 0, 4, slots);
+	reuse_slots(&toy, requests[5], 0, 4, hit);
+	for (uint32_t i = 0; i < 6; i++)
+		toy_end(&toy, requests[i], 4);
+	db = toy_prove_and_open(&toy, 0);
+	ck_assert_int_eq(db_stat(db, 1, "dropped_passes"), 1);
+	ck_assert_str_eq(toy_links(db), "2 0 0+4 1 0, 4 0 0+4 ?, 6 0 0+4 5 0");
+	db_close(db);
+}
+END_TEST
+
 /* Unknown is NULL and named; a source that was not whole passes its fault on. */
 START_TEST(test_reuse_of_what_is_not_known_or_not_whole)
 {
@@ -351,6 +385,7 @@ static Suite *reuse_suite(void)
 	tcase_add_test(hits, test_chain_of_reuse_is_split_where_the_source_changes);
 	tcase_add_test(hits, test_reuse_of_positions_in_flight);
 	tcase_add_test(hits, test_reuse_resolved_from_kv_slots);
+	tcase_add_test(hits, test_slots_are_unknown_after_a_lost_pass);
 	tcase_add_test(hits, test_reuse_of_what_is_not_known_or_not_whole);
 	tcase_add_test(hits, test_reuse_of_an_earlier_attempt);
 	tcase_add_test(hits, test_computed_and_reused_is_repeated);

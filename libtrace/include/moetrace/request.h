@@ -132,7 +132,8 @@ struct moetrace_reuse {
  *
  * The source's passes may still be running; they have ended when this request ends. What the
  * recorder does not find then (the source is not told, was computed before this recording, or
- * ended so long ago that it was forgotten) is stored as an unknown source and makes the request
+ * ended so long ago that it was forgotten; of KV slots, also what lay there when a pass was lost
+ * whole, which may have written over it) is stored as an unknown source and makes the request
  * partial ('reuse_unknown'). It remembers the 16384 requests that ended or were reused last, and
  * 4 Mi KV slots.
  *
