@@ -182,7 +182,8 @@ struct mt_record_end {
 	uint64_t dropped_layers[MT_LAYER_WORDS]; /* a bit a layer index */
 };
 
-/* In n_valid of a stored row: ids were left out that the layer does not have. */
+/* In n_valid of a stored row, never of a padding row: ids were left out that the layer does not
+   have. */
 #define MT_ROW_INVALID 0x80u
 _Static_assert(MOETRACE_MAX_TOP_K < MT_ROW_INVALID, "the mark is no part of the count");
 

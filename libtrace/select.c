@@ -168,14 +168,18 @@ static void write_padding_ids(struct mt_record_layer *to, const struct mt_layer_
 {
 	struct mt_matrix padding = checked->ids;
 	uint8_t *ids = parts->ids + (uint64_t)to->n_rows * to->k * to->id_bytes;
+	uint8_t *n_valid = parts->n_valid + to->n_rows;
 
 	padding.data = (const uint8_t *)padding.data + to->n_rows * padding.row_bytes;
 	padding.n_rows = to->n_padding;
 	to->has_padding_valid = !mt_narrow_ids_all(&padding, checked->layer->n_ids, to->id_bytes,
 						   ids);
-	if (to->has_padding_valid)
-		(void)mt_narrow_ids_some(&padding, checked->layer->n_ids, to->id_bytes, ids, NULL,
-					 parts->n_valid + to->n_rows);
+	if (!to->has_padding_valid)
+		return;
+	(void)mt_narrow_ids_some(&padding, checked->layer->n_ids, to->id_bytes, ids, NULL, n_valid);
+	/* Rows that fill the batch up may hold anything: nobody is told of what is invalid there. */
+	for (uint32_t row = 0; row < to->n_padding; row++)
+		n_valid[row] &= (uint8_t)~MT_ROW_INVALID;
 }
 
 static void write_layer(struct moetrace_session *session, struct mt_record_layer *to,

@@ -349,6 +349,47 @@ START_TEST(test_padding)
 }
 END_TEST
 
+/* Ids of padding rows that are none are left out, in every mode and form, and not complained of. */
+START_TEST(test_padding_of_no_expert)
+{
+	static const uint32_t modes[] = {MOETRACE_MODE_PER_TOKEN, MOETRACE_MODE_PER_PASS,
+					 MOETRACE_MODE_STAT};
+	static const int32_t ids[] = {1, 2, 99999, 7, -1, 6, INT32_MAX, 300};
+	static const float weights[] = {1, 2, 3, 4, 5, 6, 7, 8};
+	const uint32_t n_experts = _i & 1 ? 8 : 257;
+	struct toy toy = toy_open("none.db", NULL, 1, n_experts, 2);
+	struct moetrace_selection selection = one_layer_selection(MOETRACE_TYPE_I32, ids);
+	struct moetrace_recording_opts opts;
+	struct moetrace_pass_info info;
+	struct moetrace_pass *pass;
+	sqlite3 *db;
+
+	MOETRACE_INIT(&opts);
+	opts.mode = modes[_i / 4];
+	ck_assert_int_eq(moetrace_start(toy.session, &opts), MOETRACE_OK);
+	MOETRACE_INIT(&info);
+	info.model = toy.model;
+	info.phase = MOETRACE_PHASE_DUMMY;
+	info.n_rows = 1;
+	info.padding_rows = 3;
+	pass = moetrace_pass_begin(toy.session, &info);
+	selection.n_rows = 4;
+	selection.weight_type = MOETRACE_TYPE_F32;
+	selection.weights = weights;
+	selection.order = _i & 2 ? MOETRACE_ORDER_UNORDERED : MOETRACE_ORDER_SELECTION;
+	moetrace_select_experts(pass, &selection);
+	moetrace_pass_end(pass);
+	db = toy_close_and_open(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(expert || ':' || tokens || ':' ||"
+				     " padding_tokens) FROM (SELECT * FROM expert_load"
+				     " WHERE tokens OR padding_tokens ORDER BY expert)"),
+			 "1:1:0,2:1:0,6:0:1,7:0:1");
+	ck_assert_int_eq(db_stat(db, 1, "invalid_ids"), 0);
+	ck_assert_int_eq(db_stat(db, 1, "misuse"), 0);
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_order_is_stored)
 {
 	static const int32_t ids[] = {1, 2};
@@ -476,6 +517,7 @@ static Suite *select_suite(void)
 	tcase_add_test(forms, test_strides);
 	tcase_add_test(forms, test_row_map);
 	tcase_add_test(forms, test_padding);
+	tcase_add_loop_test(forms, test_padding_of_no_expert, 0, 12);
 	tcase_add_test(forms, test_order_is_stored);
 	tcase_add_test(forms, test_untimed);
 	tcase_add_test(forms, test_arrays_are_only_read);

@@ -155,7 +155,8 @@ struct moetrace_selection {
 	                       negative id, or the type's largest value where it is unsigned, means
 	                       no expert (unless the layer has that id): such entries are left out.
 	                       Other ids that the layer does not have are left out, too, and
-	                       counted as invalid. */
+	                       counted as invalid; of padding rows, which may hold anything, they
+	                       are not counted. */
 	size_t ids_row_bytes;     /* from row to row; 0: rows follow each other */
 	uint32_t weight_type;     /* enum moetrace_type: F32, F16, BF16, or NONE without weights */
 	uint32_t order;           /* enum moetrace_selection_order */
