@@ -185,12 +185,21 @@ const char *mt_mode_name(int mode)
 	return mode >= 0 && mode < N_MODES ? mode_names[mode] : NULL;
 }
 
+char *mt_absolute_path(const char *path)
+{
+	char folder[MT_PATH_BYTES];
+	char *absolute;
+
+	if (path[0] == '/' || !getcwd(folder, sizeof(folder)))
+		return strdup(path);
+	return asprintf(&absolute, "%s/%s", folder, path) < 0 ? NULL : absolute;
+}
+
 /* The path in force: MOETRACE_OUTPUT with its places filled in, else the program's, literally. */
 static int resolve_path(struct moetrace_session *session, const char *path)
 {
 	const char *pattern = environment("MOETRACE_OUTPUT");
 	char expanded[MT_PATH_BYTES];
-	char folder[MT_PATH_BYTES];
 	int status;
 
 	if (pattern) {
@@ -206,12 +215,7 @@ static int resolve_path(struct moetrace_session *session, const char *path)
 	}
 	if (!path || !*path)
 		return mt_open_error(MOETRACE_E_INVALID, "no path, and MOETRACE_OUTPUT is not set");
-	/* Tools look at it from other folders, and the program may change its own. */
-	if (path[0] != '/' && getcwd(folder, sizeof(folder)) &&
-	    asprintf(&session->path, "%s/%s", folder, path) < 0)
-		session->path = NULL;
-	else if (!session->path)
-		session->path = strdup(path);
+	session->path = mt_absolute_path(path);
 	session->base_path = session->path ? strdup(session->path) : NULL;
 	return session->base_path ? MOETRACE_OK :
 			       mt_open_error(MOETRACE_E_NOMEM, "%s: out of memory", path);

@@ -19,6 +19,12 @@ int mt_options_resolve(struct moetrace_session *session, const char *path,
 		       const struct moetrace_session_opts *opts);
 void mt_options_free(struct moetrace_session *session);
 
+/*
+ * Tools look at the file from other folders, and the program may change its own: the path from
+ * the root on, or as it is where the folder has no name. To be freed; NULL: out of memory.
+ */
+char *mt_absolute_path(const char *path);
+
 /* Half of what is free where the file will be, at most 10 GiB. */
 uint64_t mt_default_file_limit_bytes(const char *path);
 

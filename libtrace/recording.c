@@ -146,6 +146,12 @@ static int collect_misuse(struct mt_writer *writer)
 	return status;
 }
 
+/* The passes of the recording go up to this one; 0: it has none. */
+static int64_t own_pass_id(const struct mt_writer *writer, int64_t pass_id)
+{
+	return pass_id > writer->passes_before ? pass_id : 0;
+}
+
 static int write_load(struct mt_writer *writer)
 {
 	writer->last_load_ns = now_ns(writer);
@@ -185,7 +191,7 @@ static int write_stats(struct mt_writer *writer, const struct mt_store_stats *st
 		{ "disabled_passes", counts->disabled_passes },
 		{ "load_passes", writer->load.n_passes },
 		{ "load_assignments", writer->load.n_assignments },
-		{ "last_pass_id", (uint64_t)writer->load.last_pass_id },
+		{ "last_pass_id", (uint64_t)own_pass_id(writer, writer->load.last_pass_id) },
 		{ "writer_cpu_ns", cpu_ns(writer) },
 		{ "commits", stats->n_commits + 1 - writer->first_commit },
 		{ "longest_commit_ns", stats->longest_commit_ns },
@@ -246,7 +252,7 @@ static void publish(struct mt_writer *writer)
 		.store_memory_bytes = mt_store_memory_bytes(writer->store),
 		.start_ns = writer->start_ns,
 		.recording_id = writer->file_recording_id,
-		.last_pass_id = (uint64_t)writer->assembly.last_pass_id,
+		.last_pass_id = (uint64_t)own_pass_id(writer, writer->assembly.last_pass_id),
 		.commit_ns = writer->committed_ns,
 	};
 	measure_rates(writer, &published);
@@ -347,6 +353,7 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 	mt_collect_reset(writer->session->collect);
 	memset(writer->gaps, 0, sizeof(writer->gaps));
 	writer->first_commit = stats.n_commits;
+	writer->passes_before = writer->assembly.last_pass_id;
 	writer->ring_peak_bytes = 0;
 	writer->start_ns = message->time_ns;
 	writer->end_ns = UINT64_MAX;

@@ -4,10 +4,12 @@
  * what it is called.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
+#include "libtrace/options.h"
 #include "libtrace/session.h"
 
 void mt_session_path(struct moetrace_session *session, char *ret_path, size_t path_bytes)
@@ -52,6 +54,7 @@ static int rotate_locked(struct moetrace_session *session, const char *path)
 
 int moetrace_rotate(struct moetrace_session *session, const char *path)
 {
+	char *absolute = NULL;
 	int status;
 
 	if (!session)
@@ -60,12 +63,20 @@ int moetrace_rotate(struct moetrace_session *session, const char *path)
 		return MOETRACE_E_STATE;
 	if (session->settings.is_disabled)
 		return MOETRACE_OK;
-	if (path && (!*path || strlen(path) >= MT_PATH_BYTES))
+	if (path && *path) {
+		absolute = mt_absolute_path(path);
+		if (!absolute)
+			return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	}
+	if (path && (!absolute || strlen(absolute) >= MT_PATH_BYTES)) {
+		free(absolute);
 		return mt_session_error(session, MOETRACE_E_INVALID,
 					"rotate: the path is empty or too long");
+	}
 	pthread_mutex_lock(&session->control);
-	status = rotate_locked(session, path);
+	status = rotate_locked(session, absolute);
 	pthread_mutex_unlock(&session->control);
+	free(absolute);
 	return status;
 }
 

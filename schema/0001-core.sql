@@ -309,8 +309,8 @@ CREATE TABLE clock_snapshot (
 -- dropped_passes, dropped_layers, dropped_dispatches, dropped_kernels, dropped_ranges, dropped_bytes,
 -- invalid_ids, misuse, duplicate_layers, unwritten_layers (layers of recorded passes that nobody
 -- wrote), sampled_passes and disabled_passes (left out), load_passes and load_assignments (what
--- expert_load_window is of, padding excluded), last_pass_id (the last pass in
--- expert_load_window; mode stat: in those of earlier recordings), writer_cpu_ns, commits,
+-- expert_load_window is of, padding excluded), last_pass_id (the last pass of the
+-- recording in expert_load_window; 0: none, or mode stat), writer_cpu_ns, commits,
 -- longest_commit_ns, ring_peak_bytes. Of a recording in flight mode alone: flight_let_go_passes
 -- (let go from memory on purpose, before the oldest one that was kept; not in dropped_passes).
 CREATE TABLE stats (

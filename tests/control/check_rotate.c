@@ -283,6 +283,73 @@ START_TEST(test_next_file_cannot_be_made)
 }
 END_TEST
 
+/* A server that is idle: files and recordings without a pass are as sound as others. */
+START_TEST(test_rotate_while_idle)
+{
+	static const struct moetrace_recording_opts kinds[] = {
+		{.size = sizeof(kinds[0])},
+		{.size = sizeof(kinds[0]), .mode = MOETRACE_MODE_PER_PASS},
+		{.size = sizeof(kinds[0]), .mode = MOETRACE_MODE_STAT},
+		{.size = sizeof(kinds[0]), .flight_bytes = 1 << 20},
+	};
+	const char *wanted = suite_path("idle-wanted.db");
+	struct moetrace_dump_result dumped;
+	struct toy toy = toy_start("idle.db", NULL, 2, 64, 4);
+	sqlite3 *db;
+	uint32_t n;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3));
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_start(toy.session, &kinds[_i]), MOETRACE_OK);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3));
+	ck_assert_int_eq(moetrace_rotate(toy.session, NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_rotate(toy.session, NULL), MOETRACE_OK);
+	MOETRACE_INIT(&dumped);
+	ck_assert_int_eq(moetrace_dump(toy.session, &dumped), MOETRACE_OK);
+	ck_assert_uint_eq(dumped.last_pass_id, 0);
+	ck_assert_int_eq(moetrace_rotate(toy.session, toy.path), MOETRACE_E_EXISTS);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_rotate(toy.session, wanted), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_start(toy.session, &kinds[_i]), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	toy_close(&toy);
+	check_each(toy.path);
+	agree_check_file(wanted);
+	ck_assert_int_eq(sum_over_parts(toy.path,
+					"SELECT count(*) FROM stats AS s WHERE name = 'last_pass_id' "
+					"AND value <> (SELECT coalesce(max(pass_id), 0) FROM pass AS p "
+					"WHERE p.recording_id = s.recording_id)",
+					&n),
+			 0);
+	ck_assert_uint_eq(n, 3);
+	db = db_open(wanted);
+	ck_assert_int_eq(db_int(db, "SELECT value FROM stats WHERE name = 'last_pass_id'"), 0);
+	db_close(db);
+}
+END_TEST
+
+/* The program may change its folder later, and tools look from others. */
+START_TEST(test_relative_path)
+{
+	struct toy toy = toy_start("absolute.db", NULL, 2, 64, 4);
+	const char *wanted = suite_path("relative.db");
+	struct moetrace_dump_result dumped;
+	char folder[1024];
+
+	snprintf(folder, sizeof(folder), "%.*s", (int)(strrchr(toy.path, '/') - toy.path),
+		 toy.path);
+	ck_assert_int_eq(chdir(folder), 0);
+	ck_assert_int_eq(moetrace_rotate(toy.session, strrchr(wanted, '/') + 1), MOETRACE_OK);
+	ck_assert_int_eq(chdir("/"), 0);
+	MOETRACE_INIT(&dumped);
+	ck_assert_int_eq(moetrace_dump(toy.session, &dumped), MOETRACE_OK);
+	ck_assert_str_eq(dumped.path, wanted);
+	ck_assert_int_eq(access(dumped.path, F_OK), 0);
+	toy_close(&toy);
+	agree_check_file(wanted);
+}
+END_TEST
+
 /* Numbers that are taken are passed over, and nothing of theirs is touched. */
 START_TEST(test_taken_numbers)
 {
@@ -404,6 +471,8 @@ int main(void)
 	tcase_add_test(load, test_rotate_and_stop);
 	tcase_add_test(files, test_definitions_and_open_requests);
 	tcase_add_test(files, test_next_file_cannot_be_made);
+	tcase_add_loop_test(files, test_rotate_while_idle, 0, 4);
+	tcase_add_test(files, test_relative_path);
 	tcase_add_test(files, test_taken_numbers);
 	tcase_add_test(again, test_again_after_file_limit);
 	tcase_add_loop_test(again, test_again_after_disk_full, 0, suite_is_long() ? 100 : 6);
