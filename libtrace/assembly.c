@@ -130,15 +130,20 @@ static uint32_t model_index(const struct mt_open_pass *pass)
  */
 static void latch_owners(struct mt_assembly *assembly, struct mt_open_pass *pass)
 {
+	uint64_t begin_ns = pass->begin.record.time_ns;
+
 	for (uint32_t i = 0; i < pass->begin.n_slices; i++) {
 		struct mt_record_slice *slice = &pass->slices[i];
 		struct mt_slice_owner *owner = &pass->owners[i];
 
 		owner->request = slice->request ? mt_ledger_find(assembly->ledger, slice->request) :
 						  NULL;
+		/* Nobody has its handle before it begins. */
+		if (owner->request && owner->request->begin_ns > begin_ns)
+			owner->request = NULL;
 		if (owner->request) {
 			owner->attempt = owner->request->attempt;
-			mt_ledger_hold(owner->request);
+			mt_ledger_hold(owner->request, begin_ns);
 		} else if (slice->request) {
 			slice->request = MOETRACE_NO_REQUEST;
 			mt_misuse(assembly->session, MT_MISUSE_REQUEST);

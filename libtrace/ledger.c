@@ -372,7 +372,9 @@ int mt_ledger_end(struct mt_ledger *ledger, const struct mt_message *message)
 		return MOETRACE_E_NOT_FOUND;
 	request->has_ended = 1;
 	request->end_state = message->state;
-	request->end_ns = message->time_ns;
+	/* Positions of the rings say what came before it, even what began after the clock was read. */
+	request->end_ns = message->time_ns > request->last_begin_ns ? message->time_ns :
+								      request->last_begin_ns;
 	request->end_positions = message->number;
 	request->end_lost_passes = message->n_lost_passes;
 	return request->n_running ? MOETRACE_OK : conclude(ledger, request);

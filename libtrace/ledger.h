@@ -113,6 +113,7 @@ struct mt_request {
 	int has_ended;
 	uint32_t end_state;
 	uint64_t end_ns;
+	uint64_t last_begin_ns;   /* of a pass that names it */
 	uint64_t end_positions;   /* MOETRACE_POSITIONS_UNKNOWN: left to us */
 	uint64_t end_lost_passes;
 	uint64_t n_positions;     /* as its row says, once it is written */
@@ -179,9 +180,11 @@ int mt_ledger_stop(struct mt_ledger *ledger);
 struct mt_request *mt_ledger_find(struct mt_ledger *ledger, uint64_t handle);
 
 /* A slice of an open pass names the request, which stays in place until it is released. */
-static inline void mt_ledger_hold(struct mt_request *request)
+static inline void mt_ledger_hold(struct mt_request *request, uint64_t begin_ns)
 {
 	request->n_running++;
+	if (begin_ns > request->last_begin_ns)
+		request->last_begin_ns = begin_ns;
 }
 int mt_ledger_release(struct mt_ledger *ledger, struct mt_request *request);
 

@@ -42,6 +42,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_physical \
 	%D%/check_recording \
 	%D%/check_request \
+	%D%/check_request_order \
 	%D%/check_reuse \
 	%D%/check_rule \
 	%D%/check_select \
@@ -110,6 +111,11 @@ thread_tests += \
 %C%_check_request_SOURCES = %D%/check_request.c
 %C%_check_request_CFLAGS = $(%C%_cflags)
 %C%_check_request_LDADD = $(%C%_libs)
+
+%C%_check_request_order_SOURCES = %D%/check_request_order.c
+%C%_check_request_order_CFLAGS = $(%C%_cflags)
+%C%_check_request_order_LDADD = %D%/libmt_test.la libtrace/libmt_trace.la $(CHECK_LIBS) \
+	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 
 %C%_check_reuse_SOURCES = %D%/check_reuse.c
 %C%_check_reuse_CFLAGS = $(%C%_cflags)
