@@ -12,9 +12,10 @@ for i in $(seq 200); do
 	echo "{\"prompt\": \"Request $i: the router \", \"max_new_tokens\": 900}"
 done >"$tmp/workload.jsonl"
 
-# A shell starts what it puts into the background with SIGINT ignored.
-env --default-signal=INT true 2>/dev/null ||
-	skip "env cannot give SIGINT its default effect back"
+# A shell starts what it puts into the background with SIGINT ignored, and nohup
+# starts everything with SIGHUP ignored.
+env --default-signal=INT,HUP true 2>/dev/null ||
+	skip "env cannot give signals their default effect back"
 
 # begin NAME COMMAND...: a run into NAME.db in the background, once it has recorded
 # passes; $process is its number.
@@ -43,7 +44,7 @@ begin() {
 signals='INT TERM HUP'
 ! is_sanitized || signals=TERM
 for signal in $signals; do
-	begin $signal env --default-signal=INT
+	begin $signal env --default-signal=INT,HUP
 	# Nobody replaces a file that is being recorded into.
 	expect_error 1 "$signal.db is in use by another process" "$moetrace" run --model \
 		"$tinymoe/tinymoe.safetensors" --workload "$tmp/workload.jsonl" -f -o "$db"
@@ -80,7 +81,7 @@ expect_eq 'exit status after SIGTERM' "$status" 1
 expect_match "$tmp/run.err" 'interrupted by a signal'
 
 # Two signals at once: the second has its own effect, but the text is gone.
-begin second env --default-signal=INT
+begin second env --default-signal=INT,HUP
 expect_eq 'temporary files during the run' "$(find "$tmp" -name '*.tmp' | wc -l)" 1
 kill -s STOP $process
 kill -s INT $process
