@@ -7,10 +7,12 @@ if HAVE_CHECK
 %C%_programs = \
 	%D%/check_contract \
 	%D%/check_llama \
-	%D%/check_open
+	%D%/check_open \
+	%D%/rules/check_rules
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
+thread_tests += %D%/rules/check_rules
 
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
 %C%_libs = tests/unit/libmt_test.la libtrace/libmoetrace.la \
@@ -30,6 +32,20 @@ TESTS += $(%C%_programs)
 %C%_check_llama_CPPFLAGS = $(AM_CPPFLAGS) -I$(srcdir)/examples/llama.cpp/stand-in
 %C%_check_llama_CFLAGS = $(%C%_cflags)
 %C%_check_llama_LDADD = $(%C%_libs)
+
+# Needs the fake driver of tests/cuda, a check_LTLIBRARIES.
+%C%_rules_check_rules_SOURCES = \
+	%D%/rules/check_rules.c \
+	%D%/rules/rules.h \
+	%D%/rules/rules_of_devices.c \
+	%D%/rules/rules_of_files.c \
+	%D%/rules/rules_of_passes.c \
+	%D%/rules/rules_of_requests.c \
+	%D%/rules/rules_of_shapes.c \
+	tests/cuda/support/device.c tests/cuda/support/device.h \
+	tests/cuda/support/gpu_toy.c tests/cuda/support/gpu_toy.h
+%C%_rules_check_rules_CFLAGS = $(%C%_cflags)
+%C%_rules_check_rules_LDADD = $(%C%_libs) -ldl
 
 %C%_check_open_SOURCES = %D%/check_open.c
 %C%_check_open_CFLAGS = $(%C%_cflags)

@@ -251,36 +251,6 @@ START_TEST(test_misuse)
 }
 END_TEST
 
-/* Passes that are replayed all the time, while recordings start and stop. */
-START_TEST(test_start_stop)
-{
-	struct gpu gpu = gpu_start("start.db", 2, 64, 4, 0);
-	uint64_t n_want = 0;
-	sqlite3 *db;
-
-	gpu.fake->delay(100);
-	for (uint32_t i = 0; i < 6; i++) {
-		for (uint32_t j = 0; j < 7; j++)
-			ck_assert_int_eq(gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 4, 0), MOETRACE_OK);
-		n_want += i % 2 == 0 ? 7 : 0;
-		if (i % 2 == 0)
-			ck_assert_int_eq(moetrace_stop(gpu.toy.session, NULL), MOETRACE_OK);
-		else
-			ck_assert_int_eq(moetrace_start(gpu.toy.session, NULL), MOETRACE_OK);
-	}
-	/* A replay outside of begin and end finds nothing to write to. */
-	gpu_route(&gpu, gpu.lane, gpu.stream, 0, 4, 4);
-	gpu.fake->stream_wait(gpu.stream);
-	db = toy_close_and_open(&gpu.toy);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM recording"), 4);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
-			 (int64_t)n_want);
-	db_close(db);
-	/* Nor does one after the end of the session: its target still names a word. */
-	gpu.fake->delay(0);
-}
-END_TEST
-
 /* A pass that the device does not finish: stop and close give up, and say what they lost. */
 START_TEST(test_close_in_flight)
 {
@@ -382,7 +352,6 @@ static Suite *make_suite(void)
 			    (int)(sizeof(hot_calls) / sizeof(hot_calls[0])));
 	tcase_add_test(tc, test_capturing);
 	tcase_add_test(tc, test_misuse);
-	tcase_add_test(tc, test_start_stop);
 	tcase_add_loop_test(tc, test_close_in_flight, 0, 3);
 	tcase_add_test(tc, test_late_after_stop);
 	tcase_add_test(tc, test_fork);

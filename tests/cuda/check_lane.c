@@ -278,32 +278,6 @@ START_TEST(test_pieces_and_two_lanes)
 }
 END_TEST
 
-/* At most five asynchronous calls a pass, and none while idle. */
-START_TEST(test_number_of_calls)
-{
-	static const char *const calls[] = {"cuStreamWriteValue", "cuMem",
-					    "cuStreamWaitValue",  "cuEventRecord",
-					    "cuStreamWaitEvent",  "cuLaunchKernel"};
-	struct gpu gpu = gpu_start("calls.db", 3, 64, 4, 0);
-	uint64_t before = 0, after = 0;
-
-	ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		before += gpu.fake->n_calls(calls[i]);
-	gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 4, 0);
-	ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		after += gpu.fake->n_calls(calls[i]);
-	ck_assert_uint_eq(after - before, 5);
-	ck_assert_int_eq(moetrace_stop(gpu.toy.session, NULL), MOETRACE_OK);
-	gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 4, 0);
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
-		after -= gpu.fake->n_calls(calls[i]);
-	ck_assert_uint_eq(after, 0);
-	toy_close(&gpu.toy);
-}
-END_TEST
-
 /* A layer that no kernel stored is unwritten, also where an earlier pass had the same place. */
 START_TEST(test_unwritten)
 {
@@ -395,7 +369,6 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_groups);
 	tcase_add_test(tc, test_groups_dropped);
 	tcase_add_test(tc, test_pieces_and_two_lanes);
-	tcase_add_test(tc, test_number_of_calls);
 	tcase_add_test(tc, test_unwritten);
 	tcase_add_test(tc, test_some_rows);
 	tcase_add_test(tc, test_nan);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Attempts: retracts, verify rows accepted later, drafts, aborts, pauses and passes in parts.
- * The rules R7 and R8 that recorders of this kind break are among them by name. Every file is
- * proved by `moetrace check`, too.
+ * Every file is proved by `moetrace check`, too.
  */
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/said.h"
@@ -10,30 +9,6 @@
 #include "tests/unit/support/toy.h"
 
 /* ---- retract ---- */
-
-/* The second computation does not replace the first, and the verdict is on the second. */
-START_TEST(test_rule_r7_retract_keeps_the_first_attempt)
-{
-	struct toy toy = toy_start("retract.db", NULL, 2, 64, 4);
-	const uint64_t request = toy_request(&toy, "r");
-	sqlite3 *db;
-
-	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 10));
-	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 10, 1));
-	ck_assert_int_eq(moetrace_request_retract(toy.session, request), MOETRACE_OK);
-	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 11));
-	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 11, 1));
-	toy_end(&toy, request, 12);
-	db = toy_prove_and_open(&toy, 0);
-	ck_assert_str_eq(toy_verdict(db, "r"), "complete");
-	ck_assert_int_eq(db_int(db, "SELECT n_attempts FROM request"), 2);
-	ck_assert_str_eq(db_text(db,
-				 "SELECT group_concat(n) FROM (SELECT attempt || ':' || count(*)"
-				 " AS n FROM stored_topk WHERE layer = 0 GROUP BY attempt)"),
-			 "0:11,1:12");
-	db_close(db);
-}
-END_TEST
 
 /* What was lost before the retract was computed anew; what is missing after it is missing. */
 START_TEST(test_verdict_is_on_the_last_attempt)
@@ -96,7 +71,7 @@ static uint64_t verify_pass(const struct toy *toy, uint64_t request, uint32_t fi
 }
 
 /* Rejected rows are in the pass and its counts, and not among what the request relies on. */
-START_TEST(test_rule_r8_rejected_rows_are_the_pass_s_alone)
+START_TEST(test_rejected_rows_are_the_pass_s_alone)
 {
 	static const uint8_t two[] = {1, 1, 0, 0};
 	static const uint8_t none[] = {0, 0, 0, 0};
@@ -470,7 +445,6 @@ static Suite *attempt_suite(void)
 
 	tcase_set_timeout(attempts, 60);
 	tcase_set_timeout(rows, 60);
-	tcase_add_test(attempts, test_rule_r7_retract_keeps_the_first_attempt);
 	tcase_add_test(attempts, test_verdict_is_on_the_last_attempt);
 	tcase_add_test(attempts, test_pass_belongs_to_the_attempt_that_it_began_in);
 	tcase_add_test(attempts, test_abort_while_passes_run);
@@ -479,7 +453,7 @@ static Suite *attempt_suite(void)
 	tcase_add_test(attempts, test_two_batch_overlap);
 	tcase_add_test(attempts, test_part_outlives_its_parents_ring);
 	tcase_add_test(attempts, test_parents_that_are_none);
-	tcase_add_test(rows, test_rule_r8_rejected_rows_are_the_pass_s_alone);
+	tcase_add_test(rows, test_rejected_rows_are_the_pass_s_alone);
 	tcase_add_test(rows, test_acceptance_that_never_comes_is_unresolved);
 	tcase_add_test(rows, test_acceptance_after_its_recording_ended);
 	tcase_add_test(rows, test_draft_tree);
