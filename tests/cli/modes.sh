@@ -164,6 +164,8 @@ for recording in 1 2; do
 	expect_match "$tmp/out" "\"recording_id\":$recording[,}]"
 	expect_no_match "$tmp/out" "\"recording_id\":$((3 - recording))[,}]"
 done
+# align_waste speaks of layers that say their blocks.
+change "$tmp/sound.db" 'UPDATE layer SET gemm_block_rows = 16;'
 for view in expert_load layer_balance expert_coverage pass_summary request_summary token_topk routed_expert layer_time pass_expert align_waste loss; do
 	expect_eq "recordings of $view" "$(query sound "SELECT group_concat(DISTINCT recording_id) FROM
 		(SELECT recording_id FROM $view ORDER BY 1)")" 1,2
