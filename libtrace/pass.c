@@ -83,6 +83,20 @@ static int is_slice_phase(uint32_t phase)
 	       phase != MOETRACE_PHASE_MIXED;
 }
 
+/*
+ * A slice of a request has its pass's phase, unless the pass is mixed; or it is the sampled token
+ * in front of a draft. Nobody has rows where there is nothing to do.
+ */
+static int is_phase_of(const struct moetrace_pass_info *info, const struct moetrace_slice *slice)
+{
+	uint32_t phase = slice->phase ? slice->phase : info->phase;
+
+	if (!is_slice_phase(phase) || (phase == MOETRACE_PHASE_IDLE && slice->n_rows))
+		return 0;
+	return !slice->request || phase == info->phase || info->phase == MOETRACE_PHASE_MIXED ||
+	       (info->phase == MOETRACE_PHASE_VERIFY && phase == MOETRACE_PHASE_DECODE);
+}
+
 /* Check a pass's description; returns 0 if it is consistent. */
 static int check_info(struct moetrace_session *session, const struct moetrace_pass_info *info,
 		      uint64_t *ret_n_positions)
@@ -99,12 +113,13 @@ static int check_info(struct moetrace_session *session, const struct moetrace_pa
 		return mt_misuse(session, MT_MISUSE_RANGE), -1;
 	if (info->n_slices && !info->slices)
 		return mt_misuse(session, MT_MISUSE_SLICES), -1;
-	if (!info->n_slices && info->n_rows && info->phase == MOETRACE_PHASE_MIXED)
+	if (info->n_rows && (info->phase == MOETRACE_PHASE_IDLE ||
+			     (!info->n_slices && info->phase == MOETRACE_PHASE_MIXED)))
 		return mt_misuse(session, MT_MISUSE_PHASE), -1;
 	for (uint32_t i = 0; i < info->n_slices; i++) {
 		const struct moetrace_slice *slice = &info->slices[i];
 
-		if (!is_slice_phase(slice->phase ? slice->phase : info->phase))
+		if (!is_phase_of(info, slice))
 			return mt_misuse(session, MT_MISUSE_PHASE), -1;
 		if (slice->request && !slice->positions && slice->n_rows &&
 		    slice->first_position > UINT32_MAX - (slice->n_rows - 1))

@@ -23,7 +23,8 @@
 /* Ways to use the hot path wrongly: counted, named in table diagnostic, otherwise ignored. */
 #define MT_MISUSE_MAP(X)                                                                      \
 	X(MODEL, "pass", "a pass names a model that was not added; pass ignored")             \
-	X(PHASE, "pass", "a pass or slice has no valid phase; pass ignored")                  \
+	X(PHASE, "pass", "a pass or slice has no valid phase, a request's slice not that of its "  \
+			"pass, or rows are idle; pass ignored")                               \
 	X(SLICES, "pass", "the slices' rows do not add up to the pass's rows; pass ignored")  \
 	X(RANGE, "pass", "more than MOETRACE_MAX_ROWS rows, or positions past 2^32; ignored")  \
 	X(SIZE, "pass", "a struct's size member is not set; use MOETRACE_INIT()")             \

@@ -15,6 +15,11 @@ static const struct moetrace_slice mixed_row = {.n_rows = 1, .phase = MOETRACE_P
 static const struct moetrace_slice strange_row = {.n_rows = 1, .phase = 77};
 static const struct moetrace_slice last_row = {
 	.request = 1, .n_rows = 2, .first_position = UINT32_MAX};
+static const struct moetrace_slice decode_row = {
+	.request = 1, .n_rows = 1, .phase = MOETRACE_PHASE_DECODE};
+static const struct moetrace_slice verify_row = {
+	.request = 1, .n_rows = 1, .phase = MOETRACE_PHASE_VERIFY};
+static const struct moetrace_slice idle_row = {.n_rows = 1, .phase = MOETRACE_PHASE_IDLE};
 static const struct moetrace_slice wrapping_rows[] = {{.n_rows = UINT32_MAX}, {.n_rows = 2}};
 
 struct wrong_pass {
@@ -38,6 +43,11 @@ static const struct wrong_pass wrong_passes[] = {
 	{"a mixed slice", 0, MOETRACE_PHASE_PREFILL, 1, &mixed_row, 1},
 	{"a slice that inherits mixed", 0, MOETRACE_PHASE_MIXED, 1, &one_row, 1},
 	{"a slice's phase that is none", 0, MOETRACE_PHASE_DUMMY, 1, &strange_row, 1},
+	{"a decode slice of a prefill pass", 0, MOETRACE_PHASE_PREFILL, 1, &decode_row, 1},
+	{"a verify slice of a decode pass", 0, MOETRACE_PHASE_DECODE, 1, &verify_row, 1},
+	{"a decode slice of a dummy pass", 0, MOETRACE_PHASE_DUMMY, 1, &decode_row, 1},
+	{"an idle pass with rows", 0, MOETRACE_PHASE_IDLE, 1, NULL, 0},
+	{"an idle slice with rows", 0, MOETRACE_PHASE_MIXED, 1, &idle_row, 1},
 	{"positions past the last one", 0, MOETRACE_PHASE_PREFILL, 2, &last_row, 1},
 	{"rows whose sum wraps", 0, MOETRACE_PHASE_DUMMY, 1, wrapping_rows, 2},
 };

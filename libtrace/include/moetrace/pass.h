@@ -40,7 +40,7 @@ enum moetrace_phase {
 	                               computed, the others rejected. The sampled token in front of
 	                               them may be a DECODE slice, or an accepted row of this one. */
 	MOETRACE_PHASE_DRAFT = 5,   /* every slice of a draft or MTP model, its prompt too */
-	MOETRACE_PHASE_IDLE = 6,    /* no rows: keeps ranks in step */
+	MOETRACE_PHASE_IDLE = 6,    /* no rows but padding: keeps ranks in step */
 	MOETRACE_PHASE_DUMMY = 7,   /* warm-up, profiling run: rows of no request */
 };
 
@@ -54,7 +54,9 @@ struct moetrace_slice {
 	const uint32_t *positions; /* [n_rows]; NULL: first_position, first_position + 1, ... */
 	uint32_t first_position;   /* position of the first row; ignored where positions is set */
 	uint32_t n_rows;
-	uint32_t phase;            /* enum moetrace_phase; 0: the pass's (then not MIXED) */
+	uint32_t phase;            /* enum moetrace_phase; 0: the pass's (then not MIXED). With a request
+	                              it is the pass's, unless that is MIXED; or DECODE of a VERIFY
+	                              pass. Any other is refused with its pass (counted misuse). */
 	uint32_t reserved;         /* 0 */
 };
 
