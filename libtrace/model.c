@@ -5,6 +5,7 @@
  */
 #include "libtrace/session.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +59,32 @@ static int copy_strings(const char **const *strings)
 	return status;
 }
 
+/* Factors are above 0, or not told; not a number compares as neither. */
+static int is_told_or_0(double number)
+{
+	return number >= 0 && number <= DBL_MAX;
+}
+
+static int check_numbers(struct moetrace_session *session, const struct moetrace_layer_info *info)
+{
+	if (!is_told_or_0(info->routed_scaling_factor) || !is_told_or_0(info->soft_cap))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: layer %u: routed_scaling_factor %g or soft_cap %g is no "
+					"finite number from 0",
+					info->layer, info->routed_scaling_factor, info->soft_cap);
+	if (info->n_groups > info->n_experts ||
+	    (info->n_groups && info->topk_groups > info->n_groups))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: layer %u: %u of %u groups of %u experts is impossible",
+					info->layer, info->topk_groups, info->n_groups,
+					info->n_experts);
+	if (info->expert_weight_bytes > INT64_MAX)
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: layer %u: expert_weight_bytes is past 2^63",
+					info->layer);
+	return MOETRACE_OK;
+}
+
 static int check_layer(struct moetrace_session *session, const struct moetrace_layer_info *info)
 {
 	uint64_t n_ids = (uint64_t)info->n_experts + info->n_zero_experts + info->n_shared_slots;
@@ -82,7 +109,7 @@ static int check_layer(struct moetrace_session *session, const struct moetrace_l
 		return mt_session_error(session, MOETRACE_E_INVALID,
 					"model: layer %u: an enumeration has no such value",
 					info->layer);
-	return MOETRACE_OK;
+	return check_numbers(session, info);
 }
 
 /* The array's stride is the caller's version of the struct, which check_sizes() has seen. */
@@ -132,6 +159,10 @@ static int check_model(struct moetrace_session *session, const struct moetrace_m
 		if (i && layer->layer <= last_layer)
 			return mt_session_error(session, MOETRACE_E_INVALID,
 						"model: layer numbers do not ascend at index %u", i);
+		if (info->n_layers && layer->layer >= info->n_layers)
+			return mt_session_error(session, MOETRACE_E_INVALID,
+						"model: layer %u at index %u is none of %u layers",
+						layer->layer, i, info->n_layers);
 		last_layer = layer->layer;
 	}
 	return MOETRACE_OK;

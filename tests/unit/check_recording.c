@@ -3,6 +3,7 @@
  * Sessions and recordings: what a file holds about where it comes from, how recordings start
  * and end, and what a second connection sees while one is written.
  */
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -190,6 +191,45 @@ START_TEST(test_unknown_is_null)
 				"SELECT count(*) FROM model WHERE architecture IS NULL AND"
 				" n_layers IS NULL AND quantization IS NULL AND kind = 'target'"),
 			 1);
+	db_close(db);
+}
+END_TEST
+
+/* A description that no model can have is refused, whatever of it is wrong, and leaves nothing. */
+START_TEST(test_models_that_cannot_be)
+{
+	static const double wrong_numbers[] = {INFINITY, -INFINITY, NAN, -1};
+	struct toy toy = toy_open("wrong.db", NULL, 1, 64, 2);
+	struct moetrace_layer_info layers[12];
+	struct moetrace_model_info info;
+	uint32_t model, i;
+	sqlite3 *db;
+
+	for (i = 0; i < 12; i++)
+		layers[i] = full_layer();
+	for (i = 0; i < 4; i++) {
+		layers[i].soft_cap = wrong_numbers[i];
+		layers[4 + i].routed_scaling_factor = wrong_numbers[i];
+	}
+	layers[8].n_groups = layers[8].n_experts + 1;
+	layers[9].topk_groups = layers[9].n_groups + 1;
+	layers[10].expert_weight_bytes = UINT64_C(1) << 63;
+	layers[11].layer = 61;
+	MOETRACE_INIT(&info);
+	info.name = "wrong";
+	info.n_layers = 61;
+	info.n_moe_layers = 1;
+	for (i = 0; i < 12; i++) {
+		info.layers = &layers[i];
+		ck_assert_msg(moetrace_model_add(toy.session, &info, &model) ==
+				      MOETRACE_E_INVALID,
+			      "wrong layer %u was accepted", i);
+		ck_assert_uint_eq(model, 0);
+	}
+	layers[11].layer = 60;
+	ck_assert_int_eq(moetrace_model_add(toy.session, &info, &model), MOETRACE_OK);
+	db = toy_close_and_open(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM layer"), 2);
 	db_close(db);
 }
 END_TEST
@@ -533,6 +573,7 @@ static Suite *recording_suite(void)
 	tcase_add_test(file, test_session_name_defaults_to_the_program);
 	tcase_add_test(file, test_model_is_stored);
 	tcase_add_test(file, test_unknown_is_null);
+	tcase_add_test(file, test_models_that_cannot_be);
 	tcase_add_test(life, test_recordings_are_rows);
 	tcase_add_test(life, test_start_twice_and_stop_twice);
 	tcase_add_test(life, test_stop_waits_for_passes);

@@ -118,7 +118,10 @@ struct moetrace_model_info {
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID  NULL, no name, a layer without experts or top_k, top_k above
- *                              the number of ids, layer numbers that do not ascend
+ *                              the number of ids, layer numbers that do not ascend or, where
+ *                              n_layers is known, are not below it; a factor or cap that is
+ *                              negative or not finite; more groups than experts, or more kept
+ *                              than there are; expert_weight_bytes past 2^63
  *          MOETRACE_E_LIMIT    above one of the limits at the top of this file
  *          MOETRACE_E_NOMEM
  *          MOETRACE_E_STATE    this is a forked child
