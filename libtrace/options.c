@@ -45,6 +45,24 @@ uint64_t mt_default_file_limit_bytes(const char *path)
 	return half_bytes < MAX_DEFAULT_FILE_BYTES ? half_bytes : MAX_DEFAULT_FILE_BYTES;
 }
 
+static int check_rank(const char *name, const struct moetrace_rank *rank)
+{
+	if (!rank->n_ranks || rank->rank < rank->n_ranks)
+		return MOETRACE_OK;
+	return mt_open_error(MOETRACE_E_INVALID, "options: %s rank %u is none of %u, counted from 0",
+			     name, rank->rank, rank->n_ranks);
+}
+
+static int check_ranks(const struct moetrace_session_opts *opts)
+{
+	int status = check_rank("tp", &opts->tp);
+
+	status = status ? status : check_rank("pp", &opts->pp);
+	status = status ? status : check_rank("ep", &opts->ep);
+	status = status ? status : check_rank("dp", &opts->dp);
+	return status ? status : check_rank("world", &opts->world);
+}
+
 static int check_options(const struct moetrace_session_opts *opts)
 {
 	if (opts->weight_format > MOETRACE_WEIGHT_FORMAT_NONE)
@@ -75,7 +93,7 @@ static int check_options(const struct moetrace_session_opts *opts)
 	if (opts->window_ns && (opts->window_ns < MT_NS_PER_MS || opts->window_ns > INT64_MAX / 4))
 		return mt_open_error(MOETRACE_E_INVALID, "options: window_ns %llu is below 1 ms or "
 				  "absurdly long", (unsigned long long)opts->window_ns);
-	return MOETRACE_OK;
+	return check_ranks(opts);
 }
 
 static int check_collectors(const char *list)

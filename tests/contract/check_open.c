@@ -186,6 +186,11 @@ enum option {
 	INTERVAL_SHORT,
 	INTERVAL_LONG,
 	WEIGHT_FORMAT,
+	RANK_TP,
+	RANK_PP,
+	RANK_EP,
+	RANK_DP,
+	RANK_WORLD,
 	WINDOW_SHORT,
 	N_OPTIONS,
 };
@@ -219,6 +224,21 @@ static void set_wrong(struct moetrace_session_opts *opts, enum option option)
 		break;
 	case WEIGHT_FORMAT:
 		opts->weight_format = 3;
+		break;
+	case RANK_TP:
+		opts->tp = (struct moetrace_rank){2, 2};
+		break;
+	case RANK_PP:
+		opts->pp = (struct moetrace_rank){1, 1};
+		break;
+	case RANK_EP:
+		opts->ep = (struct moetrace_rank){UINT32_MAX, 8};
+		break;
+	case RANK_DP:
+		opts->dp = (struct moetrace_rank){9, 8};
+		break;
+	case RANK_WORLD:
+		opts->world = (struct moetrace_rank){2, 1};
 		break;
 	default:
 		opts->window_ns = 999999;

@@ -23,7 +23,7 @@ struct moetrace_session; /* opaque */
 
 /* A rank among ranks, e.g. 3 of 8. Part of the options: no MOETRACE_INIT() for it alone. */
 struct moetrace_rank {
-	uint32_t rank;    /* from 0 */
+	uint32_t rank;    /* from 0, below n_ranks */
 	uint32_t n_ranks; /* 0: the runtime does not say (stored as NULL), and rank is ignored */
 };
 
