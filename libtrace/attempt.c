@@ -47,6 +47,7 @@ void mt_attempts_free(struct mt_request *request)
 			attempt->models = model->next;
 			mt_coverage_free(&model->computed);
 			mt_coverage_free(&model->seen);
+			mt_coverage_free(&model->given_up);
 			free(model);
 		}
 		free(attempt->links);
@@ -89,7 +90,7 @@ int mt_attempt_run(const struct mt_attempt *attempt, uint64_t begin, uint64_t en
 
 /* ---- slices ---- */
 
-static struct mt_ledger_model *find_model(struct mt_attempt *attempt, uint32_t model_id)
+struct mt_ledger_model *mt_attempt_model(struct mt_attempt *attempt, uint32_t model_id)
 {
 	struct mt_ledger_model *model = attempt->models;
 
@@ -118,7 +119,7 @@ static int add_run(struct mt_ledger *ledger, struct mt_request *request,
 		   struct mt_attempt *attempt, const struct mt_ledger_slice *slice,
 		   uint64_t begin, uint64_t end)
 {
-	struct mt_ledger_model *model = find_model(attempt, slice->model_id);
+	struct mt_ledger_model *model = mt_attempt_model(attempt, slice->model_id);
 	int is_repeated = links_overlap(attempt, begin, end);
 	int result;
 
@@ -230,25 +231,6 @@ static int is_waiting(const struct mt_waiting *waiting, const struct mt_attempt 
 	       (!model || waiting->model_id == model->model_id);
 }
 
-/* Add the positions of the rows of verify slices that still wait. */
-static int gather_waiting(const struct mt_request *request, const struct mt_attempt *attempt,
-			  const struct mt_ledger_model *model, struct mt_coverage *coverage)
-{
-	for (const struct mt_waiting *waiting = request->waiting; waiting; waiting = waiting->next) {
-		if (!is_waiting(waiting, attempt, model))
-			continue;
-		for (uint32_t i = 0; i < waiting->n_rows; i++) {
-			uint64_t position = waiting->positions ?
-						    waiting->positions[i] :
-						    (uint64_t)waiting->first_position + i;
-
-			if (mt_coverage_add(coverage, position, position + 1) < 0)
-				return MOETRACE_E_NOMEM;
-		}
-	}
-	return MOETRACE_OK;
-}
-
 /* What the judgement of a request is about. */
 struct judged {
 	const struct mt_ledger *ledger;
@@ -275,12 +257,56 @@ static uint32_t hole_reasons(const struct judged *judged, const struct mt_covera
 	return reasons;
 }
 
+/*
+ * Does the request rely on one of these positions, which lie in none of its other passes? Once
+ * any pass has computed a position, what verify rows did of it is of no account.
+ */
+static int relies_on(const struct judged *judged, const struct mt_coverage *seen,
+		     const struct mt_coverage *unresolved)
+{
+	for (size_t i = 0; i < unresolved->n_intervals; i++) {
+		uint64_t begin = unresolved->intervals[i].begin;
+		uint64_t end = unresolved->intervals[i].end;
+
+		if (!mt_coverage_has(seen, begin, end < judged->n_positions ? end :
+									      judged->n_positions))
+			return 1;
+	}
+	return 0;
+}
+
+/* Reasons of verify rows that nobody reported; their positions are added to @unresolved. */
+static int judge_waiting(const struct judged *judged, const struct mt_ledger_model *model,
+			 const struct mt_coverage *seen, struct mt_coverage *unresolved,
+			 uint32_t *reasons)
+{
+	struct mt_coverage rows = { NULL, 0, 0 };
+	int status = model ? mt_coverage_merge(unresolved, &model->given_up) : MOETRACE_OK;
+
+	if (relies_on(judged, seen, unresolved))
+		*reasons |= MT_REASON_UNRESOLVED;
+	for (const struct mt_waiting *waiting = judged->request->waiting; !status && waiting;
+	     waiting = waiting->next) {
+		if (!is_waiting(waiting, judged->attempt, model))
+			continue;
+		status = mt_waiting_positions(waiting, &rows);
+		if (!status && relies_on(judged, seen, &rows))
+			*reasons |= MT_REASON_UNRESOLVED | reasons_of_pass(waiting->pass_reasons);
+		if (!status)
+			status = mt_coverage_merge(unresolved, &rows);
+		rows.n_intervals = 0;
+	}
+	mt_coverage_free(&rows);
+	return status;
+}
+
 /* Why the last attempt is not complete for a model; 0: it is. */
 static int judge_model(const struct judged *judged, const struct mt_ledger_model *model,
 		       uint32_t *reasons)
 {
 	struct mt_coverage whole;
 	struct mt_coverage seen = { NULL, 0, 0 };
+	struct mt_coverage unresolved = { NULL, 0, 0 };
 	int status = gather(judged->attempt, model, 1, &whole);
 
 	if (status || judged->n_positions == 0 ||
@@ -288,7 +314,9 @@ static int judge_model(const struct judged *judged, const struct mt_ledger_model
 		goto done;
 	status = gather(judged->attempt, model, 0, &seen);
 	if (!status)
-		status = gather_waiting(judged->request, judged->attempt, model, &seen);
+		status = judge_waiting(judged, model, &seen, &unresolved, reasons);
+	if (!status)
+		status = mt_coverage_merge(&seen, &unresolved);
 	if (status)
 		goto done;
 	*reasons |= hole_reasons(judged, &seen) | judged->attempt->reasons;
@@ -298,13 +326,10 @@ static int judge_model(const struct judged *judged, const struct mt_ledger_model
 		*reasons |= link->source_request_id == MT_NULL ? MT_REASON_REUSE_UNKNOWN :
 								 link->flaws;
 	}
-	for (const struct mt_waiting *waiting = judged->request->waiting; waiting;
-	     waiting = waiting->next)
-		if (is_waiting(waiting, judged->attempt, model))
-			*reasons |= MT_REASON_UNRESOLVED | reasons_of_pass(waiting->pass_reasons);
 done:
 	mt_coverage_free(&whole);
 	mt_coverage_free(&seen);
+	mt_coverage_free(&unresolved);
 	return status;
 }
 

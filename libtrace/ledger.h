@@ -54,6 +54,7 @@ struct mt_ledger_model {
 	uint32_t model_id;
 	struct mt_coverage computed; /* whole: in every layer */
 	struct mt_coverage seen;     /* with positions of partial passes */
+	struct mt_coverage given_up; /* of verify slices that waited for too long */
 };
 
 /* Positions [begin, end) of an attempt that another one computed. */
@@ -212,11 +213,15 @@ int mt_ledger_wait(struct mt_ledger *ledger, struct mt_request *request,
 int mt_ledger_accept(struct mt_ledger *ledger, uint64_t number, uint32_t slice,
 		     const uint8_t *accepted, uint32_t n_rows, int64_t *ret_pass_id);
 void mt_ledger_forget_waiting(struct mt_ledger *ledger, struct mt_request *request);
+/* Add the positions of its rows; MOETRACE_E_NOMEM. */
+int mt_waiting_positions(const struct mt_waiting *waiting, struct mt_coverage *coverage);
 
 /* attempt.c */
 struct mt_attempt *mt_attempt_find(struct mt_request *request, uint32_t attempt);
 int mt_attempt_open(struct mt_request *request, uint64_t n_lost_passes);
 void mt_attempts_free(struct mt_request *request);
+/* What the attempt has of a model, from now on if it had nothing; NULL: out of memory. */
+struct mt_ledger_model *mt_attempt_model(struct mt_attempt *attempt, uint32_t model_id);
 /* Does a target model have [begin, end) in part? */
 int mt_attempt_overlaps(const struct mt_attempt *attempt, uint64_t begin, uint64_t end);
 /* Is the position computed; its run ends at *ret_end; *ret_flaws is 0 if the run is whole. */

@@ -49,18 +49,36 @@ static void unlink_waiting(struct mt_ledger *ledger, struct mt_waiting *waiting)
 	drop(ledger, waiting);
 }
 
-/* Its rows stay unresolved, and make the attempt so where it relies on them. */
-static void give_up_oldest(struct mt_ledger *ledger, struct mt_request *request)
+int mt_waiting_positions(const struct mt_waiting *waiting, struct mt_coverage *coverage)
+{
+	for (uint32_t i = 0; i < waiting->n_rows; i++) {
+		uint64_t position = waiting->positions ? waiting->positions[i] :
+							 (uint64_t)waiting->first_position + i;
+
+		if (mt_coverage_add(coverage, position, position + 1) < 0)
+			return MOETRACE_E_NOMEM;
+	}
+	return MOETRACE_OK;
+}
+
+/* Its rows stay unresolved; of them the attempt knows the positions. */
+static int give_up_oldest(struct mt_ledger *ledger, struct mt_request *request)
 {
 	struct mt_waiting *oldest = request->waiting;
+	struct mt_ledger_model *model;
 	struct mt_attempt *attempt;
+	int status = MOETRACE_OK;
 
 	while (oldest->next)
 		oldest = oldest->next;
 	attempt = mt_attempt_find(request, oldest->attempt);
-	if (attempt && oldest->is_target)
-		attempt->reasons |= MT_REASON_UNRESOLVED;
+	if (attempt && oldest->is_target) {
+		model = mt_attempt_model(attempt, oldest->model_id);
+		status = model ? mt_waiting_positions(oldest, &model->given_up) :
+				 MOETRACE_E_NOMEM;
+	}
 	unlink_waiting(ledger, oldest);
+	return status;
 }
 
 int mt_ledger_wait(struct mt_ledger *ledger, struct mt_request *request,
@@ -79,8 +97,11 @@ int mt_ledger_wait(struct mt_ledger *ledger, struct mt_request *request,
 		memcpy(waiting->positions, slice->positions,
 		       slice->n_rows * sizeof(*waiting->positions));
 	}
-	if (request->n_waiting == MT_LEDGER_MAX_WAITING)
-		give_up_oldest(ledger, request);
+	if (request->n_waiting == MT_LEDGER_MAX_WAITING && give_up_oldest(ledger, request)) {
+		free(waiting->positions);
+		free(waiting);
+		return MOETRACE_E_NOMEM;
+	}
 	waiting->request = request;
 	waiting->number = slice->number;
 	waiting->pass_id = slice->pass_id;

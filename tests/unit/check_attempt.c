@@ -134,6 +134,64 @@ START_TEST(test_acceptance_that_never_comes_is_unresolved)
 }
 END_TEST
 
+/* What other passes computed is theirs to explain, and not that of verify rows nobody reported. */
+START_TEST(test_unreported_rows_that_were_computed_elsewhere)
+{
+	struct toy toy = toy_start("elsewhere.db", NULL, 2, 64, 4);
+	const uint64_t unwritten = toy_request(&toy, "unwritten");
+	const uint64_t both = toy_request(&toy, "both");
+	const uint64_t requests[] = {unwritten, both};
+	struct moetrace_slice slice = {.first_position = 3, .n_rows = 1};
+	struct moetrace_pass *pass;
+	sqlite3 *db;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, requests[i], 0, 3));
+		verify_pass(&toy, requests[i], 3, 2, NULL);
+		slice.request = requests[i];
+		pass = toy_begin(&toy, MOETRACE_PHASE_DECODE, &slice, 1);
+		toy_select(&toy, pass, 0, 1);
+		moetrace_pass_end(pass);
+	}
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, unwritten, 4, 1));
+	toy_end(&toy, unwritten, 5);
+	toy_end(&toy, both, 5);
+	db = toy_prove_and_open(&toy, 0);
+	ck_assert_str_eq(toy_verdict(db, "unwritten"), "partial unwritten");
+	ck_assert_str_eq(toy_verdict(db, "both"), "partial unwritten,unresolved");
+	db_close(db);
+}
+END_TEST
+
+/* Rows of which nobody keeps account any more stay unresolved, and are in a pass all the same. */
+START_TEST(test_rows_that_waited_for_too_long)
+{
+	struct toy toy = toy_start("forgotten.db", NULL, 1, 8, 1);
+	const uint64_t needed = toy_request(&toy, "needed");
+	const uint64_t spare = toy_request(&toy, "spare");
+	struct moetrace_slice slices[] = {
+		{.request = needed, .first_position = 3, .n_rows = 1},
+		{.request = spare, .first_position = 3, .n_rows = 1},
+	};
+	sqlite3 *db;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, needed, 0, 3));
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, spare, 0, 3));
+	for (uint32_t i = 0; i < 260; i++) {
+		toy_finish(&toy, toy_begin(&toy, MOETRACE_PHASE_VERIFY, slices, 2), 2);
+		slices[0].first_position = slices[1].first_position = 4;
+	}
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, spare, 3, 1));
+	toy_end(&toy, needed, 4);
+	/* Its last position is in no pass at all. */
+	toy_end(&toy, spare, 6);
+	db = toy_prove_and_open(&toy, 0);
+	ck_assert_str_eq(toy_verdict(db, "needed"), "partial unresolved");
+	ck_assert_str_eq(toy_verdict(db, "spare"), "partial unresolved,missing");
+	db_close(db);
+}
+END_TEST
+
 /* The recording has ended meanwhile: it stays as it is, and the program has done nothing wrong. */
 START_TEST(test_acceptance_after_its_recording_ended)
 {
@@ -455,6 +513,8 @@ static Suite *attempt_suite(void)
 	tcase_add_test(attempts, test_parents_that_are_none);
 	tcase_add_test(rows, test_rejected_rows_are_the_pass_s_alone);
 	tcase_add_test(rows, test_acceptance_that_never_comes_is_unresolved);
+	tcase_add_test(rows, test_unreported_rows_that_were_computed_elsewhere);
+	tcase_add_test(rows, test_rows_that_waited_for_too_long);
 	tcase_add_test(rows, test_acceptance_after_its_recording_ended);
 	tcase_add_test(rows, test_draft_tree);
 	tcase_add_test(rows, test_draft_and_mtp_models_do_not_disturb_the_target);
