@@ -39,7 +39,7 @@
 			"or of rows without all their experts; taken as the router's own")    \
 	X(MAP, "pass", "physical ids without an expert map that explains them; ignored")      \
 	X(CANDIDATES, "pass", "candidates of no type, or rows of them without all their "     \
-			      "experts; not stored")                                          \
+			      "experts, or in a session that stores no weights; not stored")  \
 	X(COUNTS, "pass", "counts of another number than the layer has ids, or below 0; ignored") \
 	X(DISPATCH, "pass", "a dispatch with too many ranks or negative counts, or the second of its " \
 			    "layer; ignored")                                                 \

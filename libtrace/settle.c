@@ -242,8 +242,14 @@ static int write_candidates(struct mt_settler *settler, struct settling *settlin
 		.k = wide->n_candidates,
 	};
 
-	if (!n || settling->input->weight_format == MOETRACE_WEIGHT_FORMAT_NONE)
+	if (!n)
 		return MOETRACE_OK;
+	if (settling->input->weight_format == MOETRACE_WEIGHT_FORMAT_NONE) {
+		/* To have told the order by them is reason enough to hand them over. */
+		if (settling->basis != MT_BASIS_SCORES)
+			settling->misuse |= 1u << MT_MISUSE_CANDIDATES;
+		return MOETRACE_OK;
+	}
 	if (reserve(&settler->candidate_ids, &settler->candidate_bytes,
 		    n * settling->to->id_bytes) ||
 	    reserve(&settler->candidate_scores, &settler->score_bytes, n * 2))

@@ -413,6 +413,38 @@ START_TEST(test_candidate_that_is_no_expert)
 }
 END_TEST
 
+/* Without weights there are no scores, and so no candidates; who does more than tell the order by
+   them hears of it. */
+START_TEST(test_candidates_without_weights)
+{
+	struct form form = forms[0];
+	struct choice *choice = malloc(sizeof(*choice));
+	struct shown *shown = calloc(1, sizeof(*shown));
+	struct rng rng = {.state = 10};
+	struct moetrace_session_opts opts = toy_opts();
+	struct toy toy;
+	sqlite3 *db;
+
+	opts.weight_format = MOETRACE_WEIGHT_FORMAT_NONE;
+	toy = toy_open("bare.db", &opts, 1, 4, 1);
+	form.has_candidates = true;
+	choose(&rng, &form, choice);
+	toy.model = add_model(toy.session, choice);
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
+	show(&rng, choice, _i, shown);
+	record(&toy, &form, shown, _i ? MOETRACE_ORDER_UNORDERED : MOETRACE_ORDER_SELECTION);
+	db = toy_close_and_open(&toy);
+	ck_assert_int_eq(db_stat(db, 1, "misuse"), !_i);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM diagnostic WHERE message LIKE"
+				    " '%%no weights%%' AND n_times = 1"),
+			 !_i);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM topk WHERE candidate_ids IS NULL"), 1);
+	db_close(db);
+	free(choice);
+	free(shown);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("order");
@@ -424,6 +456,7 @@ int main(void)
 	tcase_add_test(order, test_a_row_without_a_key_leaves_all_rows);
 	tcase_add_test(order, test_candidates_without_a_selected_expert);
 	tcase_add_test(order, test_candidate_that_is_no_expert);
+	tcase_add_loop_test(order, test_candidates_without_weights, 0, 2);
 	suite_add_tcase(suite, order);
 	return suite_run(suite);
 }

@@ -163,7 +163,9 @@ struct moetrace_selection {
 	uint32_t weight_type;     /* enum moetrace_type: F32, F16, BF16, or NONE without weights */
 	uint32_t order;           /* enum moetrace_selection_order */
 	const void *weights;      /* [n_rows][k], in the order of ids; NULL with type NONE. Stored on
-	                             the scale passed, rounded to the session's weight_format. */
+	                             the scale passed, rounded to the session's weight_format. What is
+	                             negative or no finite number is stored as it is, too, for whoever
+	                             looks for the fault: 'moetrace check' then names the row. */
 	size_t weights_row_bytes; /* from row to row; 0: rows follow each other */
 	const uint32_t *row_map;  /* [n_rows] ascending rows of the pass that this layer sees; NULL:
 	                             all of them. Padding is not shown with a map. */
@@ -190,7 +192,10 @@ struct moetrace_selection {
 	                             entry is an expert, except in padding rows */
 	size_t candidate_ids_row_bytes; /* from row to row; 0: rows follow each other */
 	const void *candidate_scores; /* [n_rows][n_candidates]: the router's scores of these, raw: after
-	                             the scoring function, without bias. Stored as weights are. */
+	                             the scoring function, without bias. Stored as weights are: in a
+	                             session with weight_format NONE candidates only serve to restore
+	                             the order, and neither they nor their ids are stored (counted
+	                             misuse, where no order is restored by them). */
 	size_t candidate_scores_row_bytes; /* from row to row; 0: rows follow each other */
 	uint32_t candidate_score_type; /* enum moetrace_type: F32, F16 or BF16 */
 };
