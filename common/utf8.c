@@ -5,6 +5,10 @@
  */
 #include "common/utf8.h"
 
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
 struct shape {
 	size_t length;	   /* 0: not a first byte */
 	unsigned char low; /* range of the second byte */
@@ -56,4 +60,26 @@ bool mt_utf8_is_valid(const void *bytes, size_t n_bytes)
 		n_bytes -= length;
 	}
 	return true;
+}
+
+char *mt_utf8_repair(const char *text)
+{
+	static const char replacement[] = "\xef\xbf\xbd";
+	const size_t n_replacement = sizeof(replacement) - 1;
+	const unsigned char *from = (const unsigned char *)text;
+	size_t n_bytes = strlen(text);
+	char *copy = n_bytes < SIZE_MAX / n_replacement ? malloc(n_bytes * n_replacement + 1) : NULL;
+	char *to = copy;
+	size_t length;
+
+	for (; copy && n_bytes > 0; from += length, n_bytes -= length) {
+		bool is_valid = mt_utf8_sequence(from, n_bytes, &length);
+
+		memcpy(to, is_valid ? (const char *)from : replacement,
+		       is_valid ? length : n_replacement);
+		to += is_valid ? length : n_replacement;
+	}
+	if (copy)
+		*to = '\0';
+	return copy;
 }

@@ -22,4 +22,10 @@ bool mt_utf8_sequence(const unsigned char *bytes, size_t n_bytes, size_t *ret_le
 
 bool mt_utf8_is_valid(const void *bytes, size_t n_bytes);
 
+/**
+ * A copy of @text in which U+FFFD takes the place of what is not well-formed; free() it. NULL: out
+ * of memory.
+ */
+char *mt_utf8_repair(const char *text);
+
 #endif

@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "common/utf8.h"
 #include "libtrace/clock.h"
 #include "libtrace/store/schema_sql.h"
 
@@ -75,8 +76,19 @@ void mt_store_bind_int(sqlite3_stmt *stmt, int index, int64_t value)
 
 void mt_store_bind_text(sqlite3_stmt *stmt, int index, const char *text)
 {
-	if (text)
+	char *repaired;
+
+	if (!text)
+		return;
+	if (mt_utf8_is_valid(text, strlen(text))) {
 		sqlite3_bind_text(stmt, index, text, -1, SQLITE_STATIC);
+		return;
+	}
+	repaired = mt_utf8_repair(text);
+	if (repaired)
+		sqlite3_bind_text(stmt, index, repaired, -1, free);
+	else
+		sqlite3_bind_text(stmt, index, "\xef\xbf\xbd", -1, SQLITE_STATIC);
 }
 
 const char *mt_store_path(const struct mt_store *store)

@@ -64,6 +64,7 @@ int mt_store_step(struct mt_store *store, enum mt_stmt stmt);
 
 sqlite3_stmt *mt_store_stmt(struct mt_store *store, enum mt_stmt stmt);
 void mt_store_bind_int(sqlite3_stmt *stmt, int index, int64_t value); /* MT_NULL: NULL */
+/* NULL: NULL. SQL and JSON want UTF-8: what is none becomes U+FFFD. */
 void mt_store_bind_text(sqlite3_stmt *stmt, int index, const char *text);
 
 int mt_store_close_runs(struct mt_store *store);

@@ -168,6 +168,63 @@ START_TEST(test_death_while_opening)
 }
 END_TEST
 
+/* Cells of any TEXT column of any table that hold these bytes. */
+static int64_t cells_with(sqlite3 *db, const char *hex)
+{
+	sqlite3_stmt *columns = db_query(db, "SELECT m.name, p.name FROM sqlite_schema AS m"
+					     " JOIN pragma_table_info(m.name) AS p"
+					     " WHERE m.type = 'table' AND p.type = 'TEXT'");
+	int64_t n = 0;
+
+	while (db_step(columns))
+		n += db_int(db,
+			    "SELECT count(*) FROM \"%w\" WHERE instr(CAST(\"%w\" AS BLOB), x'%s')",
+			    sqlite3_column_text(columns, 0), sqlite3_column_text(columns, 1), hex);
+	sqlite3_finalize(columns);
+	return n;
+}
+
+/* Bytes that are no UTF-8 do not reach the file, in whatever text they come. */
+START_TEST(test_texts_are_utf8)
+{
+	static const char bad[] = "x\xff\xc3y\xe2\x82";
+	struct moetrace_session_opts opts = toy_opts();
+	struct moetrace_recording_opts recording;
+	struct moetrace_layer_info layer;
+	struct moetrace_model_info model;
+	struct toy toy;
+	uint64_t request;
+	uint32_t handle;
+	sqlite3 *db;
+
+	opts.session_name = opts.engine_name = opts.engine_version = bad;
+	toy = toy_open("bytes.db", &opts, 1, 64, 2);
+	MOETRACE_INIT(&layer);
+	layer.n_experts = layer.top_k = 1;
+	layer.router_impl = layer.runner_backend = layer.impl_reason = bad;
+	MOETRACE_INIT(&model);
+	model.name = model.architecture = model.quantization = bad;
+	model.layers = &layer;
+	model.n_moe_layers = 1;
+	ck_assert_int_eq(moetrace_model_add(toy.session, &model, &handle), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_rule_add(toy.session, bad, &handle), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_kernel_name_add(toy.session, bad, 0, 0, &handle), MOETRACE_OK);
+	MOETRACE_INIT(&recording);
+	recording.routing_source = bad;
+	ck_assert_int_eq(moetrace_start(toy.session, &recording), MOETRACE_OK);
+	request = toy_request(&toy, bad);
+	ck_assert_int_eq(moetrace_request_attribute_set(toy.session, request, bad, bad), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_stop(toy.session, bad), MOETRACE_OK);
+	toy_close(&toy);
+	agree_prove(toy.path);
+	db = db_open(toy.path);
+	ck_assert_int_eq(cells_with(db, "FF"), 0);
+	/* An ill-formed byte each, and the beginning of a sequence, become one character. */
+	ck_assert_int_eq(cells_with(db, "78EFBFBDEFBFBD79EFBFBD"), 16);
+	db_close(db);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("honest");
@@ -177,6 +234,7 @@ int main(void)
 			    (int)(sizeof(odd_names) / sizeof(odd_names[0])));
 	tcase_add_test(honest, test_repeated_positions);
 	tcase_add_test(honest, test_too_many_rows);
+	tcase_add_test(honest, test_texts_are_utf8);
 	tcase_add_test(honest, test_a_lost_pass_is_lost);
 	tcase_add_test(honest, test_start_is_committed);
 	tcase_add_loop_test(honest, test_death_while_opening, 0, 20);

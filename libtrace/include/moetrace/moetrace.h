@@ -28,6 +28,10 @@
  * earlier headers has shorter structs, and what they lack means 0, too. The small structs moetrace_rank,
  * moetrace_slice, moetrace_kernel_time and moetrace_range are fixed for ever and have no size.
  *
+ * Texts are UTF-8, of any length unless something else is said: names, external ids, attributes,
+ * reasons. In the file U+FFFD takes the place of bytes that are none, so that it holds nothing but
+ * well-formed text.
+ *
  * Where ranks of one model compute the same routing (tensor parallel), record on one of them.
  */
 #ifndef MOETRACE_MOETRACE_H
