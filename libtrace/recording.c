@@ -415,6 +415,7 @@ static int write_cut_gap(struct mt_writer *writer, uint64_t end_ns, uint64_t n_l
 int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64_t end_ns)
 {
 	uint64_t n_unended = writer->assembly.counts.unended;
+	uint32_t recording_id = writer->recording_id;
 	int status;
 
 	if (writer->flight.recording_id && !writer->flight.is_writing)
@@ -445,9 +446,10 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 	writer->assembly.recording_id = 0;
 	if (!status)
 		status = mt_writer_commit(writer);
-	if (!status)
-		status = mt_store_checkpoint(writer->store, 1);
-	return status;
+	/* Not ended: whoever is told counts what is lost. */
+	if (status)
+		writer->recording_id = recording_id;
+	return status ? status : mt_store_checkpoint(writer->store, 1);
 }
 
 /* Passes that wait in the rings and will not be stored. */

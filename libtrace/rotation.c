@@ -100,6 +100,31 @@ static int move_to(struct mt_writer *writer, struct mt_store *next, char *path, 
 	return mt_writer_define_all(writer);
 }
 
+/* Passes that the old file lacks, since it has failed or lost its name; now said in the new one. */
+static int say_failure(struct mt_writer *writer, uint64_t n_lost, const char *error)
+{
+	char text[MT_STORE_ERROR_BYTES + 96];
+
+	snprintf(text, sizeof(text), "the file before this one lacks %llu passes at its end: %s",
+		 (unsigned long long)n_lost, error);
+	return mt_store_diagnostic(writer->store, ++writer->last_diagnostic_id,
+				   (int64_t)now_ns(writer), "warning", "store", text, 1);
+}
+
+/* Forget what was for a store that has failed; passes that are lost and were not counted yet. */
+static uint64_t leave_failed(struct mt_writer *writer, char *ret_error)
+{
+	uint64_t n_lost = 0;
+
+	snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s", mt_store_error(writer->store));
+	if (!writer->status)
+		n_lost = writer->assembly.counts.passes - writer->committed.passes;
+	(void)mt_ledger_stop(&writer->ledger);
+	writer->recording_id = 0;
+	writer->assembly.recording_id = 0;
+	return n_lost + mt_flight_abandon(writer);
+}
+
 /* The recording goes on as @recording_id, as it was started. */
 static int start_again(struct mt_writer *writer, uint32_t recording_id, uint64_t time_ns)
 {
@@ -121,16 +146,21 @@ static int start_again(struct mt_writer *writer, uint32_t recording_id, uint64_t
 static int rotate(struct mt_writer *writer, uint32_t next_id, uint64_t switch_ns,
 		  struct mt_store *next, char *path, int is_asked)
 {
+	uint64_t n_lost = writer->discarded_passes;
+	char error[MT_STORE_ERROR_BYTES] = "";
 	int status = MOETRACE_OK;
 
 	if (writer->flight.recording_id) {
 		status = mt_flight_write(writer, "rotated", switch_ns);
 		/* The file limit has ended the recording. */
-		next_id = status ? 0 : next_id;
+		if (status && !mt_store_has_failed(writer->store))
+			next_id = 0;
 	} else if (writer->recording_id) {
 		status = mt_writer_end_recording(writer, "rotated", now_ns(writer));
 	}
 	if (next) {
+		if (mt_store_has_failed(writer->store))
+			n_lost += leave_failed(writer, error);
 		/* A failed store ends here, and with it the failure. */
 		if (writer->has_last_words)
 			(void)mt_store_last_words(writer->store, &writer->last_gap,
@@ -139,6 +169,8 @@ static int rotate(struct mt_writer *writer, uint32_t next_id, uint64_t switch_ns
 		mt_assembly_drop(&writer->assembly);
 		mt_load_drop(&writer->load);
 		status = move_to(writer, next, path, is_asked);
+		if (!status && *error)
+			status = say_failure(writer, n_lost, error);
 		writer->status = MOETRACE_OK;
 		writer->is_full = 0;
 		atomic_store(&writer->session->failed, 0);

@@ -195,6 +195,31 @@ static int check_file(struct mt_store *store)
 	return store->status;
 }
 
+/*
+ * Does another file, or none, have the name? Then what is written is for nobody: readers do not
+ * find it, and the journal beside it may be taken for another file's.
+ */
+static int is_gone(const struct mt_store *store)
+{
+	struct stat info;
+
+	if (lstat(store->path, &info))
+		return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
+	return info.st_dev != store->device || info.st_ino != store->inode;
+}
+
+static int check_is_there(struct mt_store *store)
+{
+	if (store->status || !is_gone(store))
+		return store->status;
+	mt_store_fail(store, "look after the file");
+	store->is_gone = 1;
+	snprintf(store->error, sizeof(store->error),
+		 "%s: the file was removed, moved or replaced while it was recorded into; rotate "
+		 "into another file to record again", store->path);
+	return store->status;
+}
+
 static int make_schema(struct mt_store *store)
 {
 	if (store->is_network)
@@ -413,6 +438,9 @@ int mt_store_last_words(struct mt_store *store, const struct mt_gap_row *gap,
 {
 	int status = store->status;
 
+	/* Nobody would read them. */
+	if (store->is_gone)
+		return MOETRACE_OK;
 	if (sqlite3_exec(store->db, "BEGIN IMMEDIATE", NULL, NULL, NULL) != SQLITE_OK)
 		return MOETRACE_E_IO;
 	/* The failure is set aside, so that the statements run; it stays one, whatever they say. */
@@ -438,6 +466,9 @@ int mt_store_revive(struct mt_store *store)
 {
 	int status = store->status;
 
+	/* Also when it is back: the name may have been another file's in between. */
+	if (store->is_gone)
+		return status;
 	/* Runs that were growing were of what is lost. */
 	mt_store_free_runs(store);
 	memset(store->runs, 0, sizeof(store->runs));
@@ -489,6 +520,8 @@ int mt_store_commit(struct mt_store *store)
 	uint64_t length_ns;
 
 	if (mt_store_close_runs(store) || !store->in_transaction)
+		return store->status;
+	if (check_is_there(store))
 		return store->status;
 	if (mt_store_step(store, MT_STMT_COMMIT))
 		return store->status;

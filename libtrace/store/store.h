@@ -60,6 +60,7 @@ uint64_t mt_store_memory_bytes(const struct mt_store *store);
  */
 int mt_store_begin(struct mt_store *store);
 int mt_store_in_transaction(const struct mt_store *store);
+/* Fails, too, when the path does not lead to the file any more. */
 int mt_store_commit(struct mt_store *store);
 int mt_store_has_failed(const struct mt_store *store);
 /* Fail for a reason that SQLite does not know; returns the status. */

@@ -50,6 +50,7 @@ struct mt_store {
 	int status;     /* first failure */
 	int in_transaction;
 	int is_network;
+	int is_gone;    /* the file has lost its name: nothing is written any more */
 	int64_t last_topk_id;
 	struct mt_run runs[MT_MAX_RUNS];
 	struct mt_store_stats stats;

@@ -458,6 +458,106 @@ START_TEST(test_again_after_disk_full)
 }
 END_TEST
 
+enum deed { REMOVED, MOVED, REPLACED, N_DEEDS };
+
+static void take_away(const char *path, enum deed deed)
+{
+	char name[1100], moved[1100];
+	FILE *file;
+
+	snprintf(moved, sizeof(moved), "%s.moved", path);
+	ck_assert_int_eq(deed == REMOVED ? unlink(path) : rename(path, moved), 0);
+	snprintf(name, sizeof(name), "%s-wal", path);
+	ck_assert_int_eq(unlink(name), 0);
+	snprintf(name, sizeof(name), "%s-shm", path);
+	ck_assert_int_eq(unlink(name), 0);
+	if (deed != REPLACED)
+		return;
+	file = fopen(path, "w");
+	ck_assert_ptr_nonnull(file);
+	fclose(file);
+}
+
+/* The next file is sound, and says what the one before it lacks. */
+static void check_next(const char *path, const char *lacks)
+{
+	sqlite3 *db = db_open(path);
+
+	agree_check(db);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM diagnostic WHERE message LIKE '%%%s%%' "
+				    "AND message LIKE '%%was removed, moved or replaced%%'",
+				lacks),
+			 1);
+	db_close(db);
+}
+
+/* A file that was taken away is noticed with the next commit. */
+START_TEST(test_again_after_file_is_gone)
+{
+	struct toy toy = toy_start("gone.db", NULL, 2, 64, 4);
+	struct moetrace_dump_result dumped;
+	char message[1024];
+	uint32_t i;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3));
+	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
+	take_away(toy.path, (enum deed)_i);
+	toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3);
+	for (i = 0; i < 500 && !toy_status(&toy).is_failed; i++)
+		suite_sleep_ms(10);
+	ck_assert_uint_eq(toy_status(&toy).is_failed, 1);
+	ck_assert_uint_eq(toy_status(&toy).is_recording, 0);
+	ck_assert_uint_le(toy_status(&toy).dropped_passes, 1);
+	ck_assert(!toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3));
+	moetrace_errmsg(toy.session, message, sizeof(message));
+	ck_assert_ptr_nonnull(strstr(message, toy.path));
+	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_E_IO);
+	MOETRACE_INIT(&dumped);
+	ck_assert_int_eq(moetrace_dump(toy.session, &dumped), MOETRACE_E_IO);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_E_STATE);
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_E_IO);
+	ck_assert_int_eq(moetrace_rotate(toy.session, NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
+	ck_assert_uint_eq(toy_status(&toy).is_failed, 0);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3));
+	toy_close(&toy);
+	ck_assert_int_eq(access(toy.path, F_OK) == 0, _i == REPLACED);
+	check_next(part(toy.path, 1), "the file before this one lacks");
+}
+END_TEST
+
+/* Before it is noticed: a rotation goes on in the next file; stop and close tell. */
+START_TEST(test_file_is_gone_at_once)
+{
+	const struct moetrace_recording_opts flight = {.size = sizeof(flight),
+						       .flight_bytes = 1 << 20};
+	struct moetrace_session_opts opts = toy_opts();
+	struct toy toy;
+	uint32_t i;
+
+	opts.commit_interval_ms = 10000;
+	toy = toy_open("at-once.db", &opts, 2, 64, 4);
+	ck_assert_int_eq(moetrace_start(toy.session, _i ? &flight : NULL), MOETRACE_OK);
+	for (i = 0; i < 5; i++)
+		ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3));
+	take_away(toy.path, REMOVED);
+	ck_assert_int_eq(moetrace_rotate(toy.session, NULL), MOETRACE_OK);
+	ck_assert_uint_eq(toy_status(&toy).is_recording, 1);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3));
+	ck_assert_int_eq(moetrace_rotate(toy.session, NULL), MOETRACE_OK);
+	check_next(part(toy.path, 1), "lacks 5 passes");
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3));
+	take_away(part(toy.path, 2), REMOVED);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_E_IO);
+	ck_assert_uint_eq(toy_status(&toy).dropped_passes, 1);
+	ck_assert_int_eq(moetrace_session_close(toy.session), MOETRACE_E_IO);
+	ck_assert_int_ne(access(part(toy.path, 2), F_OK), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("rotate");
@@ -476,6 +576,8 @@ int main(void)
 	tcase_add_test(files, test_taken_numbers);
 	tcase_add_test(again, test_again_after_file_limit);
 	tcase_add_loop_test(again, test_again_after_disk_full, 0, suite_is_long() ? 100 : 6);
+	tcase_add_loop_test(again, test_again_after_file_is_gone, 0, N_DEEDS);
+	tcase_add_loop_test(again, test_file_is_gone_at_once, 0, 2);
 	suite_add_tcase(suite, load);
 	suite_add_tcase(suite, files);
 	suite_add_tcase(suite, again);

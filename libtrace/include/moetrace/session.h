@@ -212,7 +212,9 @@ void moetrace_region_enable(struct moetrace_session *session);
  * Without a recording the files are changed all the same, and nothing is started. It is also what
  * lets a session record again after its file limit, which is then taken from what is free now
  * unless the options stated one. (With rotate_bytes or rotate_ns, the limit is for all parts
- * together.)
+ * together.) And it is what helps after the old file was removed, moved or replaced, which each
+ * commit looks for and which ends the recording: a diagnostic of the new file says what that one
+ * lacks.
  *
  * @path  The new file, which must not exist; NULL: the first one's with the next free number
  *        before its suffix, as in trace.1.db.
@@ -324,7 +326,8 @@ struct moetrace_session_status {
 	double passes_per_s;           /* over the last second or two; 0 while idle */
 	double rows_per_s;
 	double file_bytes_per_s;
-	uint32_t is_failed;            /* 1: nothing can be written any more (disk, file limit) */
+	uint32_t is_failed;            /* 1: nothing can be written any more (disk, file
+	                                  limit, or the file was removed, moved or replaced) */
 	double limit_in_s;             /* until the file limit at that rate; negative: unknown */
 	uint64_t flight_bytes;         /* memory of flight mode; 0: none. It is in memory_bytes, too. */
 	uint64_t flight_fill_bytes;    /* of which hold records */
