@@ -165,7 +165,8 @@ struct moetrace_selection {
 	const void *weights;      /* [n_rows][k], in the order of ids; NULL with type NONE. Stored on
 	                             the scale passed, rounded to the session's weight_format. What is
 	                             negative or no finite number is stored as it is, too, for whoever
-	                             looks for the fault: 'moetrace check' then names the row. */
+	                             looks for the fault, and is no misuse: 'moetrace check' names the
+	                             rows, where the layer's weights are told to be renormalized. */
 	size_t weights_row_bytes; /* from row to row; 0: rows follow each other */
 	const uint32_t *row_map;  /* [n_rows] ascending rows of the pass that this layer sees; NULL:
 	                             all of them. Padding is not shown with a map. */

@@ -206,16 +206,23 @@ static void make_row(struct world_thread *thread, const struct shown *shown, uin
 static void make_padding_row(struct world_thread *thread, const struct shown *shown, uint32_t n_ids,
 			     uint32_t row, struct want_layer *want)
 {
-	const uint32_t first = rng_below(&thread->rng, n_ids);
+	struct rng *rng = &thread->rng;
+	const uint32_t first = rng_below(rng, n_ids);
 	uint32_t rank;
 
 	for (rank = 0; rank < shown->k; rank++) {
 		const uint32_t id = (first + rank) % n_ids;
+		int64_t other = NO_SUCH_VALUE;
 
-		put_id(shown, row, rank, shown_id(thread, shown, id));
+		/* Whatever lies there; it is left out, and nobody complains. */
+		if (rng_chance(rng, 5))
+			other = rng_chance(rng, 50) ? no_expert(rng, shown->id_type, shown->n_ids)
+						    : wrong_id(rng, shown->id_type, shown->n_ids);
+		put_id(shown, row, rank,
+		       other != NO_SUCH_VALUE ? other : shown_id(thread, shown, id));
 		if (shown->weights)
-			put_weight(&thread->rng, shown, row, rank);
-		want->padding_load[id]++;
+			put_weight(rng, shown, row, rank);
+		want->padding_load[id] += other == NO_SUCH_VALUE;
 	}
 }
 
