@@ -43,6 +43,7 @@ thread_tests += $(%C%_programs)
 
 if HAVE_NVCC
 check_PROGRAMS += %D%/check_capture
+TESTS += %D%/check_capture
 gpu_tests += %D%/check_capture
 endif
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# The operations on a GPU against their definitions. `make check` compiles all
-# and runs the one that has something to say without a GPU; `make check-gpu`
-# runs all.
+# The operations on a GPU against their definitions. Without a GPU all but one
+# are skipped; `make check-gpu` runs these alone, and under compute-sanitizer.
 
 if HAVE_NVCC
 %C%_programs = \
@@ -14,10 +13,11 @@ if HAVE_NVCC
 	%D%/check_route_cuda
 
 check_PROGRAMS += $(%C%_programs)
-TESTS += %D%/check_device_cuda
+TESTS += $(%C%_programs)
 gpu_tests += $(%C%_programs) %D%/sanitize.sh
 if HAVE_CHECK
 check_PROGRAMS += %D%/check_engine_cuda %D%/check_lost_cuda
+TESTS += %D%/check_engine_cuda %D%/check_lost_cuda
 gpu_tests += %D%/check_engine_cuda %D%/check_lost_cuda
 endif
 endif
