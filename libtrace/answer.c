@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The writer's part in moetrace_request_routed_experts(): out of memory when every pass that
- * matters is there, else everything is committed and the caller reads the file, so that a long
+ * matters is there, else everything is committed and the caller reads the files, so that a long
  * request does not keep the writer from the rings.
  */
 #include <stdlib.h>
@@ -32,14 +32,22 @@ static int is_asked(const struct mt_experts_ask *ask, const struct mt_link *link
 	       link->begin < ask->first_position + ask->n_positions;
 }
 
+/* Of the same recording as the link. */
+static struct mt_request *find_source(struct mt_writer *writer, const struct mt_link *link)
+{
+	struct mt_request *source = mt_ledger_known(&writer->ledger, link->source);
+
+	return source && source->request_id == link->source_request_id ?
+		       source :
+		       mt_ledger_past(&writer->ledger, link->source, link->source_request_id);
+}
+
 static int has_sources(struct mt_writer *writer, const struct mt_experts_ask *ask,
 		       const struct mt_attempt *attempt)
 {
 	for (size_t i = 0; i < attempt->n_links; i++) {
 		const struct mt_link *link = &attempt->links[i];
-		struct mt_request *source = is_asked(ask, link) ?
-						    mt_ledger_known(&writer->ledger, link->source) :
-						    NULL;
+		struct mt_request *source = is_asked(ask, link) ? find_source(writer, link) : NULL;
 
 		if (is_asked(ask, link) &&
 		    (!source || !is_recent(&writer->assembly.recent,
@@ -90,12 +98,15 @@ int mt_writer_experts(struct mt_writer *writer, const struct mt_message *message
 	struct mt_attempt *attempt = NULL;
 	uint32_t number = ask->attempt;
 	uint64_t length;
-	int status;
+	int status = MOETRACE_OK;
 
-	if (request && request->request_id) {
+	if (request && request->request_id)
 		status = mt_reuse_resolve(&writer->ledger, request, 0);
-		if (status)
-			return status;
+	else if (!request)
+		request = mt_ledger_past(&writer->ledger, message->request, 0);
+	if (status)
+		return status;
+	if (request && request->request_id) {
 		number = number == MOETRACE_ATTEMPT_LAST ? request->attempt : number;
 		attempt = mt_attempt_find(request, number);
 	}
@@ -116,6 +127,7 @@ int mt_writer_experts(struct mt_writer *writer, const struct mt_message *message
 	if (status)
 		return status;
 	ask->path = strdup(mt_store_path(writer->store));
-	ask->status = ask->path ? MOETRACE_OK : MOETRACE_E_NOMEM;
+	ask->past = mt_past_copy(&writer->past);
+	ask->status = ask->path && ask->past ? MOETRACE_OK : MOETRACE_E_NOMEM;
 	return MOETRACE_OK;
 }

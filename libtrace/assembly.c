@@ -338,7 +338,8 @@ static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		pass->layers[i].classes = 0;
 		pass->layers[i].has_dispatch = 0;
 	}
-	if (begin->n_slices)
+	/* In mode STAT passes have no numbers, and nobody can ask for them. */
+	if (begin->n_slices && assembly->mode != MOETRACE_MODE_STAT)
 		pass->recent = mt_recent_begin(&assembly->recent, begin->model,
 					       pass->model->n_layers, begin->n_slices);
 	pass->is_open = 1;
@@ -467,7 +468,7 @@ static void keep_pass(struct mt_assembly *assembly, struct mt_open_pass *pass)
 		pass->recent->layers[i].rows.state = pass->layers[i].row.state;
 	if (pass->recent)
 		pass->recent->is_sampled = pass->is_sampled;
-	if (pass->begin.n_slices)
+	if (pass->begin.n_slices && assembly->mode != MOETRACE_MODE_STAT)
 		mt_recent_end(&assembly->recent, pass->recent, pass->pass_id);
 	pass->recent = NULL;
 }
@@ -659,8 +660,6 @@ int mt_assembly_cut(struct mt_assembly *assembly)
 		assembly->counts.unended++;
 		status = close_pass(assembly, &assembly->passes[i], NULL);
 	}
-	mt_recent_clear(&assembly->recent);
-	assembly->recent.first_pass_id = assembly->last_pass_id + 1;
 	mt_parts_forget(assembly);
 	return status;
 }

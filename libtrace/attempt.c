@@ -36,7 +36,7 @@ int mt_attempt_open(struct mt_request *request, uint64_t n_lost_passes)
 	return MOETRACE_OK;
 }
 
-void mt_attempts_free(struct mt_request *request)
+void mt_attempts_free_models(struct mt_request *request)
 {
 	for (uint32_t i = 0; i < request->n_attempts; i++) {
 		struct mt_attempt *attempt = &request->attempts[i];
@@ -50,8 +50,14 @@ void mt_attempts_free(struct mt_request *request)
 			mt_coverage_free(&model->given_up);
 			free(model);
 		}
-		free(attempt->links);
 	}
+}
+
+void mt_attempts_free(struct mt_request *request)
+{
+	mt_attempts_free_models(request);
+	for (uint32_t i = 0; i < request->n_attempts; i++)
+		free(request->attempts[i].links);
 	free(request->attempts);
 	request->attempts = NULL;
 	request->n_attempts = 0;

@@ -12,6 +12,7 @@
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
 #include "libtrace/cuda/capture.h"
+#include "libtrace/past.h"
 #include "libtrace/session.h"
 #include "libtrace/store/reader.h"
 #include "libtrace/store/store.h"
@@ -449,6 +450,9 @@ int moetrace_request_routed_experts(struct moetrace_session *session, uint64_t r
 				     &answer);
 	mt_experts_close(&ask.experts);
 	free(ask.path);
+	if (ask.past)
+		mt_past_free(ask.past);
+	free(ask.past);
 	if (!status)
 		*ret_experts = &answer->experts;
 	return status;

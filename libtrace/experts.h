@@ -90,6 +90,7 @@ struct mt_experts_ask {
 	struct mt_experts experts;
 	int64_t request_id;    /* else where it is in the file; 0: the writer has forgotten it */
 	char *path;            /* of the file */
+	struct mt_past *past;  /* the files before it */
 };
 
 #endif

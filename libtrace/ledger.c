@@ -2,7 +2,8 @@
 /*
  * The ledger is a hash table of requests. Invariants: an open request has a row exactly while a
  * recording runs; a request that has ended stays open until the slices of running passes that
- * name it are released; what is remembered of ended requests is of the running recording.
+ * name it are released; what is remembered of ended requests is of the running recording, save
+ * in the list of past ones, which only answers (answer.c) look at.
  */
 #include "libtrace/ledger.h"
 
@@ -70,6 +71,16 @@ static void free_request(struct mt_ledger *ledger, struct mt_request *request)
 	free(request);
 }
 
+static void forget_past(struct mt_ledger *ledger)
+{
+	struct mt_request *request = ledger->past_oldest;
+
+	ledger->past_oldest = request->newer;
+	*(request->newer ? &request->newer->older : &ledger->past_newest) = NULL;
+	ledger->n_past--;
+	free_request(ledger, request);
+}
+
 void mt_ledger_close(struct mt_ledger *ledger)
 {
 	for (size_t i = 0; ledger->buckets && i < ledger->n_buckets; i++) {
@@ -80,6 +91,8 @@ void mt_ledger_close(struct mt_ledger *ledger)
 			free_request(ledger, request);
 		}
 	}
+	while (ledger->past_oldest)
+		forget_past(ledger);
 	mt_slots_clear(&ledger->slots);
 	free(ledger->buckets);
 }
@@ -317,6 +330,30 @@ static void forget_oldest(struct mt_ledger *ledger)
 	free_request(ledger, request);
 }
 
+/* Its recording ends. */
+static void make_past(struct mt_ledger *ledger, struct mt_request *request)
+{
+	detach(ledger, request);
+	unlink_request(ledger, request);
+	mt_attempts_free_models(request);
+	request->newer = NULL;
+	request->older = ledger->past_newest;
+	*(ledger->past_newest ? &ledger->past_newest->newer : &ledger->past_oldest) = request;
+	ledger->past_newest = request;
+	if (++ledger->n_past > MT_LEDGER_MAX_ENDED)
+		forget_past(ledger);
+}
+
+struct mt_request *mt_ledger_past(struct mt_ledger *ledger, uint64_t handle, int64_t request_id)
+{
+	struct mt_request *request = ledger->past_newest;
+
+	while (request && (request->handle != handle ||
+			   (request_id && request->request_id != request_id)))
+		request = request->older;
+	return request;
+}
+
 static int write_end(struct mt_ledger *ledger, struct mt_request *request)
 {
 	static const char *const end_states[] = {
@@ -412,7 +449,7 @@ int mt_ledger_stop(struct mt_ledger *ledger)
 			status = mt_reuse_resolve(ledger, request, 1);
 	ledger->recording_id = 0;
 	while (ledger->oldest)
-		forget_oldest(ledger);
+		make_past(ledger, ledger->oldest);
 	for (size_t i = 0; i < ledger->n_buckets; i++)
 		for (struct mt_request *request = ledger->buckets[i]; request;
 		     request = request->next)

@@ -144,6 +144,9 @@ struct mt_ledger {
 	struct mt_request *newest; /* remembered: ended or found as a source last */
 	struct mt_request *oldest;
 	size_t n_remembered;
+	struct mt_request *past_newest; /* ended in earlier recordings, by newer and older alone */
+	struct mt_request *past_oldest;
+	size_t n_past;
 	struct mt_waiting *waiting[MT_LEDGER_WAITING_BUCKETS];
 	struct mt_slots slots;
 	uint64_t slots_lost_ns; /* the last loss of a pass that slots know of; 0: none */
@@ -220,6 +223,8 @@ int mt_waiting_positions(const struct mt_waiting *waiting, struct mt_coverage *c
 struct mt_attempt *mt_attempt_find(struct mt_request *request, uint32_t attempt);
 int mt_attempt_open(struct mt_request *request, uint64_t n_lost_passes);
 void mt_attempts_free(struct mt_request *request);
+/* What only the verdict needs. */
+void mt_attempts_free_models(struct mt_request *request);
 /* What the attempt has of a model, from now on if it had nothing; NULL: out of memory. */
 struct mt_ledger_model *mt_attempt_model(struct mt_attempt *attempt, uint32_t model_id);
 /* Does a target model have [begin, end) in part? */
@@ -238,6 +243,11 @@ size_t mt_reuse_find(const struct mt_attempt *attempt, uint64_t position);
 
 /* ledger.c: an open or remembered request. */
 struct mt_request *mt_ledger_known(struct mt_ledger *ledger, uint64_t handle);
+/*
+ * A request that ended in an earlier recording, while it is remembered: what an answer out of
+ * memory needs, its row, attempts and links. @request_id 0: whichever the handle is of.
+ */
+struct mt_request *mt_ledger_past(struct mt_ledger *ledger, uint64_t handle, int64_t request_id);
 void mt_ledger_touch(struct mt_ledger *ledger, struct mt_request *request);
 
 #endif

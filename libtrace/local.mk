@@ -72,6 +72,7 @@ moetrace_HEADERS = \
 	%D%/pass.c \
 	%D%/queue.c %D%/queue.h \
 	%D%/ranges.c %D%/ranges.h \
+	%D%/past.c %D%/past.h \
 	%D%/recent.c %D%/recent.h \
 	%D%/record.h \
 	%D%/recording.c \

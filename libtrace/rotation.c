@@ -79,7 +79,7 @@ static void set_path(struct mt_writer *writer, char *path)
 	pthread_mutex_lock(&session->text);
 	session->path = path;
 	pthread_mutex_unlock(&session->text);
-	free(old);
+	mt_past_add(&writer->past, old);
 }
 
 /* Go on in the new file. The old one has been written to its end. */

@@ -574,6 +574,7 @@ static void free_writer(struct mt_writer *writer)
 	free(writer->source);
 	free(writer->source_state);
 	mt_writer_free_gpus(writer);
+	mt_past_free(&writer->past);
 	free(writer->threads);
 	free(writer->shapes);
 	if (writer->start)

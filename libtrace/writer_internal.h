@@ -12,6 +12,7 @@
 #include "libtrace/ledger.h"
 #include "libtrace/load.h"
 #include "libtrace/session.h"
+#include "libtrace/past.h"
 #include "libtrace/store/store.h"
 
 /* A gap that may still grow: its row is replaced while losses go on. */
@@ -76,6 +77,7 @@ struct mt_writer {
 	uint64_t limit_bytes;        /* of this file and the parts before it */
 	uint64_t parts_bytes;        /* of the parts that rotation by size or time has left behind */
 	uint32_t n_parts;            /* files before this one */
+	struct mt_past past;         /* the last of them */
 	uint32_t n_models_written;   /* that the file defines */
 	char **rules;                /* [n_rules] their names */
 	uint32_t n_rules;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A request's experts out of the file, in one read transaction: its row, its links, then the
+ * A request's experts out of the newest file that has it, in one read transaction: its row, its links, then the
  * slices of each part with their layers. Blobs are trusted as far as their sizes go: what does
  * not fit is an error, as the file may be anybody's by now.
  */
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtrace/past.h"
 #include "libtrace/store/store.h"
 
 #define BUSY_TIMEOUT_MS 2000
@@ -47,6 +48,7 @@ struct reader {
 	sqlite3_stmt *stmts[N_STMTS];
 	const struct mt_model *model;
 	struct mt_experts_ask *ask;
+	int has_request;    /* the file has a row of it */
 	const char *broken; /* what of the file is not what it should be */
 };
 
@@ -253,6 +255,7 @@ static int request_read(struct reader *reader, uint64_t handle, struct mt_expert
 	status = step(stmt);
 	if (status != 1)
 		return status ? status : MOETRACE_E_NOT_FOUND;
+	reader->has_request = 1;
 	n_attempts = sqlite3_column_int64(stmt, 1);
 	if (ask->attempt == MOETRACE_ATTEMPT_LAST)
 		ask->attempt = (uint32_t)(n_attempts - 1);
@@ -301,12 +304,13 @@ static int links_read(struct reader *reader, const struct mt_experts_part *own)
 	return status;
 }
 
-int mt_reader_experts(struct mt_experts_ask *ask, uint64_t handle, const struct mt_model *model,
-		      char *ret_error)
+/* One file. *ret_is_last: the request is in it, so that no older one is asked. */
+static int file_read(struct mt_experts_ask *ask, const char *path, uint64_t handle,
+		     const struct mt_model *model, int *ret_is_last, char *ret_error)
 {
 	struct reader reader = { .model = model, .ask = ask };
 	struct mt_experts_part own = { .request_id = 0 };
-	int status = reader_open(&reader, ask->path);
+	int status = reader_open(&reader, path);
 
 	if (!status)
 		status = request_read(&reader, handle, &own);
@@ -318,8 +322,23 @@ int mt_reader_experts(struct mt_experts_ask *ask, uint64_t handle, const struct 
 	if (!status)
 		status = part_read(&reader, &own);
 	if (status == MOETRACE_E_IO)
-		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s: %s", ask->path,
+		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s: %s", path,
 			 reader.broken ? reader.broken : sqlite3_errmsg(reader.db));
+	*ret_is_last = reader.has_request;
 	reader_close(&reader);
+	return status;
+}
+
+int mt_reader_experts(struct mt_experts_ask *ask, uint64_t handle, const struct mt_model *model,
+		      char *ret_error)
+{
+	int is_last = 0;
+	int status = file_read(ask, ask->path, handle, model, &is_last, ret_error);
+
+	for (uint32_t i = ask->past->n_files;
+	     status == MOETRACE_E_NOT_FOUND && !is_last && i-- > 0;)
+		if (mt_past_is_there(&ask->past->files[i]))
+			status = file_read(ask, ask->past->files[i].path, handle, model, &is_last,
+					   ret_error);
 	return status;
 }

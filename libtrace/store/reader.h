@@ -12,7 +12,7 @@
 #include "libtrace/session.h"
 
 /*
- * What the file holds of a request: fills ask->experts and ask->attempt. Returns MOETRACE_OK,
+ * What the file, or the newest of those before it, holds of a request: fills ask->experts and ask->attempt. Returns MOETRACE_OK,
  * MOETRACE_E_NOT_FOUND, MOETRACE_E_NOMEM, or MOETRACE_E_IO with a line of at most
  * MT_STORE_ERROR_BYTES in @ret_error.
  */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
@@ -160,7 +161,7 @@ START_TEST(test_memory_and_file_agree)
 	moetrace_routed_experts_free(experts);
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
 	experts = ask(&toy, request, NULL);
-	ck_assert_uint_eq(experts->from_memory, 0);
+	ck_assert_uint_eq(experts->from_memory, _i == 0);
 	compare(&toy, experts, want, 11);
 	moetrace_routed_experts_free(experts);
 	MOETRACE_INIT(&all);
@@ -351,6 +352,50 @@ START_TEST(test_nothing_is_found_where_recording_is_disabled)
 }
 END_TEST
 
+/* What was asked after a rotation, of requests that had ended before it and of one that had not. */
+START_TEST(test_after_rotation)
+{
+	const struct moetrace_session_opts opts = opts_with(_i ? 1u << 24 : 0);
+	struct toy toy = toy_start("rotated.db", &opts, N_LAYERS, N_EXPERTS, TOP_K);
+	const struct moetrace_routed_experts_opts form = {.size = sizeof(form),
+							  .n_positions = N_PLACES};
+	struct moetrace_routed_experts *experts;
+	const uint64_t open = toy_request(&toy, "open");
+	struct want want[N_PLACES];
+	const uint64_t request = run_request(&toy, want);
+	uint32_t i;
+
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, open, 0, 2));
+	ck_assert_int_eq(moetrace_request_end(toy.session, request, MOETRACE_REQUEST_FINISHED, 12),
+			 MOETRACE_OK);
+	for (i = 0; i < 3; i++) {
+		ck_assert_int_eq(moetrace_rotate(toy.session, NULL), MOETRACE_OK);
+		experts = ask(&toy, request, &form);
+		ck_assert_uint_eq(experts->from_memory, (uint32_t)_i);
+		compare(&toy, experts, want, N_PLACES);
+		moetrace_routed_experts_free(experts);
+	}
+	/* An open request is in each file, and asked for in the last one. */
+	experts = ask(&toy, open, NULL);
+	ck_assert_uint_eq(experts->n_positions, 0);
+	moetrace_routed_experts_free(experts);
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, open, 2, 1));
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	experts = ask(&toy, request, &form);
+	compare(&toy, experts, want, N_PLACES);
+	moetrace_routed_experts_free(experts);
+	experts = ask(&toy, open, NULL);
+	ck_assert_uint_eq(experts->n_positions, 3);
+	ck_assert_uint_eq(experts->states[0], MOETRACE_ROW_UNRECORDED);
+	moetrace_routed_experts_free(experts);
+	ck_assert_int_eq(unlink(toy.path), 0);
+	ck_assert_int_eq(moetrace_request_routed_experts(toy.session, request, &form, &experts),
+			 _i ? MOETRACE_OK : MOETRACE_E_NOT_FOUND);
+	moetrace_routed_experts_free(experts);
+	toy_close(&toy);
+}
+END_TEST
+
 static Suite *experts_suite(void)
 {
 	Suite *suite = suite_create("experts");
@@ -359,6 +404,7 @@ static Suite *experts_suite(void)
 	tcase_set_timeout(tcase, 60);
 	tcase_add_loop_test(tcase, test_memory_and_file_agree, 0, 3);
 	tcase_add_loop_test(tcase, test_parts_and_types, 0, 6);
+	tcase_add_loop_test(tcase, test_after_rotation, 0, 2);
 	tcase_add_test(tcase, test_sglang_form);
 	tcase_add_loop_test(tcase, test_absent_rows_and_drafts, 0, 2);
 	tcase_add_test(tcase, test_what_is_refused);

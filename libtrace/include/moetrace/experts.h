@@ -5,7 +5,10 @@
  * experts, with the state of each entry, so that nothing is mistaken for a choice that is none.
  *
  * They come out of memory while all passes that matter are within the session's
- * experts_window_bytes, else out of the trace file, through a connection of this call.
+ * experts_window_bytes (of requests that ended, the last 16384 of this recording and the last 16384
+ * of those before it), else out of the trace file, through a connection of this call. After a
+ * rotation what is in memory still counts, and so do the last 64 files that were left behind, as
+ * long as they have their names and have not been replaced.
  */
 #ifndef MOETRACE_EXPERTS_H
 #define MOETRACE_EXPERTS_H
@@ -75,7 +78,8 @@ struct moetrace_routed_experts {
  *                                or all layers of a model that did not tell their number
  *          MOETRACE_E_LIMIT      ids of the model do not fit in the type, or the answer would have
  *                                more than 2^30 of them
- *          MOETRACE_E_NOT_FOUND  the request, or the attempt, is in no recording
+ *          MOETRACE_E_NOT_FOUND  the request, or the attempt, is in no recording, or in that of a
+ *                                file that was left behind and is not there any more
  *          MOETRACE_E_NOMEM
  *          MOETRACE_E_IO         the file could not be written or read
  *          MOETRACE_E_STATE      this is a forked child
