@@ -13,7 +13,7 @@
 
 #include <moetrace/status.h>
 
-enum { OPT_TABLE = MT_OPT_OWN, OPT_SOCKET_DIR };
+enum { OPT_TABLE = MT_OPT_OWN, OPT_SOCKET_DIR, OPT_ALL };
 
 struct dump_args {
 	struct mt_args common;
@@ -21,6 +21,7 @@ struct dump_args {
 	const char *output; /* NULL: of a file */
 	const char *dir;
 	bool overwrites;
+	bool all;
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -40,6 +41,19 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'o':
 		args->output = arg;
 		return 0;
+	case ARGP_KEY_END:
+		if (args->all && !args->output)
+			return mt_args_error(&args->common,
+					     "--all needs -o FOLDER, for a file a session");
+		if (args->all && args->common.file)
+			return mt_args_error(&args->common,
+					     "--all and the session %s exclude each other",
+					     args->common.file);
+		return 0;
+	case OPT_ALL:
+		args->all = true;
+		args->common.no_file = true;
+		return 0;
 	case 'f':
 		args->overwrites = true;
 		return 0;
@@ -50,6 +64,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 
 static const struct argp_option options[] = {
 	{"output", 'o', "FILE", 0, "Write a snapshot of SESSION into this new file, and print it",
+	 1},
+	{"all", OPT_ALL, NULL, 0,
+	 "Every live session, into a folder that is there; a file is called by the session's name and "
+	 "its socket's: NAME.HOST.PID.RANK.N.db",
 	 1},
 	{"force", 'f', NULL, 0, "Replace the file if it exists", 1},
 	{"socket-dir", OPT_SOCKET_DIR, "FOLDER", 0,
@@ -65,7 +83,7 @@ static const struct argp_child children[] = {{&mt_args_recording_argp, 0, NULL, 
 static const struct argp argp = {
 	.options = options,
 	.parser = parse,
-	.args_doc = "FILE\nSESSION -o FILE",
+	.args_doc = "FILE\nSESSION -o FILE\n--all -o FOLDER",
 	.doc = "List the tables and views of a trace with their row counts, or print one of them; "
 	       "or write one recording of a live session into a file of its own."
 	       "\v"
@@ -245,7 +263,7 @@ static int live_dump(const struct dump_args *args)
 	};
 	struct stat info;
 
-	if (stat(dump.session, &info) != 0 || !S_ISREG(info.st_mode))
+	if (!dump.session || stat(dump.session, &info) != 0 || !S_ISREG(info.st_mode))
 		return mt_dump_live(&dump);
 	mt_error("%s is a file, and -o is for live sessions; copy it, or name a SESSION",
 		 dump.session);

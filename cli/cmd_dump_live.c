@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * dump SESSION -o FILE: one recording of a live session as a trace of its own. The session commits
- * and says what its last pass is; the copy is taken in one read transaction in which that pass is
- * still the last one, so that it equals the recording cut there. The session goes on.
+ * dump SESSION -o FILE, dump --all -o FOLDER: one recording of a live session, or of each, as a
+ * trace of its own. The session commits and says what its last pass is; the copy is taken in one
+ * read transaction in which that pass is still the last one, so that it equals the recording cut
+ * there. The session goes on.
  */
 #include "cli/cmd_dump.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "cli/live.h"
 #include "cli/snapshot.h"
@@ -79,34 +82,102 @@ static int recording_check(struct mt_snapshot *snapshot, const struct mt_dump_li
 	return status;
 }
 
-int mt_dump_live(const struct mt_dump_live *dump)
+static int session_dump(const struct mt_live *live, const struct mt_dump_live *dump,
+			const char *output)
 {
-	const struct mt_live_choice choice = {dump->dir, &dump->session, 1, false};
 	struct mt_snapshot snapshot;
-	struct mt_live_set set;
+	char label[300];
 	bool is_later = true;
-	int status = mt_live_find(&choice, &set), i;
+	int status = mt_snapshot_begin(output, dump->overwrites, &snapshot), i;
 
 	if (status != MT_EXIT_OK)
 		return status;
-	status = mt_snapshot_begin(dump->output, dump->overwrites, &snapshot);
-	if (status != MT_EXIT_OK) {
-		mt_live_close(&set);
-		return status;
-	}
 	for (i = 0; i < MAX_TRIES && is_later; i++)
-		status = copy_once(&set.sessions[0], dump, &snapshot, &is_later);
+		status = copy_once(live, dump, &snapshot, &is_later);
 	if (is_later)
 		mt_error("%s: the session commits faster than it can be read; try again, or with a "
 			 "longer commit_interval_ms",
-			 dump->session);
+			 mt_live_label(live, label, sizeof(label)));
 	if (status == MT_EXIT_OK)
 		status = recording_check(&snapshot, dump);
 	if (status == MT_EXIT_OK)
 		status = mt_snapshot_finish(&snapshot);
 	if (status == MT_EXIT_OK)
-		printf("%s\n", dump->output);
+		printf("%s\n", output);
 	mt_snapshot_discard(&snapshot);
+	return status;
+}
+
+/* As much of the session's name as may be in a file's; the rest is '_'. */
+static void clean_name(const struct mt_live *live, char *buffer, size_t buffer_bytes)
+{
+	static const char fine[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+	const char *name = mt_live_value(&live->status, "name");
+	size_t n = strlen(name) < buffer_bytes ? strlen(name) : buffer_bytes - 1;
+
+	for (size_t i = 0; i < n; i++)
+		buffer[i] = strchr(fine, name[i]) ? name[i] : '_';
+	buffer[n] = '\0';
+}
+
+/* The session's name and that of its socket, which is its alone; free with sqlite3_free(). */
+static char *path_of(const struct mt_live *live, const char *folder)
+{
+	char label[65];
+	const char *slash = strrchr(live->socket, '/');
+	const char *name = slash ? slash + 1 : live->socket;
+	size_t n = strlen(name);
+
+	if (n > 5 && strcmp(name + n - 5, ".sock") == 0)
+		n -= 5;
+	clean_name(live, label, sizeof(label));
+	return sqlite3_mprintf("%s/%s.%.*s.db", folder, label, (int)n, name);
+}
+
+/* What fails with one session is said, and the others are copied all the same. */
+static int each_dump(const struct mt_live_set *set, const struct mt_dump_live *dump)
+{
+	int status = MT_EXIT_OK;
+
+	for (size_t i = 0; i < set->n_sessions; i++) {
+		char *path = path_of(&set->sessions[i], dump->output);
+		int result = MT_EXIT_FAILED;
+
+		if (path)
+			result = session_dump(&set->sessions[i], dump, path);
+		else
+			mt_error("out of memory");
+		sqlite3_free(path);
+		status = status == MT_EXIT_OK ? result : status;
+	}
+	return status;
+}
+
+static bool is_folder(const char *path)
+{
+	struct stat info;
+
+	return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+int mt_dump_live(const struct mt_dump_live *dump)
+{
+	const struct mt_live_choice choice = {dump->dir, &dump->session, dump->session != NULL,
+					      dump->session == NULL};
+	struct mt_live_set set;
+	int status;
+
+	if (!dump->session && !is_folder(dump->output)) {
+		mt_error("%s is no folder, and with --all -o names the folder that gets a file a "
+			 "session; make it first",
+			 dump->output);
+		return MT_EXIT_USAGE;
+	}
+	status = mt_live_find(&choice, &set);
+	if (status != MT_EXIT_OK)
+		return status;
+	status = dump->session ? session_dump(&set.sessions[0], dump, dump->output) :
+				 each_dump(&set, dump);
 	mt_live_close(&set);
 	return status;
 }

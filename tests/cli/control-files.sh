@@ -32,6 +32,18 @@ expect_error 2 'recording goes with -o' "$moetrace" dump "$tmp/part.db" --record
 expect_ok "$moetrace" dump "$tmp/part.db"
 expect_match "$tmp/out" '^table +pass '
 
+# ---- every session ----
+mkdir "$tmp/all"
+expect_ok "$moetrace" dump --all -o "$tmp/all"
+expect_eq 'a file a session' "$(cat "$tmp/out")" "$(echo "$tmp"/all/moetrace.*."$live_pid".*.db)"
+expect_ok "$moetrace" check "$(cat "$tmp/out")"
+expect_error 1 'exists already' "$moetrace" dump -o "$tmp/all" --all
+expect_ok "$moetrace" dump --all -f -o "$tmp/all"
+expect_error 2 'is no folder' "$moetrace" dump --all -o "$tmp/part.db"
+expect_error 2 'is no folder' "$moetrace" dump --all -o "$tmp/nowhere"
+expect_error 2 'needs -o FOLDER' "$moetrace" dump --all
+expect_error 2 'exclude each other' "$moetrace" dump moetrace --all -o "$tmp/all"
+
 # ---- a second recording, dumped alone ----
 expect_ok "$moetrace" stop moetrace
 expect_ok "$moetrace" start moetrace
