@@ -253,6 +253,7 @@ static void publish(struct mt_writer *writer)
 		.start_ns = writer->start_ns,
 		.recording_id = writer->file_recording_id,
 		.last_pass_id = (uint64_t)own_pass_id(writer, writer->assembly.last_pass_id),
+		.earlier_pass_id = (uint64_t)writer->earlier_pass_id,
 		.commit_ns = writer->committed_ns,
 	};
 	measure_rates(writer, &published);
@@ -353,6 +354,7 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 	mt_collect_reset(writer->session->collect);
 	memset(writer->gaps, 0, sizeof(writer->gaps));
 	writer->first_commit = stats.n_commits;
+	writer->earlier_pass_id = own_pass_id(writer, writer->assembly.last_pass_id);
 	writer->passes_before = writer->assembly.last_pass_id;
 	writer->ring_peak_bytes = 0;
 	writer->start_ns = message->time_ns;

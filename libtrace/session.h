@@ -163,6 +163,7 @@ struct mt_published {
 	uint64_t flight_passes;
 	uint32_t recording_id; /* last one in the file in force; 0: none */
 	uint64_t last_pass_id;
+	uint64_t earlier_pass_id; /* of the recording before it */
 	uint64_t commit_ns;
 	uint64_t start_ns;      /* of the recording */
 	uint64_t rate_ns;       /* length of the time that the next three are of; 0: too short yet */

@@ -101,7 +101,10 @@ int moetrace_dump(struct moetrace_session *session, struct moetrace_dump_result 
 		status = moetrace_flush(session);
 	pthread_mutex_lock(&session->text);
 	result.recording_id = flight_id ? flight_id : session->published.recording_id;
-	result.last_pass_id = session->published.last_pass_id;
+	/* After a dump of flight mode the next recording has begun. */
+	result.last_pass_id = result.recording_id == session->published.recording_id ?
+				      session->published.last_pass_id :
+				      session->published.earlier_pass_id;
 	result.commit_ns = session->published.commit_ns;
 	snprintf(result.path, sizeof(result.path), "%s", session->path);
 	pthread_mutex_unlock(&session->text);

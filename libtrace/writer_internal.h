@@ -111,6 +111,7 @@ struct mt_writer {
 	uint64_t last_clock_ns;
 	uint64_t n_commits; /* of the recording, with those before it */
 	uint64_t first_commit;
+	int64_t earlier_pass_id; /* the last pass of the recording before; 0: it had none */
 	int64_t passes_before; /* the last pass of earlier recordings */
 	uint64_t ring_peak_bytes;
 	uint64_t start_ns; /* of the recording */

@@ -39,10 +39,16 @@ static struct toy flight_start(const char *name, const struct moetrace_session_o
 static uint32_t dump(const struct toy *toy)
 {
 	struct moetrace_dump_result result;
+	sqlite3 *db;
 
 	MOETRACE_INIT(&result);
 	ck_assert_int_eq(moetrace_dump(toy->session, &result), MOETRACE_OK);
 	ck_assert_str_eq(result.path, toy->path);
+	db = db_open(toy->path);
+	ck_assert_int_eq(db_int(db, "SELECT coalesce(max(pass_id), 0) FROM pass WHERE "
+				    "recording_id = %u", result.recording_id),
+			 (int64_t)result.last_pass_id);
+	db_close(db);
 	return result.recording_id;
 }
 
