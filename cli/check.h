@@ -320,6 +320,8 @@ int check_sql_proof_run(struct check *check, enum check_proof proof, const char 
 /* Parts of the scan. */
 struct check_recording *check_recording_find(struct check *check, int64_t recording_id);
 const struct check_layer *check_layer_find(const struct check *check, int64_t layer_id);
+/* The blobs of a run; it is none after that. */
+void check_run_free(struct check_run *run);
 /* Check one stored layer of the current pass; the statement's columns are check_scan.c's. */
 int check_layer_rows(struct check *check, const struct check_layer *layer, sqlite3_stmt *stmt);
 /* A new serial number for row_of_id. */

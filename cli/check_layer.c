@@ -11,7 +11,7 @@
 
 /* ---- runs ---- */
 
-static void run_free(struct check_run *run)
+void check_run_free(struct check_run *run)
 {
 	free(run->ids);
 	free(run->weights);
@@ -95,7 +95,7 @@ static const struct check_run *run_get(struct check *check, int64_t topk_id)
 	if (!check->run_stmt)
 		return NULL;
 	run = &check->runs[check->next_run++ % CHECK_N_RUNS];
-	run_free(run);
+	check_run_free(run);
 	run->topk_id = topk_id;
 	sqlite3_bind_int64(check->run_stmt, 1, topk_id);
 	rc = sqlite3_step(check->run_stmt);

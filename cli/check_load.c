@@ -159,15 +159,8 @@ void check_free(struct check *check)
 
 	for (i = 0; i < check->n_recordings; i++)
 		recording_free(check, &check->recordings[i]);
-	for (i = 0; i < CHECK_N_RUNS; i++) {
-		free(check->runs[i].ids);
-		free(check->runs[i].weights);
-		free(check->runs[i].base_ids);
-		free(check->runs[i].row_map);
-		free(check->runs[i].n_valid);
-		free(check->runs[i].physical_ids);
-		free(check->runs[i].candidate_ids);
-	}
+	for (i = 0; i < CHECK_N_RUNS; i++)
+		check_run_free(&check->runs[i]);
 	for (i = 0; i < CHECK_N_PROOFS; i++)
 		for (j = 0; j < CHECK_MAX_EXAMPLES; j++)
 			free(check->results[i].examples[j]);
