@@ -168,17 +168,17 @@ START_TEST(s_the_sums_of_each_mode)
 {
 	static const char *const sums[] = {
 		[MOETRACE_MODE_PER_TOKEN] =
-			"SELECT group_concat(n) FROM (SELECT sum(n_rows * k) AS n FROM topk UNION ALL"
+			("SELECT group_concat(n) FROM (SELECT sum(n_rows * k) AS n FROM topk UNION ALL"
 			" SELECT count(*) * 4 FROM token_topk WHERE state = 'computed' UNION ALL SELECT"
-			" count(*) FROM routed_expert)",
+			" count(*) FROM routed_expert)"),
 		[MOETRACE_MODE_PER_PASS] =
-			"SELECT group_concat(n) FROM (SELECT sum(b.value) AS n FROM layer_load AS l JOIN"
+			("SELECT group_concat(n) FROM (SELECT sum(b.value) AS n FROM layer_load AS l JOIN"
 			" (SELECT value - 1 AS at FROM byte WHERE value BETWEEN 1 AND 64) JOIN byte AS b"
 			" ON b.byte = substr(counts, at + 1, 1) WHERE count_bytes = 1 UNION ALL SELECT"
-			" sum(n_rows) * 2 * 4 FROM pass UNION ALL SELECT 9 * 2 * 4)",
+			" sum(n_rows) * 2 * 4 FROM pass UNION ALL SELECT 9 * 2 * 4)"),
 		[MOETRACE_MODE_STAT] =
-			"SELECT group_concat(n) FROM (SELECT 9 * 2 * 4 AS n UNION ALL SELECT value FROM"
-			" stats WHERE name = 'load_assignments' UNION ALL SELECT count(*) + 72 FROM pass)",
+			("SELECT group_concat(n) FROM (SELECT 9 * 2 * 4 AS n UNION ALL SELECT value FROM"
+			" stats WHERE name = 'load_assignments' UNION ALL SELECT count(*) + 72 FROM pass)"),
 	};
 	struct moetrace_recording_opts recording;
 	struct toy toy = toy_open("sums.db", NULL, 2, 64, 4);
