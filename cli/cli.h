@@ -194,6 +194,10 @@ int mt_trace_print(const struct mt_trace *trace, struct mt_output *output, sqlit
 /* mt_trace_prepare() and mt_trace_print() of a statement without parameters. */
 int mt_trace_print_sql(const struct mt_trace *trace, struct mt_output *output, const char *sql);
 
+/* mt_trace_prepare() with ?1, if it has one, bound to the recording; 0: NULL, all of them. */
+sqlite3_stmt *mt_trace_prepare_recording(const struct mt_trace *trace, const char *sql,
+					 uint64_t recording_id);
+
 /*
  * Print a statement whose parameter ?1 is the recording to look at, or NULL for all of them, and
  * whose ?2 is @text, if it has one.
@@ -211,8 +215,43 @@ int mt_trace_recording_check(const struct mt_trace *trace, uint64_t recording_id
 int mt_trace_mode_check(const struct mt_trace *trace, uint64_t recording_id, const char *modes,
 			const char *needs);
 
+/*
+ * Print each row of @stmt as a note: its last column is the text, the first, where there are
+ * several, the recording.
+ * @stmt is finalized, and may be NULL after an error line.
+ */
+int mt_trace_print_notes(const struct mt_trace *trace, sqlite3_stmt *stmt);
+
 /* Whether the trace has a recording; if not, a line on standard error says so. */
 bool mt_trace_has_recording(const struct mt_trace *trace);
+
+/* ---- verbs that read one trace (cli_verb.c) ---- */
+
+struct mt_trace_verb {
+	const struct argp *argp;
+	const char *modes; /* recordings that it can read, as for mt_trace_mode_check(); NULL: all */
+	const char *needs; /* with modes: what needs them */
+	bool takes_empty;  /* a trace without a recording is printed, too */
+	/* @input as it was given to mt_trace_verb_run(). Returns an enum mt_exit. */
+	int (*print)(struct mt_trace *trace, void *input);
+};
+
+/**
+ * Run a verb that reads one trace: parse, open, check the recording that was asked for, print and
+ * close. Of a trace without a recording programs get an empty document, people a warning.
+ *
+ * @input  What the verb's parser gets as state->input; it hands @args on to child 0.
+ */
+int mt_trace_verb_run(const struct mt_trace_verb *verb, int argc, char **argv,
+		      struct mt_args *args, void *input);
+
+/*
+ * Print the rows of @stmt as the only table of a verb; scaled: nanoseconds are shown to people as
+ * milliseconds. @stmt is finalized, and may be NULL after an error line.
+ */
+enum mt_scale { MT_SCALE_NONE, MT_SCALE_TIMES };
+int mt_trace_print_only(const struct mt_trace *trace, const struct mt_args *args,
+			enum mt_scale scale, sqlite3_stmt *stmt);
 
 /* State of a recording that has no end. */
 enum mt_writer {

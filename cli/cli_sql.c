@@ -9,11 +9,18 @@
 
 #include <moetrace/status.h>
 
+#include "schema/functions/mt_sql.h"
+
 int mt_trace_error(const struct mt_trace *trace)
 {
 	int rc = sqlite3_errcode(trace->db);
 	const char *advice = "'moetrace check' says what is wrong with the file";
 
+	/* Then the message itself says what to give. */
+	if (sqlite3_extended_errcode(trace->db) == MT_SQL_ARGUMENT) {
+		mt_error("%s: %s", trace->path, sqlite3_errmsg(trace->db));
+		return MT_EXIT_FAILED;
+	}
 	if (rc == SQLITE_BUSY || rc == SQLITE_NOMEM || rc == SQLITE_IOERR)
 		advice = "try again";
 	else if (trace->is_check)
@@ -142,21 +149,49 @@ int mt_trace_print_sql(const struct mt_trace *trace, struct mt_output *output, c
 	return status;
 }
 
+sqlite3_stmt *mt_trace_prepare_recording(const struct mt_trace *trace, const char *sql,
+					 uint64_t recording_id)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql);
+
+	if (stmt && recording_id != 0)
+		sqlite3_bind_int64(stmt, 1, (int64_t)recording_id);
+	return stmt;
+}
+
 int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *output,
 			     const char *sql, uint64_t recording_id, const char *text)
 {
-	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql);
+	sqlite3_stmt *stmt = mt_trace_prepare_recording(trace, sql, recording_id);
 	int status;
 
 	if (!stmt)
 		return MT_EXIT_FAILED;
-	if (recording_id != 0)
-		sqlite3_bind_int64(stmt, 1, (int64_t)recording_id);
 	if (text)
 		sqlite3_bind_text(stmt, 2, text, -1, SQLITE_STATIC);
 	status = mt_trace_print(trace, output, stmt);
 	sqlite3_finalize(stmt);
 	return status;
+}
+
+int mt_trace_print_notes(const struct mt_trace *trace, sqlite3_stmt *stmt)
+{
+	const int text = sqlite3_column_count(stmt) - 1;
+	int rc;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+		const char *note = (const char *)sqlite3_column_text(stmt, text);
+
+		if (text > 0)
+			mt_note("recording %lld: %s", (long long)sqlite3_column_int64(stmt, 0),
+				note ? note : "");
+		else
+			mt_note("%s", note ? note : "");
+	}
+	sqlite3_finalize(stmt);
+	return rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(trace);
 }
 
 bool mt_trace_has_recording(const struct mt_trace *trace)

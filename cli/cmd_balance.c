@@ -220,9 +220,11 @@ static const struct argp argp = {
 
 /* Models that in-order placement leaves out. */
 #define SQL_LEFT_OUT                                                                            \
-	"SELECT m.model_id, k.value, max(l.n_experts) FROM model AS m JOIN layer AS l USING "   \
-	"(model_id) CROSS JOIN json_each(?2) AS k WHERE l.n_experts % k.value <> 0 AND (?7 IS " \
-	"NULL OR m.model_id = ?7) GROUP BY 1, 2 ORDER BY 1, 2"
+	"SELECT printf('model %d is left out: its %d experts cannot be divided by %d ranks; "   \
+	"give --map or --replicas', m.model_id, max(l.n_experts), k.value) FROM model AS m "    \
+	"JOIN layer AS l USING (model_id) CROSS JOIN json_each(?2) AS k WHERE l.n_experts % "   \
+	"k.value <> 0 AND (?7 IS NULL OR m.model_id = ?7) GROUP BY m.model_id, k.value "        \
+	"ORDER BY m.model_id, k.value"
 
 static sqlite3_stmt *prepare(const struct mt_trace *trace, const struct options *options,
 			     const char *sql)
@@ -252,41 +254,20 @@ static sqlite3_stmt *prepare(const struct mt_trace *trace, const struct options 
 
 static int left_out_print(const struct mt_trace *trace, const struct options *options)
 {
-	sqlite3_stmt *stmt;
-	int rc;
-
 	if (!options->has_ranks || options->map || options->n_replicas)
 		return MT_EXIT_OK;
-	stmt = prepare(trace, options, SQL_LEFT_OUT);
-	if (!stmt)
-		return MT_EXIT_FAILED;
-	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
-		mt_note("model %lld is left out: its %lld experts cannot be divided by %lld ranks; "
-			"give --map or --replicas",
-			(long long)sqlite3_column_int64(stmt, 0),
-			(long long)sqlite3_column_int64(stmt, 2),
-			(long long)sqlite3_column_int64(stmt, 1));
-	sqlite3_finalize(stmt);
-	return rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(trace);
+	return mt_trace_print_notes(trace, prepare(trace, options, SQL_LEFT_OUT));
 }
 
 static int print(const struct mt_trace *trace, const struct options *options)
 {
 	const bool is_of_ranks = options->ranks[0] != '\0';
-	struct mt_output output;
-	sqlite3_stmt *stmt = prepare(trace, options,
-				     !is_of_ranks	? SQL_EXPERTS
-				     : options->by_pass ? SQL_PASSES
-							: SQL_LAYERS);
-	int status;
+	const char *sql = !is_of_ranks	     ? SQL_EXPERTS
+			  : options->by_pass ? SQL_PASSES
+					     : SQL_LAYERS;
+	int status = mt_trace_print_only(trace, &options->args, MT_SCALE_NONE,
+					 prepare(trace, options, sql));
 
-	if (!stmt)
-		return MT_EXIT_FAILED;
-	mt_output_begin(&output, stdout, options->args.format);
-	status = mt_trace_print(trace, &output, stmt);
-	sqlite3_finalize(stmt);
-	if (status == MT_EXIT_OK)
-		mt_output_end(&output);
 	if (status == MT_EXIT_OK)
 		status = left_out_print(trace, options);
 	if (status == MT_EXIT_OK)
@@ -311,33 +292,29 @@ static int map_check(const struct mt_trace *trace, const struct options *options
 	return is_json ? MT_EXIT_OK : MT_EXIT_FAILED;
 }
 
+static int placed_print(struct mt_trace *trace, void *input)
+{
+	struct options *options = input;
+	int status = MT_EXIT_OK;
+
+	if (options->map && strcmp(options->map, "recorded") != 0)
+		status = mt_file_read(options->map, &options->placement,
+				      &options->n_placement_bytes);
+	if (status == MT_EXIT_OK)
+		status = map_check(trace, options);
+	if (status == MT_EXIT_OK && options->ranks[0] != '\0')
+		status = mt_trace_mode_check(trace, options->args.recording_id,
+					     "per_token,per_pass", "--ranks");
+	if (status == MT_EXIT_OK)
+		status = print(trace, options);
+	free(options->placement);
+	return status;
+}
+
 int mt_cmd_balance(int argc, char **argv)
 {
+	static const struct mt_trace_verb verb = {.argp = &argp, .print = placed_print};
 	struct options options = {.ranks = ""};
-	struct mt_trace trace;
-	int status;
 
-	status = mt_args_parse(&argp, argc, argv, &options.args, &options);
-	if (status == MT_EXIT_OK)
-		status = options.map && strcmp(options.map, "recorded") != 0
-				 ? mt_file_read(options.map, &options.placement,
-						&options.n_placement_bytes)
-				 : MT_EXIT_OK;
-	if (status == MT_EXIT_OK)
-		status = mt_trace_open(options.args.file, &trace);
-	if (status != MT_EXIT_OK)
-		goto out;
-	status = mt_trace_recording_check(&trace, options.args.recording_id);
-	if (status == MT_EXIT_OK)
-		status = map_check(&trace, &options);
-	if (status == MT_EXIT_OK && options.ranks[0] != '\0')
-		status = mt_trace_mode_check(&trace, options.args.recording_id,
-					     "per_token,per_pass", "--ranks");
-	if (status == MT_EXIT_OK &&
-	    (mt_trace_has_recording(&trace) || mt_format_is_data(options.args.format)))
-		status = print(&trace, &options);
-	mt_trace_close(&trace);
-out:
-	free(options.placement);
-	return status;
+	return mt_trace_verb_run(&verb, argc, argv, &options.args, &options);
 }

@@ -322,27 +322,28 @@ static int strict_status(const struct check *check)
 	return MT_EXIT_LOSSES;
 }
 
-int mt_cmd_check(int argc, char **argv)
+static int check_print(struct mt_trace *trace, void *input)
 {
-	struct check_args args = {0};
-	struct check check = {0};
-	struct mt_trace trace;
+	const struct check_args *args = input;
+	struct check check = {.trace = trace};
 	int status;
 
-	status = mt_args_parse(&argp, argc, argv, &args.common, &args);
-	if (status == MT_EXIT_OK)
-		status = mt_trace_open(args.common.file, &trace);
-	if (status != MT_EXIT_OK)
-		return status;
-	trace.is_check = true;
-	check.trace = &trace;
+	trace->is_check = true;
 	proofs_run(&check);
-	status = results_print(&check, args.common.format);
+	status = results_print(&check, args->common.format);
 	if (check.is_cut || n_violated(&check) > 0)
 		status = MT_EXIT_FAILED;
-	if (status == MT_EXIT_OK && args.strict)
+	if (status == MT_EXIT_OK && args->strict)
 		status = strict_status(&check);
 	check_free(&check);
-	mt_trace_close(&trace);
 	return status;
+}
+
+int mt_cmd_check(int argc, char **argv)
+{
+	static const struct mt_trace_verb verb = {
+		.argp = &argp, .takes_empty = true, .print = check_print};
+	struct check_args args = {0};
+
+	return mt_trace_verb_run(&verb, argc, argv, &args.common, &args);
 }

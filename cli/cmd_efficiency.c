@@ -117,21 +117,9 @@ static sqlite3_stmt *prepare(const struct mt_trace *trace, const struct options 
 	return stmt;
 }
 
-static int missing_print(const struct mt_trace *trace, const struct options *options)
+static int print(struct mt_trace *trace, void *input)
 {
-	sqlite3_stmt *stmt = prepare(trace, options, MT_SQL_MISSING);
-	int rc;
-
-	if (!stmt)
-		return MT_EXIT_FAILED;
-	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
-		mt_note("%s", (const char *)sqlite3_column_text(stmt, 0));
-	sqlite3_finalize(stmt);
-	return rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(trace);
-}
-
-static int print(const struct mt_trace *trace, const struct options *options)
-{
+	const struct options *options = input;
 	struct mt_output output;
 	int status = MT_EXIT_OK;
 
@@ -151,7 +139,7 @@ static int print(const struct mt_trace *trace, const struct options *options)
 	if (status == MT_EXIT_OK)
 		mt_output_end(&output);
 	if (status == MT_EXIT_OK)
-		status = missing_print(trace, options);
+		status = mt_trace_print_notes(trace, prepare(trace, options, MT_SQL_MISSING));
 	if (status == MT_EXIT_OK)
 		status = mt_notes_print(trace, options->args.recording_id, MT_NOTES_LOAD);
 	return status;
@@ -159,22 +147,13 @@ static int print(const struct mt_trace *trace, const struct options *options)
 
 int mt_cmd_efficiency(int argc, char **argv)
 {
+	static const struct mt_trace_verb verb = {
+		.argp = &argp,
+		.modes = "per_token,per_pass",
+		.needs = "efficiency",
+		.print = print,
+	};
 	struct options options = {.args = {.no_csv = true, .markdown = true}, .n_top = 12};
-	struct mt_trace trace;
-	int status;
 
-	status = mt_args_parse(&argp, argc, argv, &options.args, &options);
-	if (status == MT_EXIT_OK)
-		status = mt_trace_open(options.args.file, &trace);
-	if (status != MT_EXIT_OK)
-		return status;
-	status = mt_trace_recording_check(&trace, options.args.recording_id);
-	if (status == MT_EXIT_OK)
-		status = mt_trace_mode_check(&trace, options.args.recording_id,
-					     "per_token,per_pass", "efficiency");
-	if (status == MT_EXIT_OK &&
-	    (mt_trace_has_recording(&trace) || mt_format_is_data(options.args.format)))
-		status = print(&trace, &options);
-	mt_trace_close(&trace);
-	return status;
+	return mt_trace_verb_run(&verb, argc, argv, &options.args, &options);
 }

@@ -328,7 +328,6 @@ static int sql_choose(const struct mt_trace *trace, const struct experts_args *a
 
 static int experts_print(const struct mt_trace *trace, const struct experts_args *args)
 {
-	struct mt_output output;
 	sqlite3_stmt *stmt;
 	const char *sql;
 	int status;
@@ -344,36 +343,25 @@ static int experts_print(const struct mt_trace *trace, const struct experts_args
 		attribute_bind(stmt, args);
 	else
 		load_bind(stmt, args);
-	mt_output_begin(&output, stdout, args->common.format);
-	status = mt_trace_print(trace, &output, stmt);
-	sqlite3_finalize(stmt);
-	if (status == MT_EXIT_OK)
-		mt_output_end(&output);
+	status = mt_trace_print_only(trace, &args->common, MT_SCALE_NONE, stmt);
 	if (status == MT_EXIT_OK)
 		status = mt_notes_print(trace, args->common.recording_id,
 					is_of_rows(args) ? MT_NOTES_ROWS : MT_NOTES_LOAD);
 	return status;
 }
 
+static int checked_print(struct mt_trace *trace, void *input)
+{
+	struct experts_args *args = input;
+	int status = args_check(trace, args);
+
+	return status == MT_EXIT_OK ? experts_print(trace, args) : status;
+}
+
 int mt_cmd_experts(int argc, char **argv)
 {
+	static const struct mt_trace_verb verb = {.argp = &argp, .print = checked_print};
 	struct experts_args args = {.min_tokens = 50};
-	struct mt_trace trace;
-	int status;
 
-	status = mt_args_parse(&argp, argc, argv, &args.common, &args);
-	if (status == MT_EXIT_OK)
-		status = mt_trace_open(args.common.file, &trace);
-	if (status != MT_EXIT_OK)
-		return status;
-	status = mt_trace_recording_check(&trace, args.common.recording_id);
-	if (status == MT_EXIT_OK && mt_trace_has_recording(&trace))
-		status = args_check(&trace, &args);
-	else if (!mt_format_is_data(args.common.format))
-		goto out;
-	if (status == MT_EXIT_OK)
-		status = experts_print(&trace, &args);
-out:
-	mt_trace_close(&trace);
-	return status;
+	return mt_trace_verb_run(&verb, argc, argv, &args.common, &args);
 }

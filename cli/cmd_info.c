@@ -109,21 +109,21 @@ static int sections_print(const struct mt_trace *trace, struct mt_output *output
 	return status;
 }
 
+static int print(struct mt_trace *trace, void *input)
+{
+	const struct mt_args *args = input;
+	struct mt_output output;
+
+	mt_output_begin(&output, stdout, args->format);
+	output.is_scaled = true;
+	return sections_print(trace, &output);
+}
+
 int mt_cmd_info(int argc, char **argv)
 {
+	static const struct mt_trace_verb verb = {
+		.argp = &argp, .takes_empty = true, .print = print};
 	struct mt_args args = {.no_csv = true};
-	struct mt_trace trace;
-	struct mt_output output;
-	int status;
 
-	status = mt_args_parse(&argp, argc, argv, &args, &args);
-	if (status == MT_EXIT_OK)
-		status = mt_trace_open(args.file, &trace);
-	if (status != MT_EXIT_OK)
-		return status;
-	mt_output_begin(&output, stdout, args.format);
-	output.is_scaled = true;
-	status = sections_print(&trace, &output);
-	mt_trace_close(&trace);
-	return status;
+	return mt_trace_verb_run(&verb, argc, argv, &args, &args);
 }

@@ -114,35 +114,20 @@ static int nothing_mention(const struct mt_trace *trace, const struct options *o
 	return status;
 }
 
-static int print(const struct mt_trace *trace, const struct options *options)
+static int print(struct mt_trace *trace, void *input)
 {
-	struct mt_output output;
-	int status;
+	const struct options *options = input;
+	int status = mt_trace_print_only(trace, &options->args, MT_SCALE_TIMES,
+					 mt_trace_prepare_recording(trace, sql_of(options->view),
+								    options->args.recording_id));
 
-	mt_output_begin(&output, stdout, options->args.format);
-	output.is_scaled = true;
-	status = mt_trace_print_recording(trace, &output, sql_of(options->view),
-					  options->args.recording_id, NULL);
-	if (status == MT_EXIT_OK)
-		mt_output_end(&output);
 	return status == MT_EXIT_OK ? nothing_mention(trace, options) : status;
 }
 
 int mt_cmd_kernels(int argc, char **argv)
 {
+	static const struct mt_trace_verb verb = {.argp = &argp, .print = print};
 	struct options options = {.view = 0};
-	struct mt_trace trace;
-	int status;
 
-	status = mt_args_parse(&argp, argc, argv, &options.args, &options);
-	if (status == MT_EXIT_OK)
-		status = mt_trace_open(options.args.file, &trace);
-	if (status != MT_EXIT_OK)
-		return status;
-	status = mt_trace_recording_check(&trace, options.args.recording_id);
-	if (status == MT_EXIT_OK &&
-	    (mt_trace_has_recording(&trace) || mt_format_is_data(options.args.format)))
-		status = print(&trace, &options);
-	mt_trace_close(&trace);
-	return status;
+	return mt_trace_verb_run(&verb, argc, argv, &options.args, &options);
 }

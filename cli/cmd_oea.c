@@ -506,21 +506,17 @@ static int oea_print(const struct mt_trace *trace, const struct mt_oea_args *arg
 	return status;
 }
 
+static int print(struct mt_trace *trace, void *input)
+{
+	const struct mt_oea_args *args = input;
+
+	return args->verifies ? mt_oea_verify(trace, args) : oea_print(trace, args);
+}
+
 int mt_cmd_oea(int argc, char **argv)
 {
+	static const struct mt_trace_verb verb = {.argp = &argp, .print = print};
 	struct mt_oea_args args = {0};
-	struct mt_trace trace;
-	int status;
 
-	status = mt_args_parse(&argp, argc, argv, &args.common, &args);
-	if (status == MT_EXIT_OK)
-		status = mt_trace_open(args.common.file, &trace);
-	if (status != MT_EXIT_OK)
-		return status;
-	status = mt_trace_recording_check(&trace, args.common.recording_id);
-	if (status == MT_EXIT_OK &&
-	    (mt_trace_has_recording(&trace) || mt_format_is_data(args.common.format)))
-		status = args.verifies ? mt_oea_verify(&trace, &args) : oea_print(&trace, &args);
-	mt_trace_close(&trace);
-	return status;
+	return mt_trace_verb_run(&verb, argc, argv, &args.common, &args);
 }

@@ -70,68 +70,41 @@ static const struct argp argp = {
 	"ORDER BY p.recording_id, p.device_id, p.domain, p.time_ns, p.source"
 
 #define SQL_STATES                                                                              \
-	"SELECT recording_id, name, state, coalesce(reason, '') FROM collector WHERE name IN "  \
-	"('nvml', 'rapl') AND (state <> 'on' OR reason IS NOT NULL) AND (?1 IS NULL OR "        \
-	"recording_id = ?1) ORDER BY recording_id, name"
+	"SELECT recording_id, name || ' is ' || state || ': ' || coalesce(reason, '') FROM "    \
+	"collector WHERE name IN ('nvml', 'rapl') AND (state <> 'on' OR reason IS NOT NULL) "   \
+	"AND (?1 IS NULL OR recording_id = ?1) ORDER BY recording_id, name"
 
 /* What a source lacks is no row; so it is said. */
 static int states_mention(const struct mt_trace *trace, uint64_t recording_id)
 {
-	sqlite3_stmt *stmt = mt_trace_prepare(trace, SQL_STATES);
 	int64_t n = 0;
-	int rc;
+	int status = mt_trace_print_notes(
+		trace, mt_trace_prepare_recording(trace, SQL_STATES, recording_id));
 
-	if (!stmt)
-		return MT_EXIT_FAILED;
-	if (recording_id)
-		sqlite3_bind_int64(stmt, 1, (int64_t)recording_id);
-	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
-		mt_note("recording %lld: %s is %s: %s",
-			(long long)sqlite3_column_int64(stmt, 0),
-			(const char *)sqlite3_column_text(stmt, 1),
-			(const char *)sqlite3_column_text(stmt, 2),
-			(const char *)sqlite3_column_text(stmt, 3));
-	sqlite3_finalize(stmt);
-	if (rc != SQLITE_DONE ||
-	    mt_trace_int(trace, "SELECT count(*) FROM collector WHERE name IN ('nvml', 'rapl')",
-			 &n) != MT_EXIT_OK)
-		return mt_trace_error(trace);
-	if (!n)
+	if (status == MT_EXIT_OK)
+		status = mt_trace_int(trace, "SELECT count(*) FROM collector WHERE name IN "
+					     "('nvml', 'rapl')", &n);
+	if (status == MT_EXIT_OK && !n)
 		mt_note("no source of power was asked for: 'moetrace run --collect rapl,nvml' does, "
 			"or MOETRACE_COLLECTORS");
-	return MT_EXIT_OK;
+	return status;
 }
 
-static int print(const struct mt_trace *trace, const struct options *options)
+static int print(struct mt_trace *trace, void *input)
 {
-	struct mt_output output;
-	int status;
+	const struct options *options = input;
+	const char *sql = options->has_readings ? SQL_READINGS : SQL_WINDOWS;
+	int status = mt_trace_print_only(
+		trace, &options->args, MT_SCALE_TIMES,
+		mt_trace_prepare_recording(trace, sql, options->args.recording_id));
 
-	mt_output_begin(&output, stdout, options->args.format);
-	output.is_scaled = true;
-	status = mt_trace_print_recording(trace, &output,
-					  options->has_readings ? SQL_READINGS : SQL_WINDOWS,
-					  options->args.recording_id, NULL);
-	if (status == MT_EXIT_OK)
-		mt_output_end(&output);
 	return status == MT_EXIT_OK ? states_mention(trace, options->args.recording_id) : status;
 }
 
 int mt_cmd_power(int argc, char **argv)
 {
+	static const struct mt_trace_verb verb = {.argp = &argp, .print = print};
 	struct options options = {.has_readings = false};
-	struct mt_trace trace;
-	int status;
 
-	status = mt_args_parse(&argp, argc, argv, &options.args, &options);
-	if (status == MT_EXIT_OK)
-		status = mt_trace_open(options.args.file, &trace);
-	if (status != MT_EXIT_OK)
-		return status;
-	status = mt_trace_recording_check(&trace, options.args.recording_id);
-	if (status == MT_EXIT_OK &&
-	    (mt_trace_has_recording(&trace) || mt_format_is_data(options.args.format)))
-		status = print(&trace, &options);
-	mt_trace_close(&trace);
-	return status;
+	return mt_trace_verb_run(&verb, argc, argv, &options.args, &options);
 }

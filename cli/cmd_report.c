@@ -301,8 +301,9 @@ static int sections_print(const struct mt_trace *trace, struct mt_output *output
 	return status == MT_EXIT_OK ? queries_print(trace, output, options, attribute) : status;
 }
 
-static int report_print(const struct mt_trace *trace, const struct options *options)
+static int report_print(struct mt_trace *trace, void *input)
 {
+	const struct options *options = input;
 	const struct mt_args *args = &options->args;
 	struct mt_output output;
 	char *attribute;
@@ -334,19 +335,8 @@ static int report_print(const struct mt_trace *trace, const struct options *opti
 
 int mt_cmd_report(int argc, char **argv)
 {
+	static const struct mt_trace_verb verb = {.argp = &argp, .print = report_print};
 	struct options options = {.args = {.no_csv = true, .markdown = true}};
-	struct mt_trace trace;
-	int status;
 
-	status = mt_args_parse(&argp, argc, argv, &options.args, &options);
-	if (status == MT_EXIT_OK)
-		status = mt_trace_open(options.args.file, &trace);
-	if (status != MT_EXIT_OK)
-		return status;
-	status = mt_trace_recording_check(&trace, options.args.recording_id);
-	if (status == MT_EXIT_OK &&
-	    (mt_trace_has_recording(&trace) || mt_format_is_data(options.args.format)))
-		status = report_print(&trace, &options);
-	mt_trace_close(&trace);
-	return status;
+	return mt_trace_verb_run(&verb, argc, argv, &options.args, &options);
 }

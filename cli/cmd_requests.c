@@ -314,31 +314,30 @@ static int find(const struct mt_trace *trace, const struct requests_args *args,
 	return status;
 }
 
-int mt_cmd_requests(int argc, char **argv)
+static int print(struct mt_trace *trace, void *input)
 {
-	struct requests_args args = {0};
-	struct mt_trace trace;
+	const struct requests_args *args = input;
 	int64_t request_id;
 	int status;
 
-	status = mt_args_parse(&argp, argc, argv, &args.common, &args);
-	if (status == MT_EXIT_OK)
-		status = mt_trace_open(args.common.file, &trace);
+	status = mt_trace_mode_check(trace, args->common.recording_id,
+				     args->id ? "per_token" : "per_token,per_pass",
+				     args->id ? "one request's experts" : "a list of requests");
 	if (status != MT_EXIT_OK)
 		return status;
-	status = mt_trace_recording_check(&trace, args.common.recording_id);
-	if (status == MT_EXIT_OK)
-		status = mt_trace_mode_check(&trace, args.common.recording_id,
-					     args.id ? "per_token" : "per_token,per_pass",
-					     args.id ? "one request's experts" : "a list of requests");
-	if (status == MT_EXIT_OK && args.id) {
-		status = find(&trace, &args, &request_id);
-		if (status == MT_EXIT_OK)
-			status = mt_requests_one_print(&trace, &args, request_id);
-	} else if (status == MT_EXIT_OK &&
-		   (mt_trace_has_recording(&trace) || mt_format_is_data(args.common.format))) {
-		status = list_print(&trace, &args);
-	}
-	mt_trace_close(&trace);
-	return status;
+	if (!args->id)
+		return mt_trace_has_recording(trace) || mt_format_is_data(args->common.format)
+			       ? list_print(trace, args)
+			       : MT_EXIT_OK;
+	status = find(trace, args, &request_id);
+	return status == MT_EXIT_OK ? mt_requests_one_print(trace, args, request_id) : status;
+}
+
+int mt_cmd_requests(int argc, char **argv)
+{
+	static const struct mt_trace_verb verb = {
+		.argp = &argp, .takes_empty = true, .print = print};
+	struct requests_args args = {0};
+
+	return mt_trace_verb_run(&verb, argc, argv, &args.common, &args);
 }

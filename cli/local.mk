@@ -23,6 +23,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cli_args.c \
 	%D%/cli_open.c \
 	%D%/cli_sql.c \
+	%D%/cli_verb.c \
 	%D%/cmd_balance.c \
 	%D%/cmd_doctor.c \
 	%D%/cmd_kernels.c \

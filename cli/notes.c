@@ -41,17 +41,9 @@ static const char sql_notes[] =
 
 int mt_notes_print(const struct mt_trace *trace, uint64_t recording_id, enum mt_notes kind)
 {
-	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql_notes);
-	int rc;
+	sqlite3_stmt *stmt = mt_trace_prepare_recording(trace, sql_notes, recording_id);
 
-	if (!stmt)
-		return MT_EXIT_FAILED;
-	if (recording_id != 0)
-		sqlite3_bind_int64(stmt, 1, (int64_t)recording_id);
-	sqlite3_bind_int(stmt, 2, kind == MT_NOTES_ROWS);
-	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
-		mt_note("recording %lld: %s", (long long)sqlite3_column_int64(stmt, 0),
-			(const char *)sqlite3_column_text(stmt, 2));
-	sqlite3_finalize(stmt);
-	return rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(trace);
+	if (stmt)
+		sqlite3_bind_int(stmt, 2, kind == MT_NOTES_ROWS);
+	return mt_trace_print_notes(trace, stmt);
 }

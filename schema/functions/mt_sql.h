@@ -23,6 +23,13 @@
 
 #include <sqlite3.h>
 
+/*
+ * The extended result code of a function that cannot do what its arguments ask for, as
+ * sqlite3_extended_errcode() has it. The file may well be sound: what is wrong with a file is
+ * SQLITE_CORRUPT.
+ */
+#define MT_SQL_ARGUMENT (SQLITE_ERROR | (109 << 8))
+
 /* Returns an SQLite result code; on failure sqlite3_errmsg(db) says why. */
 int mt_sql_register(sqlite3 *db);
 

@@ -166,9 +166,9 @@ int mt_rank_map_recorded(struct mt_tvf_rows *rows, const char *name, sqlite3 *db
 				 : rc;
 	sqlite3_finalize(stmt);
 	if (rc == SQLITE_CORRUPT)
-		rc = mt_tvf_fail(rows,
-				 "%s: expert_map (layer_id %lld, epoch %lld): there is no"
-				 " such row, or its slots are not valid",
-				 name, layer->layer_id, epoch);
+		(void)mt_tvf_fail(rows,
+				  "%s: expert_map (layer_id %lld, epoch %lld): there is no"
+				  " such row, or its slots are not valid",
+				  name, layer->layer_id, epoch);
 	return rc;
 }

@@ -6,6 +6,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "mt_sql.h"
 #include "trace_reader_internal.h"
 
 #include <string.h>
@@ -208,14 +209,18 @@ static int refuse_rowless(struct mt_reader *reader, const struct mt_filter *filt
 	if (recording)
 		sqlite3_bind_value(stmt, 1, recording);
 	rc = sqlite3_step(stmt);
-	if (rc == SQLITE_ROW)
+	if (rc == SQLITE_ROW) {
 		rc = mt_reader_fail(reader,
 				    "recording %lld is of mode %s, which keeps no rows to count: ask "
 				    "expert_load or layer_balance",
 				    sqlite3_column_int64(stmt, 0),
 				    (const char *)sqlite3_column_text(stmt, 1));
-	else
+		/* The file is as it should be; the question is not. */
+		if (rc != SQLITE_NOMEM)
+			rc = MT_SQL_ARGUMENT;
+	} else {
 		rc = rc == SQLITE_DONE ? SQLITE_OK : mt_reader_fail_sqlite(reader, rc);
+	}
 	sqlite3_finalize(stmt);
 	return rc;
 }

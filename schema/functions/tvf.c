@@ -5,6 +5,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "mt_sql.h"
 #include "tvf.h"
 
 #include <stdarg.h>
@@ -80,7 +81,7 @@ int mt_tvf_fail(struct mt_tvf_rows *rows, const char *format, ...)
 	sqlite3_free(rows->error);
 	rows->error = sqlite3_vmprintf(format, arguments);
 	va_end(arguments);
-	return SQLITE_ERROR;
+	return MT_SQL_ARGUMENT;
 }
 
 int mt_tvf_uint(struct mt_tvf_rows *rows, const struct mt_tvf *tvf, sqlite3_value *const *arguments,

@@ -50,7 +50,7 @@ int mt_tvf_double(struct mt_tvf_rows *rows, double value);
 /* @text must be a constant, or stay valid as long as the row. */
 int mt_tvf_text(struct mt_tvf_rows *rows, const char *text);
 
-/* Set the error's text; returns SQLITE_ERROR. */
+/* Set the error's text: the arguments ask for what cannot be done. Returns MT_SQL_ARGUMENT. */
 int mt_tvf_fail(struct mt_tvf_rows *rows, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

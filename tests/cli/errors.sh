@@ -144,6 +144,22 @@ run "$moetrace" info "$(printf 'a\033[2Jb')"
 expect_eq "status" "$status" 3
 expect_no_match "$tmp/err" "$(printf '\033')"
 
+# What a function cannot do is no fault of the file: its message says what to give, and that is all.
+echo '[[0,0],[0,0]]' >map.json
+expect_error 1 "sound.db: moe_balance: placement of layer 0: expert 1 has no slot$" \
+	"$moetrace" balance sound.db --ranks 2 --map map.json
+expect_error 1 "sound.db: moe_oea: rule 'budget:0': give oea, pruned or budget:N, .* to 65536$" \
+	"$moetrace" oea sound.db --rule budget:0
+expect_error 1 "sound.db: moe_expand: margin: give a distance of scores, 0 or more$" \
+	"$moetrace" query sound.db "select * from moe_expand(-1)"
+expect_error 1 "sound.db: moe_eplb: n_ranks: give a whole number from 1 to [0-9]*$" \
+	"$moetrace" query sound.db "select * from moe_eplb(0)"
+# A file with a fault is another thing.
+cp sound.db fault.db
+change fault.db "UPDATE topk SET n_rows = n_rows + 1"
+expect_error 1 "moe_balance: topk 1: .*; 'moetrace check' says what is wrong with the file$" \
+	"$moetrace" balance fault.db --ranks 2
+
 # A damaged page in the middle of the file is found and is no crash.
 cp sound.db flipped.db
 size=$(wc -c <flipped.db)
