@@ -28,7 +28,9 @@ moetrace_HEADERS = \
 	%D%/attempt.c \
 	%D%/clock.h \
 	%D%/clocks.c %D%/clocks.h \
-	%D%/collect.c %D%/collect.h \
+	%D%/collect.c %D%/collect.h %D%/collect_internal.h \
+	%D%/collect_out.c \
+	%D%/collect_thread.c \
 	%D%/collect_write.c \
 	%D%/collector.h \
 	%D%/control/commands.c %D%/control/commands.h \

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the parts of the collectors' machinery share: the session's side (collect.c), the threads
+ * (collect_thread.c) and the list of readings (collect_out.c).
+ */
+#ifndef MT_COLLECT_INTERNAL_H
+#define MT_COLLECT_INTERNAL_H
+
+#include <pthread.h>
+#include <stdint.h>
+
+#include "libtrace/clock.h"
+#include "libtrace/collect.h"
+
+struct mt_source {
+	struct mt_collect *collect;
+	const struct mt_collector_ops *ops;
+	struct mt_collector_out out;
+	pthread_t thread;
+	int has_thread;
+	int has_left;           /* its thread is about to end */
+	int is_cut;             /* nobody waits for it any more */
+	uint32_t n_begun;       /* recordings that it has read for */
+	uint32_t n_finished;    /* ends of recordings that it has read for */
+	uint64_t busy_since_ns; /* CLOCK_MONOTONIC; 0: it is not called */
+	struct mt_collect_status status;
+};
+
+struct mt_collect {
+	struct moetrace_session *session; /* for its names, which the threads do not outlive */
+	uint64_t start_monotonic_ns;
+	struct mt_collector_places places;
+	char paths[5][256];
+	uint64_t hang_ns;
+	pthread_mutex_t lock;             /* protects all that follows */
+	pthread_cond_t changed;
+	uint32_t n_users;                 /* the session, and threads */
+	int is_closing;
+	uint32_t n_starts;                /* recordings begun */
+	uint32_t n_stops;                 /* and ended */
+	struct mt_clock_map realtime;
+	uint64_t last_pair_ns;
+	char used_uuid[64];               /* of the GPU whose passes are recorded; "": none */
+	uint32_t n_devices;
+	struct mt_collect_device devices[MT_MAX_COLLECT_DEVICES];
+	uint32_t n_sources;
+	struct mt_source sources[MT_MAX_COLLECTORS];
+	uint64_t head;                    /* readings ever put in */
+	uint64_t tail;                    /* and taken, or pushed out */
+	struct mt_reading readings[MT_MAX_READINGS];
+};
+
+/* collect_out.c: the calls that a collector is given. */
+void mt_collect_out_fill(struct mt_source *source);
+uint64_t mt_collect_now_ns(void *source);
+
+/* collect_thread.c */
+int mt_collect_thread_start(struct mt_source *source);
+/* Under the lock, which it lets go of meanwhile. */
+void mt_collect_sleep_until(struct mt_source *source, uint64_t until_ns);
+/* Under the lock, which it gives back: the last user frees the memory, the session or a thread. */
+void mt_collect_leave(struct mt_collect *collect);
+
+#endif
