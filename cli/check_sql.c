@@ -48,7 +48,12 @@ static const struct sql_proof sql_proofs[] = {
 	 "WHERE scoring NOT IN ('softmax', 'sigmoid', 'sqrtsoftplus', 'softmax_selected', "
 	 "'sparsemixer') OR weight_kind NOT IN ('raw', 'renormalized', 'scaled', "
 	 "'renormalized,scaled') OR scaling_owner NOT IN ('router', 'output') "
-	 "OR renormalize NOT IN (0, 1) OR has_correction_bias NOT IN (0, 1)"},
+	 "OR renormalize NOT IN (0, 1) OR has_correction_bias NOT IN (0, 1) "
+	 "OR router_output NOT IN ('standard', 'packed', 'ragged', 'none')"},
+	{CHECK_VALUES, NULL,
+	 "SELECT 'layer', layer_id, 'group_top_n without groups, or above a group''s experts' "
+	 "FROM layer WHERE group_top_n < 1 OR (group_top_n IS NOT NULL AND n_groups IS NULL) "
+	 "OR group_top_n > n_experts / n_groups"},
 	{CHECK_VALUES, NULL,
 	 "SELECT 'layer', layer_id, 'bias_values of another size, or without a bias' FROM layer "
 	 "WHERE bias_values IS NOT NULL AND (typeof(bias_values) <> 'blob' "

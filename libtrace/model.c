@@ -6,6 +6,7 @@
 #include "libtrace/session.h"
 
 #include <float.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -78,6 +79,13 @@ static int check_numbers(struct moetrace_session *session, const struct moetrace
 					"model: layer %u: %u of %u groups of %u experts is impossible",
 					info->layer, info->topk_groups, info->n_groups,
 					info->n_experts);
+	if (info->group_top_n &&
+	    (!info->n_groups || info->group_top_n > info->n_experts / info->n_groups))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: layer %u: group_top_n %u of %u groups of %u experts is "
+					"impossible",
+					info->layer, info->group_top_n, info->n_groups,
+					info->n_experts);
 	if (info->expert_weight_bytes > INT64_MAX)
 		return mt_session_error(session, MOETRACE_E_INVALID,
 					"model: layer %u: expert_weight_bytes is past 2^63",
@@ -85,8 +93,30 @@ static int check_numbers(struct moetrace_session *session, const struct moetrace
 	return MOETRACE_OK;
 }
 
+/* A NaN compares with nothing: no order of scores could be restored or proved with it. */
+static int check_bias(struct moetrace_session *session, const struct moetrace_layer_info *info)
+{
+	const uint32_t n_values = info->n_experts + info->n_zero_experts;
+
+	if (!info->bias_values)
+		return MOETRACE_OK;
+	if (info->correction_bias == MOETRACE_NO)
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"model: layer %u: bias_values of a layer without correction_bias",
+					info->layer);
+	for (uint32_t i = 0; i < n_values; i++)
+		if (isnan(info->bias_values[i]))
+			return mt_session_error(session, MOETRACE_E_INVALID,
+						"model: layer %u: bias_values[%u] is NaN; check the "
+						"checkpoint, or pass NULL where the bias is not known",
+						info->layer, i);
+	return MOETRACE_OK;
+}
+
 static int check_layer(struct moetrace_session *session, const struct moetrace_layer_info *info)
 {
+	int status;
+
 	uint64_t n_ids = (uint64_t)info->n_experts + info->n_zero_experts + info->n_shared_slots;
 
 	if (!info->n_experts || !info->top_k || info->top_k > n_ids)
@@ -97,19 +127,17 @@ static int check_layer(struct moetrace_session *session, const struct moetrace_l
 		return mt_session_error(session, MOETRACE_E_LIMIT,
 					"model: layer %u: top_k %u of %llu experts is above the limits",
 					info->layer, info->top_k, (unsigned long long)n_ids);
-	if (info->bias_values && info->correction_bias == MOETRACE_NO)
-		return mt_session_error(session, MOETRACE_E_INVALID,
-					"model: layer %u: bias_values of a layer without correction_bias",
-					info->layer);
 	if (info->kind > MOETRACE_LAYER_HASH || info->scoring > MOETRACE_SCORING_SPARSEMIXER ||
 	    info->renormalize > MOETRACE_YES || info->scaling_owner > MOETRACE_SCALING_OUTPUT ||
 	    info->correction_bias > MOETRACE_YES ||
+	    info->router_output > MOETRACE_ROUTER_OUTPUT_NONE ||
 	    (info->weight_kind > MOETRACE_WEIGHT_RENORMALIZED &&
 	     info->weight_kind & ~(unsigned)(MOETRACE_WEIGHT_RENORMALIZED | MOETRACE_WEIGHT_SCALED)))
 		return mt_session_error(session, MOETRACE_E_INVALID,
 					"model: layer %u: an enumeration has no such value",
 					info->layer);
-	return check_numbers(session, info);
+	status = check_numbers(session, info);
+	return status ? status : check_bias(session, info);
 }
 
 /* The array's stride is the caller's version of the struct, which check_sizes() has seen. */

@@ -87,7 +87,9 @@ CREATE TABLE layer (
 	router_impl TEXT,               -- the routing code that serves the layer; NULL: not told
 	runner_backend TEXT,            -- the expert code that serves the layer; NULL: not told
 	impl_reason TEXT,               -- why these were chosen; NULL: not told
-	bias_values BLOB                -- the bias that is added to the scores for the choice alone, of each routed, then each zero expert, fp32; NULL: none or not told
+	bias_values BLOB,               -- the bias that is added to the scores for the choice alone, of each routed, then each zero expert, fp32; NULL: none or not told
+	router_output TEXT,             -- the form in which the router hands over its choice: 'standard', 'packed', 'ragged' or 'none' (the code of the experts routes by itself); NULL: not told
+	group_top_n INTEGER             -- a group's score is the sum of so many of its largest values, bias included; NULL: not grouped or not told
 );
 
 -- From start to stop. A pass belongs wholly to the recording that was active when it began.

@@ -75,6 +75,9 @@ static void groups_describe(const struct mtk_route_config *route, struct moetrac
 		return;
 	info->n_groups = route->n_groups;
 	info->topk_groups = route->n_keep_groups;
+	info->group_top_n = route->groups == MTK_ROUTE_GROUPS_MAX    ? 1
+			    : route->groups == MTK_ROUTE_GROUPS_TOP2 ? 2
+								     : route->group_top_n;
 }
 
 static void layer_describe(const struct mtk_backend *backend, uint32_t index,
@@ -110,6 +113,7 @@ static void layer_describe(const struct mtk_backend *backend, uint32_t index,
 	if (route->bias == MTK_ROUTE_BIAS_SCORE && !route->bias_per_token)
 		info->bias_values = layer.correction_bias;
 	info->weight_kind = mtk_route_weight_kind(route);
+	info->router_output = MOETRACE_ROUTER_OUTPUT_STANDARD;
 	info->expert_weight_bytes = mtk_model_expert_weight_bytes(model);
 	backend->ops->describe(backend, &layer, texts);
 	choice_describe(choice, texts);

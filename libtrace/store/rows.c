@@ -76,7 +76,7 @@ static void bind_double(sqlite3_stmt *stmt, int index, double value)
 		sqlite3_bind_double(stmt, index, value);
 }
 
-/* How the layer routes: columns 9 to 18 of table layer. */
+/* How the layer routes: columns 9 to 18 and the last two of table layer. */
 static void bind_semantics(sqlite3_stmt *stmt, const struct moetrace_layer_info *info)
 {
 	static const char *const scorings[] = {
@@ -89,6 +89,12 @@ static void bind_semantics(sqlite3_stmt *stmt, const struct moetrace_layer_info 
 	static const char *const owners[] = {
 		[MOETRACE_SCALING_ROUTER] = "router",
 		[MOETRACE_SCALING_OUTPUT] = "output",
+	};
+	static const char *const outputs[] = {
+		[MOETRACE_ROUTER_OUTPUT_STANDARD] = "standard",
+		[MOETRACE_ROUTER_OUTPUT_PACKED] = "packed",
+		[MOETRACE_ROUTER_OUTPUT_RAGGED] = "ragged",
+		[MOETRACE_ROUTER_OUTPUT_NONE] = "none",
 	};
 	static const char *const weight_kinds[] = {
 		[MOETRACE_WEIGHT_RAW] = "raw",
@@ -107,6 +113,8 @@ static void bind_semantics(sqlite3_stmt *stmt, const struct moetrace_layer_info 
 	bind_double(stmt, 16, info->soft_cap);
 	mt_store_bind_int(stmt, 17, tristate(info->correction_bias));
 	mt_store_bind_text(stmt, 18, weight_kinds[info->weight_kind]);
+	mt_store_bind_text(stmt, 25, outputs[info->router_output]);
+	mt_store_bind_int(stmt, 26, null_if_zero(info->group_top_n));
 }
 
 int mt_store_layer(struct mt_store *store, int64_t layer_id, int64_t model_id, int64_t moe_ordinal,

@@ -11,7 +11,7 @@
 	X(DEVICE, "INSERT INTO device VALUES (NULL, 1, ?, ?, ?, ?, NULL)")                    \
 	X(MODEL, "INSERT INTO model VALUES (?, ?, ?, ?, ?, ?)")                               \
 	X(LAYER, "INSERT INTO layer VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
-		 "?, ?, ?, ?, ?, ?, ?, ?)")                                                   \
+		 "?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")                                             \
 	X(RECORDING, "INSERT INTO recording VALUES (?, 1, ?, NULL, NULL, ?, ?, ?)")            \
 	X(RECORDING_START, "UPDATE recording SET start_ns = ? WHERE recording_id = ?")        \
 	X(RECORDING_END, "UPDATE recording SET end_ns = ?, end_reason = ? "                   \

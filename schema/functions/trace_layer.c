@@ -368,7 +368,9 @@ static int read_scanned(struct mt_reader *reader)
 		return rc;
 	reader->layer = reader->layer_facts->layer;
 	reader->layer_model_id = reader->layer_facts->model_id;
-	if (reader->extras)
+	if (reader->extras && reader->passes_only)
+		read_order(reader, KB_ORDER, KB_PADDING, KC_MAP_EPOCH);
+	else if (reader->extras)
 		read_order(reader, KX_ORDER, KX_PADDING, KX_MAP_EPOCH);
 	rc = reader->passes_only ? read_state(reader) : SQLITE_OK;
 	if (rc != SQLITE_OK || reader->state != MT_LAYER_STORED)

@@ -106,6 +106,9 @@ static const char from_stored_extras[] =
 	" FROM main.pass_layer AS pl WHERE pl.pass_id >= ?1 AND pl.state = 0";
 static const char from_all[] =
 	", pl.state, pl.map_epoch FROM main.pass_layer AS pl WHERE pl.pass_id >= ?1";
+static const char from_all_extras[] =
+	", pl.state, pl.map_epoch, pl.selection_order, pl.padding_active_experts"
+	" FROM main.pass_layer AS pl WHERE pl.pass_id >= ?1";
 
 static const char *const scan_terms[MT_N_TERMS] = {
 	[MT_TERM_LAYER_ID] = " AND pl.layer_id = ?9",
@@ -183,9 +186,10 @@ static int open_scan(struct mt_reader *reader, const struct mt_filter *filter)
 
 	reader->scans = true;
 	sqlite3_str_appendall(sql, scan_layers);
-	sqlite3_str_appendall(sql, reader->passes_only ? from_all
-					 : reader->extras    ? from_stored_extras
-							     : from_stored);
+	if (reader->passes_only)
+		sqlite3_str_appendall(sql, reader->extras ? from_all_extras : from_all);
+	else
+		sqlite3_str_appendall(sql, reader->extras ? from_stored_extras : from_stored);
 	return prepare_terms(reader, sql, scan_terms, " ORDER BY pl.pass_id, pl.layer_id", filter,
 			     &reader->layer_stmt);
 }
@@ -254,8 +258,8 @@ int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, unsi
 			     &reader->layer_stmt);
 }
 
-int mt_reader_open_passes(struct mt_reader *reader, sqlite3 *db, const char *name,
-			  const struct mt_filter *filter)
+static int open_passes(struct mt_reader *reader, sqlite3 *db, const char *name, bool extras,
+		       const struct mt_filter *filter)
 {
 	sqlite3_str *sql = sqlite3_str_new(db);
 	int rc;
@@ -264,10 +268,23 @@ int mt_reader_open_passes(struct mt_reader *reader, sqlite3 *db, const char *nam
 	reader->db = db;
 	reader->name = name;
 	reader->passes_only = true;
+	reader->extras = extras;
 	sqlite3_str_appendall(sql, select_passes);
 	rc = prepare_terms(reader, sql, slice_terms, " ORDER BY p.pass_id", filter,
 			   &reader->pass_stmt);
 	return rc == SQLITE_OK ? open_scan(reader, filter) : rc;
+}
+
+int mt_reader_open_passes(struct mt_reader *reader, sqlite3 *db, const char *name,
+			  const struct mt_filter *filter)
+{
+	return open_passes(reader, db, name, false, filter);
+}
+
+int mt_reader_open_layers(struct mt_reader *reader, sqlite3 *db, const char *name,
+			  const struct mt_filter *filter)
+{
+	return open_passes(reader, db, name, true, filter);
 }
 
 void mt_reader_close(struct mt_reader *reader)

@@ -133,6 +133,9 @@ int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, unsi
 /* Passes and their layers, whatever their state, without slices: for terms of passes and layers. */
 int mt_reader_open_passes(struct mt_reader *reader, sqlite3 *db, const char *name,
 			  const struct mt_filter *filter);
+/* The same with MT_READ_EXTRAS: what the columns of layers and runs say of the choice. */
+int mt_reader_open_layers(struct mt_reader *reader, sqlite3 *db, const char *name,
+			  const struct mt_filter *filter);
 int mt_reader_next_pass(struct mt_reader *reader);
 int mt_reader_next_layer(struct mt_reader *reader);
 void mt_reader_close(struct mt_reader *reader);

@@ -36,6 +36,9 @@ enum scan_column {
 /* Instead of the last two, with MT_READ_EXTRAS. */
 enum scan_extra { KX_ORDER = KC_TOPK_ROW + 1, KX_PADDING, KX_MAP_EPOCH };
 
+/* After the last two, with both. */
+enum scan_choice { KB_ORDER = KC_MAP_EPOCH + 1, KB_PADDING };
+
 /* Sets the reader's message and returns the code for damage. */
 int mt_reader_fail(struct mt_reader *reader, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));

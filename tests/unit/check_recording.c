@@ -128,6 +128,8 @@ static struct moetrace_layer_info full_layer(void)
 	layer.router_impl = "router";
 	layer.runner_backend = "runner";
 	layer.impl_reason = "reason";
+	layer.router_output = MOETRACE_ROUTER_OUTPUT_NONE;
+	layer.group_top_n = 2;
 	return layer;
 }
 
@@ -163,9 +165,10 @@ START_TEST(test_model_is_stored)
 			    " scaling_owner || ' ' || soft_cap || ' ' || has_correction_bias ||"
 			    " ' ' || weight_kind || ' ' || gemm_block_rows || ' ' ||"
 			    " expert_weight_bytes || ' ' || router_impl || ' ' || runner_backend"
-			    " || ' ' || impl_reason FROM layer WHERE top_k = 9"),
+			    " || ' ' || impl_reason || ' ' || router_output || ' ' || group_top_n"
+			    " FROM layer WHERE top_k = 9"),
 		"3 30 hash 256 0 1 9 sigmoid 8 4 1 2.5 output 30.0 0 renormalized,scaled 64 "
-		"1099511627776 router runner reason");
+		"1099511627776 router runner reason none 2");
 	db_close(db);
 }
 END_TEST
@@ -185,7 +188,8 @@ START_TEST(test_unknown_is_null)
 			   " IS NULL AND has_correction_bias IS NULL AND weight_kind IS NULL AND"
 			   " gemm_block_rows IS NULL AND expert_weight_bytes IS NULL AND"
 			   " router_impl IS NULL AND runner_backend IS NULL AND impl_reason IS"
-			   " NULL AND kind = 'routed'"),
+			   " NULL AND bias_values IS NULL AND router_output IS NULL AND"
+			   " group_top_n IS NULL AND kind = 'routed'"),
 		1);
 	ck_assert_int_eq(db_int(db,
 				"SELECT count(*) FROM model WHERE architecture IS NULL AND"
@@ -198,14 +202,16 @@ END_TEST
 /* A description that no model can have is refused, whatever of it is wrong, and leaves nothing. */
 START_TEST(test_models_that_cannot_be)
 {
+	enum { N_WRONG = 16 };
 	static const double wrong_numbers[] = {INFINITY, -INFINITY, NAN, -1};
+	static const float nan_last[256] = {[0] = -INFINITY, [255] = NAN};
 	struct toy toy = toy_open("wrong.db", NULL, 1, 64, 2);
-	struct moetrace_layer_info layers[12];
+	struct moetrace_layer_info layers[N_WRONG];
 	struct moetrace_model_info info;
 	uint32_t model, i;
 	sqlite3 *db;
 
-	for (i = 0; i < 12; i++)
+	for (i = 0; i < N_WRONG; i++)
 		layers[i] = full_layer();
 	for (i = 0; i < 4; i++) {
 		layers[i].soft_cap = wrong_numbers[i];
@@ -214,19 +220,24 @@ START_TEST(test_models_that_cannot_be)
 	layers[8].n_groups = layers[8].n_experts + 1;
 	layers[9].topk_groups = layers[9].n_groups + 1;
 	layers[10].expert_weight_bytes = UINT64_C(1) << 63;
-	layers[11].layer = 61;
+	layers[11].router_output = MOETRACE_ROUTER_OUTPUT_NONE + 1;
+	layers[12].n_groups = layers[12].topk_groups = 0; /* and yet a group_top_n */
+	layers[13].group_top_n = 33;
+	layers[14].correction_bias = MOETRACE_YES;
+	layers[14].bias_values = nan_last;
+	layers[15].layer = 61;
 	MOETRACE_INIT(&info);
 	info.name = "wrong";
 	info.n_layers = 61;
 	info.n_moe_layers = 1;
-	for (i = 0; i < 12; i++) {
+	for (i = 0; i < N_WRONG; i++) {
 		info.layers = &layers[i];
 		ck_assert_msg(moetrace_model_add(toy.session, &info, &model) ==
 				      MOETRACE_E_INVALID,
 			      "wrong layer %u was accepted", i);
 		ck_assert_uint_eq(model, 0);
 	}
-	layers[11].layer = 60;
+	layers[15].layer = 60;
 	ck_assert_int_eq(moetrace_model_add(toy.session, &info, &model), MOETRACE_OK);
 	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM layer"), 2);

@@ -64,6 +64,16 @@ enum moetrace_weight_kind {
 	MOETRACE_WEIGHT_SCALED = 4,       /* multiplied by routed_scaling_factor */
 };
 
+/* In what form the router hands over its choice. */
+enum moetrace_router_output {
+	MOETRACE_ROUTER_OUTPUT_UNKNOWN = 0,
+	MOETRACE_ROUTER_OUTPUT_STANDARD = 1, /* ids and weights */
+	MOETRACE_ROUTER_OUTPUT_PACKED = 2,   /* both in one word */
+	MOETRACE_ROUTER_OUTPUT_RAGGED = 3,   /* sorted by expert */
+	MOETRACE_ROUTER_OUTPUT_NONE = 4,     /* not at all: the code of the experts routes by itself, so
+	                                        that no hook and no expert map comes in between */
+};
+
 struct moetrace_layer_info {
 	size_t size;                    /* set by MOETRACE_INIT() */
 	uint32_t layer;                 /* number in the model, dense layers counted, from 0 */
@@ -89,10 +99,14 @@ struct moetrace_layer_info {
 	const char *impl_reason;        /* why these; NULL: unknown */
 	const float *bias_values;       /* [n_experts + n_zero_experts] the correction bias that is
 	                                   added to the scores for the choice alone (not one that is
-	                                   added to the logits); copied. NULL: unknown. It lets the
-	                                   recorder restore the order of unordered selections; goes
-	                                   with correction_bias YES. Stored, so that 'moetrace check'
-	                                   can prove the order. */
+	                                   added to the logits), none of them NaN; copied. NULL: unknown.
+	                                   It lets the recorder restore the order of unordered
+	                                   selections; goes with correction_bias YES. Stored, so that
+	                                   'moetrace check' can prove the order. */
+	uint32_t router_output;         /* enum moetrace_router_output */
+	uint32_t group_top_n;           /* a group's score is the sum of so many of its largest values
+	                                   (bias included): 1: its largest, 2: as in DeepSeek-V3; 0: not
+	                                   grouped or unknown */
 };
 
 struct moetrace_model_info {
@@ -121,7 +135,8 @@ struct moetrace_model_info {
  *                              the number of ids, layer numbers that do not ascend or, where
  *                              n_layers is known, are not below it; a factor or cap that is
  *                              negative or not finite; more groups than experts, or more kept
- *                              than there are; expert_weight_bytes past 2^63
+ *                              than there are, or a group_top_n without groups or above a
+ *                              group's experts; expert_weight_bytes past 2^63; a bias that is NaN
  *          MOETRACE_E_LIMIT    above one of the limits at the top of this file
  *          MOETRACE_E_NOMEM
  *          MOETRACE_E_STATE    this is a forked child
