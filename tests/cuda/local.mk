@@ -42,12 +42,21 @@ thread_tests += $(%C%_programs)
 %C%_check_lane_LDADD = $(%C%_libs)
 
 if HAVE_NVCC
-check_PROGRAMS += %D%/check_capture
-TESTS += %D%/check_capture
-gpu_tests += %D%/check_capture
+%C%_gpu_programs = %D%/check_capture %D%/check_replays
+check_PROGRAMS += $(%C%_gpu_programs)
+TESTS += $(%C%_gpu_programs)
+gpu_tests += $(%C%_gpu_programs)
 endif
 
-%C%_check_capture_SOURCES = %D%/check_capture.c %D%/support/graph.cu %D%/support/graph.h
+%C%_gpu_support = \
+	%D%/support/graph.cu %D%/support/graph.h \
+	%D%/support/kept.c %D%/support/kept.h
+
+%C%_check_capture_SOURCES = %D%/check_capture.c $(%C%_gpu_support)
 %C%_check_capture_CFLAGS = $(%C%_cflags)
 %C%_check_capture_LDADD = $(%C%_libs) $(CUDA_LIBS)
+
+%C%_check_replays_SOURCES = %D%/check_replays.c $(%C%_gpu_support)
+%C%_check_replays_CFLAGS = $(%C%_cflags)
+%C%_check_replays_LDADD = $(%C%_libs) $(CUDA_LIBS)
 endif

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#include "common/json.h"
 #include "kernels/sample/sample.h"
+#include "tests/kernels/support/greedy.h"
 #include "tests/kernels/support/levels.h"
 #include "tests/kernels/support/tinymoe.h"
 #include "tests/unit/support/suite.h"
@@ -34,10 +34,6 @@
 /* The block's input and output are stored for this many tokens of the first two sequences. */
 #define N_BLOCK_TOKENS 64
 #define N_BLOCK_ROWS (2 * N_BLOCK_TOKENS)
-
-/* Below this gap another order of summation may choose another greedy byte. */
-#define GREEDY_GAP 0.005
-#define N_GREEDY_BYTES 64
 
 /* Tests that run on every level. */
 #define N_LEVEL_TESTS 6
@@ -356,48 +352,6 @@ START_TEST(test_moe_block)
 }
 END_TEST
 
-struct greedy_case {
-	char prompt[256];
-	char text[512];
-	size_t n_prompt;
-	size_t n_text;
-	double min_logit_gap;
-};
-
-struct greedy_cases {
-	char key[32];
-	struct greedy_case cases[32];
-	uint32_t n_cases;
-};
-
-static size_t copy_text(const struct mt_json_event *event, char *to, size_t size)
-{
-	ck_assert_uint_le(event->n_bytes, size);
-	memcpy(to, event->text, event->n_bytes);
-	return event->n_bytes;
-}
-
-static int take_greedy(void *context, const struct mt_json_event *event,
-		       struct mt_json_error *error)
-{
-	struct greedy_cases *cases = context;
-	struct greedy_case *current = &cases->cases[cases->n_cases];
-
-	(void)error;
-	ck_assert_uint_lt(cases->n_cases, 32);
-	if (event->kind == MT_JSON_KEY)
-		cases->key[copy_text(event, cases->key, sizeof(cases->key) - 1)] = '\0';
-	else if (event->kind == MT_JSON_OBJECT_END)
-		cases->n_cases++;
-	else if (event->kind == MT_JSON_STRING && !strcmp(cases->key, "prompt"))
-		current->n_prompt = copy_text(event, current->prompt, sizeof(current->prompt));
-	else if (event->kind == MT_JSON_STRING && !strcmp(cases->key, "text"))
-		current->n_text = copy_text(event, current->text, sizeof(current->text));
-	else if (event->kind == MT_JSON_NUMBER && !strcmp(cases->key, "min_logit_gap"))
-		ck_assert_int_eq(mt_json_double(event, &current->min_logit_gap), 0);
-	return 0;
-}
-
 /* Forward n tokens of one slot from position first; gives the greedy successor of the last. */
 static int32_t advance(struct tinymoe *tiny, uint32_t slot, uint32_t first, const char *bytes,
 		       uint32_t n)
@@ -429,7 +383,7 @@ static void check_greedy(struct tinymoe *tiny, const struct greedy_case *expecte
 	uint32_t slot;
 	int32_t next;
 
-	ck_assert_uint_eq(expected->n_text, expected->n_prompt + N_GREEDY_BYTES);
+	ck_assert_uint_eq(expected->n_text, expected->n_prompt + GREEDY_BYTES);
 	ck_assert_int_eq(mtk_kv_cache_slot_acquire(tiny->kv, &slot), 0);
 	next = advance(tiny, slot, 0, expected->prompt, position);
 	for (;;) {
@@ -450,16 +404,11 @@ static void check_greedy(struct tinymoe *tiny, const struct greedy_case *expecte
 START_TEST(test_greedy_text)
 {
 	static struct greedy_cases cases;
-	const struct mt_json_limits limits = {1u << 20, 4};
-	struct mt_json_error error;
 	struct tinymoe tiny;
-	size_t n_bytes;
-	char *json = tinymoe_read_file("tests/data/tinymoe/greedy.json", 0, &n_bytes);
 	uint32_t n_compared = 0;
 
 	tinymoe_use_level(_i);
-	ck_assert_int_eq(mt_json_parse(json, n_bytes, &limits, take_greedy, &cases, &error), 0);
-	ck_assert_uint_eq(cases.n_cases, 15);
+	greedy_read(&cases);
 	tiny = tinymoe_open(1, 256, 1);
 	for (uint32_t i = 0; i < cases.n_cases; i++) {
 		if (cases.cases[i].min_logit_gap < GREEDY_GAP)
@@ -469,7 +418,6 @@ START_TEST(test_greedy_text)
 	}
 	ck_assert_uint_ge(n_compared, 10);
 	tinymoe_close(&tiny);
-	free(json);
 }
 END_TEST
 

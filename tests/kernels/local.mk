@@ -25,7 +25,8 @@ thread_tests += %D%/check_threads
 %C%_check_determinism_CFLAGS = $(%C%_cflags)
 %C%_check_determinism_LDADD = $(%C%_libs)
 
-%C%_check_golden_SOURCES = %D%/check_golden.c $(%C%_support)
+%C%_check_golden_SOURCES = %D%/check_golden.c $(%C%_support) \
+	%D%/support/greedy.c %D%/support/greedy.h
 %C%_check_golden_CFLAGS = $(%C%_cflags)
 %C%_check_golden_LDADD = $(%C%_libs)
 

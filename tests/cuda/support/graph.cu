@@ -130,6 +130,20 @@ extern "C" int graph_open(char *ret_reason, size_t reason_bytes)
 	return 0;
 }
 
+extern "C" uint32_t graph_n_devices(void)
+{
+	int n = 0;
+
+	CHECK(cudaGetDeviceCount(&n));
+	return static_cast<uint32_t>(n);
+}
+
+extern "C" void graph_use(uint32_t ordinal)
+{
+	CHECK(cudaSetDevice(static_cast<int>(ordinal)));
+	CHECK(cudaFree(nullptr));
+}
+
 extern "C" void *graph_stream_new(void)
 {
 	cudaStream_t stream;
@@ -205,6 +219,42 @@ static void launch_layer(struct graph_buffers *b, cudaStream_t stream, uint32_t 
 	else
 		route<false><<<grid, 128, 0, stream>>>(b->scores, b->ids + at, b->weights + at,
 						       b->n_rows, moetrace_cuda_target());
+}
+
+extern "C" void graph_eager(struct graph_buffers *b, void *handle, uint32_t first, uint32_t end,
+			    const struct moetrace_cuda_target *targets)
+{
+	for (uint32_t layer = first; layer < end; layer++)
+		launch_layer(b, static_cast<cudaStream_t>(handle), layer, &targets[layer]);
+}
+
+static __global__ void spread(int32_t *to, const int32_t *from, uint32_t n_layers, uint32_t n_rows)
+{
+	const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+	const uint32_t rank = i % GRAPH_TOP_K, layer = i / GRAPH_TOP_K % n_layers;
+	const uint32_t row = i / GRAPH_TOP_K / n_layers;
+
+	if (row < n_rows)
+		to[i] = from[(static_cast<size_t>(layer) * n_rows + row) * GRAPH_TOP_K + rank];
+}
+
+extern "C" void graph_spread(struct graph_buffers *b, void *handle, uint64_t ids)
+{
+	const uint32_t n_blocks = static_cast<uint32_t>((b->n_entries + 255) / 256);
+
+	spread<<<n_blocks, 256, 0, static_cast<cudaStream_t>(handle)>>>(
+		reinterpret_cast<int32_t *>(ids), b->ids, b->n_layers, b->n_rows);
+	CHECK(cudaGetLastError());
+}
+
+extern "C" uint64_t graph_memory_new(size_t n_bytes)
+{
+	void *memory;
+
+	CHECK(cudaMalloc(&memory, n_bytes));
+	CHECK(cudaMemset(memory, 0, n_bytes));
+	CHECK(cudaDeviceSynchronize());
+	return reinterpret_cast<uint64_t>(memory);
 }
 
 extern "C" struct graph *graph_new(struct graph_buffers *b, void *handle, uint32_t first,

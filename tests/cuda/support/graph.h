@@ -28,6 +28,10 @@ struct graph_buffers; /* what the kernels of one stream work on */
 /* 0: there is a GPU, whose context is current now; else why not, in @ret_reason. */
 int graph_open(char *ret_reason, size_t reason_bytes);
 
+/* How many GPUs there are, and which one the calls that follow are for. */
+uint32_t graph_n_devices(void);
+void graph_use(uint32_t ordinal);
+
 void *graph_stream_new(void);
 void graph_stream_wait(void *stream);
 /* Begin a capture that is thrown away by _end(). */
@@ -48,6 +52,14 @@ struct graph *graph_new(struct graph_buffers *buffers, void *stream, uint32_t fi
 			const struct moetrace_cuda_target *targets, void (*extra)(void *context),
 			void *context);
 void graph_launch(struct graph *graph, void *stream);
+
+/* The same layers, launched kernel by kernel. */
+void graph_eager(struct graph_buffers *buffers, void *stream, uint32_t first, uint32_t end,
+		 const struct moetrace_cuda_target *targets);
+/* Launch what copies all ids into @ids, [n_rows][n_layers][8], as runtimes keep them. */
+void graph_spread(struct graph_buffers *buffers, void *stream, uint64_t ids);
+/* Device memory that is never freed, cleared. */
+uint64_t graph_memory_new(size_t n_bytes);
 
 /* Keep the outputs as number @i, in stream order; read what was kept. */
 void graph_keep(struct graph_buffers *buffers, uint32_t i, void *stream);

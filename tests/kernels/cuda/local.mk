@@ -16,9 +16,10 @@ check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
 gpu_tests += $(%C%_programs) %D%/sanitize.sh
 if HAVE_CHECK
-check_PROGRAMS += %D%/check_engine_cuda %D%/check_lost_cuda
-TESTS += %D%/check_engine_cuda %D%/check_lost_cuda
-gpu_tests += %D%/check_engine_cuda %D%/check_lost_cuda
+%C%_engine_programs = %D%/check_decode_cuda %D%/check_engine_cuda %D%/check_lost_cuda
+check_PROGRAMS += $(%C%_engine_programs)
+TESTS += $(%C%_engine_programs)
+gpu_tests += $(%C%_engine_programs)
 endif
 endif
 
@@ -48,6 +49,13 @@ dist_check_SCRIPTS += %D%/sanitize.sh
 %C%_check_oea_cuda_SOURCES = %D%/check_oea_cuda.c $(%C%_support) \
 	tests/routing/support/settings.c tests/routing/support/settings.h
 %C%_check_oea_cuda_LDADD = $(mtk_cuda_libs)
+
+%C%_check_decode_cuda_SOURCES = %D%/check_decode_cuda.c \
+	tests/kernels/support/greedy.c tests/kernels/support/greedy.h \
+	tests/kernels/support/levels.h \
+	tests/kernels/support/tinymoe.c tests/kernels/support/tinymoe.h
+%C%_check_decode_cuda_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+%C%_check_decode_cuda_LDADD = $(%C%_check_engine_cuda_LDADD)
 
 %C%_check_engine_cuda_SOURCES = %D%/check_engine_cuda.c \
 	tests/kernels/support/levels.h \

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Decoding with the example model on a GPU, in batches of many sizes: a graph, which is padded to a
+ * power of two, gives the bits that launches give, in both precisions; with fp32 inputs a row has
+ * the bits that it has in any other batch; and greedy continuations are the reference's.
+ */
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <moetrace/status.h>
+
+#include "kernels/cuda/device.h"
+#include "kernels/engine/cuda_backend.h"
+#include "tests/kernels/support/greedy.h"
+#include "tests/kernels/support/tinymoe.h"
+
+enum {
+	N_SLOTS = 48,
+	N_CONTEXT = 320,
+	MAX_ROWS = 1024, /* of a pass: all prompts */
+	N_POSITIONS = 20, /* decoded of each sequence */
+	N_LAYERS = 6,
+	N_VOCAB = 256,
+	TOP_K = 8,
+};
+
+/* What one batch size gave: all rows of all positions. */
+struct results {
+	int32_t ids[N_LAYERS][N_POSITIONS][N_SLOTS][TOP_K];
+	float weights[N_LAYERS][N_POSITIONS][N_SLOTS][TOP_K];
+	float logits[N_POSITIONS][N_SLOTS][N_VOCAB];
+	int32_t greedy_ids[N_POSITIONS][N_SLOTS];
+};
+
+struct rig {
+	struct tinymoe tiny;
+	struct mtk_backend *backend;
+	void *context;
+	struct mtk_kv_cache *kv;
+	struct results *results;
+	uint32_t position; /* of the pass in hand */
+	uint32_t n_rows;
+};
+
+static void open_rig(struct rig *rig, enum mtk_cuda_precision precision, bool without_graphs)
+{
+	const struct mtk_cuda_backend_settings settings = {.precision = precision,
+							   .without_graphs = without_graphs};
+	const struct mtk_context_settings context = {
+		.n_slots = N_SLOTS, .n_context = N_CONTEXT, .n_rows_max = MAX_ROWS, .n_threads = 1};
+	struct mtk_error error = {""};
+
+	memset(rig, 0, sizeof(*rig));
+	rig->tiny = tinymoe_open(1, 1, 1);
+	ck_assert_msg(mtk_backend_cuda_create(rig->tiny.model, &settings, &error, &rig->backend) ==
+			      MOETRACE_OK,
+		      "%s", error.text);
+	ck_assert_msg(rig->backend->ops->context_create(rig->backend, &context, &rig->context,
+							&error) == MOETRACE_OK,
+		      "%s", error.text);
+	rig->kv = rig->backend->ops->cache(rig->context);
+}
+
+static void close_rig(struct rig *rig)
+{
+	rig->backend->ops->context_destroy(rig->context);
+	mtk_backend_cuda_destroy(rig->backend);
+	tinymoe_close(&rig->tiny);
+}
+
+static void take_choice(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
+			const int32_t *ids, const float *weights)
+{
+	struct rig *rig = ctx;
+
+	ck_assert_uint_eq(n_rows, rig->n_rows);
+	ck_assert_uint_eq(top_k, TOP_K);
+	memcpy(rig->results->ids[layer][rig->position], ids, sizeof(*ids) * n_rows * TOP_K);
+	memcpy(rig->results->weights[layer][rig->position], weights,
+	       sizeof(*weights) * n_rows * TOP_K);
+}
+
+/* Bytes of the golden sequences, begun at another place for each sequence. */
+static int32_t token_of(const uint8_t *tokens, uint32_t sequence, uint32_t position)
+{
+	return tokens[sequence % 10 * 161 + (sequence / 10 * 31 + position) % 161];
+}
+
+/* Decode @n_rows sequences side by side, from nothing. */
+static void run_batch(struct rig *rig, const uint8_t *tokens, uint32_t n_rows)
+{
+	const struct mtk_forward_hooks hooks = {.ctx = rig, .select_experts = take_choice};
+	int32_t token_ids[N_SLOTS], positions[N_SLOTS];
+	uint32_t slots[N_SLOTS];
+	uint8_t ones[N_SLOTS];
+	struct mtk_error error = {""};
+
+	rig->n_rows = n_rows;
+	for (uint32_t s = 0; s < n_rows; s++)
+		ck_assert_int_eq(mtk_kv_cache_slot_acquire(rig->kv, &slots[s]), 0);
+	for (uint32_t t = 0; t < N_POSITIONS; t++) {
+		const struct mtk_batch batch = {.n_rows = n_rows,
+						.token_ids = token_ids,
+						.positions = positions,
+						.slots = slots,
+						.want_logits = ones,
+						.is_decode = ones};
+		const struct mtk_forward_result result = {
+			.logits = rig->results->logits[t][0],
+			.greedy_ids = rig->results->greedy_ids[t]};
+
+		rig->position = t;
+		for (uint32_t s = 0; s < n_rows; s++) {
+			token_ids[s] = token_of(tokens, s, t);
+			positions[s] = (int32_t)t;
+			ones[s] = 1;
+		}
+		ck_assert_msg(rig->backend->ops->forward(rig->context, &batch, &hooks, &result,
+							 &error) == MOETRACE_OK,
+			      "%s", error.text);
+	}
+	for (uint32_t s = 0; s < n_rows; s++)
+		mtk_kv_cache_slot_release(rig->kv, slots[s]);
+}
+
+/* The rows below @n_rows are the same to the bit. */
+static void expect_same(const struct results *a, const struct results *b, uint32_t n_rows)
+{
+	for (uint32_t t = 0; t < N_POSITIONS; t++) {
+		ck_assert_mem_eq(a->logits[t], b->logits[t], n_rows * sizeof(a->logits[t][0]));
+		ck_assert_mem_eq(a->greedy_ids[t], b->greedy_ids[t],
+				 n_rows * sizeof(a->greedy_ids[t][0]));
+		for (uint32_t layer = 0; layer < N_LAYERS; layer++) {
+			ck_assert_mem_eq(a->ids[layer][t], b->ids[layer][t],
+					 n_rows * sizeof(a->ids[layer][t][0]));
+			ck_assert_mem_eq(a->weights[layer][t], b->weights[layer][t],
+					 n_rows * sizeof(a->weights[layer][t][0]));
+		}
+	}
+}
+
+static struct results *results_new(void)
+{
+	struct results *results = calloc(1, sizeof(*results));
+
+	ck_assert_ptr_nonnull(results);
+	return results;
+}
+
+/* Powers of two, one less and one more; the largest first, to compare the others' rows with. */
+static const uint32_t sizes[] = {48, 33, 32, 31, 17, 16, 15, 9, 8, 7, 5, 4, 3, 2, 1};
+
+START_TEST(test_sizes)
+{
+	const enum mtk_cuda_precision precision = _i == 0 ? MTK_CUDA_FP32 : MTK_CUDA_16BIT;
+	uint8_t *tokens = tinymoe_read_file("tests/data/tinymoe/golden/tokens.u8", 1610, NULL);
+	struct results *largest = results_new(), *replayed = results_new();
+	struct results *launched = results_new();
+	struct rig graphs, eager;
+
+	open_rig(&graphs, precision, false);
+	open_rig(&eager, precision, true);
+	eager.results = launched;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+		graphs.results = i == 0 ? largest : replayed;
+		run_batch(&graphs, tokens, sizes[i]);
+		run_batch(&eager, tokens, sizes[i]);
+		expect_same(graphs.results, launched, sizes[i]);
+		if (precision == MTK_CUDA_FP32 && i > 0)
+			expect_same(largest, replayed, sizes[i]);
+	}
+	close_rig(&graphs);
+	close_rig(&eager);
+	free(largest);
+	free(replayed);
+	free(launched);
+	free(tokens);
+}
+END_TEST
+
+/* ---- greedy text ---- */
+
+/* One pass over the sequences' next bytes; those whose prompt is not through take it whole. */
+static void advance(struct rig *rig, const struct greedy_cases *cases, const uint32_t *slots,
+		    uint32_t n_made, int32_t *ret_next)
+{
+	static int32_t token_ids[MAX_ROWS], positions[MAX_ROWS];
+	static uint32_t row_slots[MAX_ROWS];
+	static uint8_t wanted[MAX_ROWS];
+	const struct mtk_forward_result result = {.greedy_ids = ret_next};
+	struct mtk_batch batch = {.token_ids = token_ids,
+				  .positions = positions,
+				  .slots = row_slots,
+				  .want_logits = wanted};
+	struct mtk_error error = {""};
+
+	for (uint32_t i = 0; i < cases->n_cases; i++) {
+		const struct greedy_case *at = &cases->cases[i];
+		const size_t end = at->n_prompt + n_made;
+
+		for (size_t p = n_made ? end - 1 : 0; p < end; p++) {
+			const uint32_t row = batch.n_rows++;
+
+			ck_assert_uint_lt(row, MAX_ROWS);
+			token_ids[row] = (unsigned char)at->text[p];
+			positions[row] = (int32_t)p;
+			row_slots[row] = slots[i];
+			wanted[row] = p + 1 == end;
+		}
+	}
+	ck_assert_msg(rig->backend->ops->forward(rig->context, &batch, NULL, &result, &error) ==
+			      MOETRACE_OK,
+		      "%s", error.text);
+}
+
+/* Where the gap allows; a byte that differs is not fed back, so that the rest is compared, too. */
+START_TEST(test_greedy_text)
+{
+	static struct greedy_cases cases;
+	int32_t next[GREEDY_MAX];
+	uint32_t slots[GREEDY_MAX];
+	uint32_t n_compared = 0, n_other = 0;
+	struct rig rig;
+
+	greedy_read(&cases);
+	open_rig(&rig, MTK_CUDA_FP32, _i == 1);
+	for (uint32_t i = 0; i < cases.n_cases; i++)
+		ck_assert_int_eq(mtk_kv_cache_slot_acquire(rig.kv, &slots[i]), 0);
+	for (uint32_t t = 0; t < GREEDY_BYTES; t++) {
+		advance(&rig, &cases, slots, t, next);
+		for (uint32_t i = 0; i < cases.n_cases; i++) {
+			const struct greedy_case *at = &cases.cases[i];
+			const int is_same = (char)next[i] == at->text[at->n_prompt + t];
+
+			n_compared += at->min_logit_gap >= GREEDY_GAP;
+			n_other += !is_same;
+			ck_assert_msg(is_same || at->min_logit_gap < GREEDY_GAP,
+				      "%.*s: byte %u is 0x%02x", (int)at->n_prompt, at->prompt, t,
+				      (unsigned int)next[i]);
+		}
+	}
+	printf("greedy text: %u bytes compared, %u of near ties are others\n", n_compared, n_other);
+	ck_assert_uint_ge(n_compared, 10 * GREEDY_BYTES);
+	close_rig(&rig);
+}
+END_TEST
+
+static Suite *make_suite(void)
+{
+	Suite *suite = suite_create("decode_cuda");
+	TCase *tcase = tcase_create("tinymoe");
+
+	tcase_set_timeout(tcase, 120);
+	tcase_add_loop_test(tcase, test_sizes, 0, 2);
+	tcase_add_loop_test(tcase, test_greedy_text, 0, 2);
+	suite_add_tcase(suite, tcase);
+	return suite;
+}
+
+/* Tests are not forked: a process that has used a GPU cannot use it in a child. */
+int main(void)
+{
+	struct mtk_cuda_device device;
+	struct mtk_error error;
+	SRunner *runner;
+	int n_failed;
+
+	if (!tinymoe_is_readable())
+		return TINYMOE_SKIPPED;
+	if (mtk_cuda_open(0, &error, &device) != MOETRACE_OK) {
+		puts(error.text);
+		return TINYMOE_SKIPPED;
+	}
+	puts(device.name);
+	runner = srunner_create(make_suite());
+	srunner_set_fork_status(runner, CK_NOFORK);
+	srunner_run_all(runner, CK_NORMAL);
+	n_failed = srunner_ntests_failed(runner);
+	srunner_free(runner);
+	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
