@@ -63,6 +63,7 @@ mt_verb_fn mt_cmd_run;
 mt_verb_fn mt_cmd_start;
 mt_verb_fn mt_cmd_status;
 mt_verb_fn mt_cmd_stop;
+mt_verb_fn mt_cmd_view;
 
 /* ---- error lines (cli.c) ---- */
 

@@ -13,7 +13,7 @@
 
 #include "cli/cli.h"
 #include "cli/lift.h"
-#include "cli/report_sql.h"
+#include "schema/functions/questions.h"
 
 enum { OPT_EXPLAIN = MT_OPT_OWN };
 
@@ -66,57 +66,18 @@ static const struct argp argp = {
 struct section {
 	const char *name;
 	const char *title;
-	const char *sql; /* ?1 recording or NULL, ?2 the attribute */
+	const char *sql; /* ?1 recording or NULL, ?2 the attribute; NULL: that of schema/questions */
 	bool needs_attribute;
 	bool is_vertical;
 };
 
 static const struct section sections[] = {
-	{"attention", "What deserves attention", MT_SQL_ATTENTION, false, false},
-	{"recordings", "What was recorded",
-	 "SELECT r.recording_id, r.mode, coalesce(r.sampling, 'none') AS sampling, "
-	 "coalesce(r.routing_source, '-') AS routing_source, "
-	 "(SELECT group_concat(m.name, ', ') FROM model AS m WHERE EXISTS (SELECT 1 FROM pass AS p "
-	 "WHERE p.recording_id = r.recording_id AND p.model_id = m.model_id) OR EXISTS (SELECT 1 "
-	 "FROM "
-	 "expert_load_window AS w JOIN layer AS y USING (layer_id) WHERE w.recording_id = "
-	 "r.recording_id AND y.model_id = m.model_id)) AS models, "
-	 "coalesce(r.end_ns, (SELECT max(end_ns) FROM pass AS p WHERE p.recording_id = "
-	 "r.recording_id)) - r.start_ns AS duration_ns, "
-	 "(SELECT count(*) FROM request AS q WHERE q.recording_id = r.recording_id) "
-	 "AS requests, "
-	 "(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id "
-	 "AND s.name = 'recorded_passes') AS passes, "
-	 "(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id "
-	 "AND s.name = 'recorded_rows') AS rows, "
-	 "(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id "
-	 "AND s.name = 'recorded_assignments') AS assignments, "
-	 "coalesce(r.end_reason, 'missing') AS end "
-	 "FROM recording AS r WHERE ?1 IS NULL OR r.recording_id = ?1 ORDER BY r.recording_id",
-	 false, true},
-	{"verdicts", "Verdicts and losses",
-	 "SELECT l.recording_id, (SELECT count(*) FROM request AS q "
-	 "WHERE q.recording_id = l.recording_id AND q.verdict = 'complete') AS complete_requests, "
-	 "l.partial_requests, l.unfinished_requests, l.partial_passes, l.dropped_passes, "
-	 "l.dropped_layers, l.unwritten_layers, l.sampled_passes, l.disabled_passes, "
-	 "l.dropped_bytes, l.invalid_ids, l.misuse, l.n_gaps "
-	 "FROM loss AS l WHERE ?1 IS NULL OR l.recording_id = ?1 ORDER BY l.recording_id",
-	 false, true},
-	{"throughput", "Tokens and throughput", MT_SQL_THROUGHPUT, false, false},
-	{"balance", "Balance: the least even layers",
-	 "SELECT recording_id, model_id, layer, n_experts, tokens, mean_active_experts, max_load, "
-	 "hottest_expert, max_over_mean, balancedness, dead_experts FROM layer_balance "
-	 "WHERE (?1 IS NULL OR recording_id = ?1) AND tokens > 0 "
-	 "ORDER BY balancedness, recording_id, model_id, layer LIMIT 6",
-	 false, false},
-	{"hottest", "The hottest experts",
-	 "SELECT recording_id, model_id, layer, expert, tokens, share, load_over_mean FROM ("
-	 "SELECT *, 1.0 * tokens / nullif(sum(tokens) OVER layers, 0) AS share, "
-	 "1.0 * tokens / nullif(avg(tokens) OVER layers, 0) AS load_over_mean FROM expert_load "
-	 "WHERE kind = 'routed' AND (?1 IS NULL OR recording_id = ?1) "
-	 "WINDOW layers AS (PARTITION BY recording_id, layer_id)) WHERE tokens > 0 "
-	 "ORDER BY load_over_mean DESC, recording_id, model_id, layer, expert LIMIT 6",
-	 false, false},
+	{"attention", "What deserves attention", NULL, false, false},
+	{"recordings", "What was recorded", NULL, false, true},
+	{"verdicts", "Verdicts and losses", NULL, false, true},
+	{"throughput", "Tokens and throughput", NULL, false, false},
+	{"balance", "Balance: the least even layers", NULL, false, false},
+	{"hottest", "The hottest experts", NULL, false, false},
 	{"preferences", "Experts that prefer a value of the attribute",
 	 MT_SQL_LIFT
 	 ", ranked AS (SELECT *, row_number() OVER (PARTITION BY recording_id, value "
@@ -125,8 +86,8 @@ static const struct section sections[] = {
 	 "expert_tokens, share, lift FROM ranked WHERE place <= 2 "
 	 "ORDER BY recording_id, value, place",
 	 true, false},
-	{"layer_times", "Time of the layers, in the last 1000 passes of each recording",
-	 MT_SQL_LAYER_TIMES, false, false},
+	{"layer_times", "Time of the layers, in the last 1000 passes of each recording", NULL, false,
+	 false},
 };
 
 /* 'domain', else the attribute with the fewest values but more than one; NULL: there is none. */
@@ -227,8 +188,13 @@ static char *query_text(sqlite3_stmt *stmt, const char *attribute)
 static sqlite3_stmt *section_prepare(const struct mt_trace *trace, const struct section *section,
 				     uint64_t recording_id, const char *attribute)
 {
-	sqlite3_stmt *stmt = mt_trace_prepare(trace, section->sql);
+	struct mt_question_part part = mt_question_section("report", section->name);
+	char *sql = section->sql ? strdup(section->sql) : strndup(part.sql, part.n_bytes);
+	sqlite3_stmt *stmt = sql ? mt_trace_prepare(trace, sql) : NULL;
 
+	if (!sql)
+		mt_error("%s: out of memory", trace->path);
+	free(sql);
 	if (stmt && recording_id != 0)
 		sqlite3_bind_int64(stmt, 1, (int64_t)recording_id);
 	if (stmt && section->needs_attribute)

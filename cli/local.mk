@@ -46,7 +46,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_overhead.c \
 	%D%/cmd_query.c \
 	%D%/cmd_recover.c \
-	%D%/cmd_report.c %D%/report_sql.h \
+	%D%/cmd_report.c \
 	%D%/cmd_requests.c %D%/cmd_requests.h \
 	%D%/cmd_requests_one.c \
 	%D%/cmd_route.c %D%/cmd_route.h \
@@ -72,6 +72,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/paired.c %D%/paired.h \
 	%D%/rule_args.c %D%/rule_args.h \
 	%D%/snapshot.c %D%/snapshot.h \
+	%D%/cmd_view.c \
 	%D%/table.c %D%/table.h
 %C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS) $(%C%_cuda_flags)
 if HAVE_NVCC
@@ -80,6 +81,8 @@ if HAVE_NVCC
 %C%_cuda_runtime = $(CUDA_LIBS) -lm
 endif
 %C%_moetrace_LDADD = \
+	viewer/libmt_view.la \
+	schema/libmt_questions.la \
 	schema/functions/libmt_sql.la \
 	schema/libmt_reference.la \
 	$(%C%_cuda_libs) \

@@ -18,6 +18,7 @@ moetrace_verbs = \
 	info \
 	dump \
 	query \
+	view \
 	route \
 	eval \
 	models \

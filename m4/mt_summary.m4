@@ -5,6 +5,9 @@
 AC_DEFUN([MT_SUMMARY], [
 	AS_IF([test "$mt_yajl_state" = yes], [mt_sum_yajl="yes, `$PKG_CONFIG --modversion yajl 2>/dev/null`"],
 		[mt_sum_yajl="no: $mt_yajl_reason"])
+	AS_IF([test "$mt_microhttpd_state" = yes],
+		[mt_sum_microhttpd="yes, `$PKG_CONFIG --modversion libmicrohttpd 2>/dev/null`"],
+		[mt_sum_microhttpd="no: $mt_microhttpd_reason"])
 	AS_IF([test "$mt_have_nvcc" = yes],
 		[mt_sum_cuda="$mt_cuda_reason, for$mt_cuda_archs"],
 		[mt_sum_cuda="no: $mt_cuda_reason"])
@@ -26,6 +29,8 @@ moetrace $PACKAGE_VERSION
   optional part            state
   JSON input (yajl)        $mt_sum_yajl
                            (--with-yajl=DIR|no|guess, now $with_yajl)
+  page (libmicrohttpd)     $mt_sum_microhttpd
+                           (--with-microhttpd=no|guess, now $with_microhttpd)
   CUDA                     $mt_sum_cuda
                            (--with-cuda=DIR|no|guess, now $with_cuda;
                            --with-cuda-archs=quick|all|LIST, now $with_cuda_archs)

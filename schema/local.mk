@@ -37,7 +37,39 @@ nodist_%C%_libmt_reference_la_SOURCES = %D%/schema_sql.c
 		$@ $(srcdir) $(schema_sql_files)
 CLEANFILES += %D%/schema_sql.c
 
+# The questions that the command and the page ask alike.
+question_sql_files = \
+	schema/questions/balance.sql \
+	schema/questions/cell.sql \
+	schema/questions/info.sql \
+	schema/questions/kernels.sql \
+	schema/questions/load.sql \
+	schema/questions/load_attribute.sql \
+	schema/questions/load_request.sql \
+	schema/questions/load_weight.sql \
+	schema/questions/load_windows.sql \
+	schema/questions/oea.sql \
+	schema/questions/oea_fit.sql \
+	schema/questions/oea_notes.sql \
+	schema/questions/ranks.sql \
+	schema/questions/report.sql \
+	schema/questions/request.sql \
+	schema/questions/request_topk.sql \
+	schema/questions/requests.sql \
+	schema/questions/schema.sql
+
+noinst_LTLIBRARIES += %D%/libmt_questions.la
+%C%_libmt_questions_la_SOURCES = %D%/functions/questions.c %D%/functions/questions.h
+nodist_%C%_libmt_questions_la_SOURCES = %D%/questions_sql.c
+
+%D%/questions_sql.c: $(question_sql_files) build-aux/embed.sh
+	$(AM_V_GEN)$(MKDIR_P) %D% && \
+	$(SHELL) $(srcdir)/build-aux/embed.sh -n question -i schema/functions/questions.h \
+		$@ $(srcdir) $(question_sql_files)
+CLEANFILES += %D%/questions_sql.c
+
 EXTRA_DIST += \
+	$(question_sql_files) \
 	$(schema_sql_files) \
 	docs/cookbook.md \
 	docs/schema.md \

@@ -11,6 +11,7 @@ AM_TESTS_ENVIRONMENT = \
 	MOETRACE_SRCDIR='$(abs_top_srcdir)'; export MOETRACE_SRCDIR; \
 	MOETRACE_BUILDDIR='$(abs_top_builddir)'; export MOETRACE_BUILDDIR; \
 	MOETRACE_SANITIZERS='$(MT_SANITIZERS)'; export MOETRACE_SANITIZERS; \
+	MOETRACE_HAS_SERVER='$(MT_MICROHTTPD_STATE)'; export MOETRACE_HAS_SERVER; \
 	MOETRACE_CC='$(CC)'; export MOETRACE_CC; \
 	SQLITE3_CFLAGS='$(SQLITE3_CFLAGS)'; export SQLITE3_CFLAGS; \
 	MOETRACE_NODELETE='$(MT_NODELETE_LDFLAGS)'; export MOETRACE_NODELETE; \
@@ -42,6 +43,7 @@ include tests/routing/local.mk
 include tests/engine/local.mk
 include tests/schema/local.mk
 include tests/cli/local.mk
+include tests/viewer/local.mk
 include tests/demo/local.mk
 include tests/fault/local.mk
 include tests/fuzz/local.mk

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * view: the page for looking at traces, served to this machine alone until the command is
+ * interrupted. The address, which holds the only key, is the one line on standard output.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <moetrace/moetrace.h>
+
+#include "cli/cli.h"
+#include "viewer/view.h"
+
+extern char **environ;
+
+enum {
+	OPT_PORT = MT_OPT_OWN,
+	OPT_OPEN,
+	OPT_REDACT,
+	OPT_TIME_LIMIT,
+};
+
+struct options {
+	struct mt_args args;
+	const char *paths[MT_VIEW_MAX_TRACES];
+	size_t n_paths;
+	uint64_t port, time_limit_s;
+	bool opens, redacts;
+};
+
+static error_t file_add(struct options *options, const char *path)
+{
+	if (options->n_paths == MT_VIEW_MAX_TRACES)
+		return mt_args_error(&options->args, "more than %d traces", MT_VIEW_MAX_TRACES);
+	options->paths[options->n_paths++] = path;
+	return 0;
+}
+
+static error_t parse(int key, char *arg, struct argp_state *state)
+{
+	struct options *options = state->input;
+
+	switch (key) {
+	case ARGP_KEY_INIT:
+		state->child_inputs[0] = &options->args;
+		return 0;
+	case OPT_PORT:
+		return mt_args_uint(&options->args, "--port", arg, 1, 65535, &options->port);
+	case OPT_OPEN:
+		options->opens = true;
+		return 0;
+	case OPT_REDACT:
+		options->redacts = true;
+		return 0;
+	case OPT_TIME_LIMIT:
+		return mt_args_uint(&options->args, "--time-limit", arg, 1, 3600,
+				    &options->time_limit_s);
+	case ARGP_KEY_ARG:
+		return file_add(options, arg);
+	case ARGP_KEY_END:
+		return options->n_paths ? 0
+					: mt_args_error(&options->args, "which FILE? Name traces");
+	default:
+		return ARGP_ERR_UNKNOWN;
+	}
+}
+
+static const struct argp_option argp_options[] = {
+	{"port", OPT_PORT, "N", 0, "Listen on this port [one that is free]", 1},
+	{"open", OPT_OPEN, NULL, 0, "Open the page in a browser, too", 1},
+	{"redact", OPT_REDACT, NULL, 0,
+	 "Leave out token ids, the requests' ids from outside and their attributes, host, program and "
+	 "options",
+	 1},
+	{"time-limit", OPT_TIME_LIMIT, "S", 0,
+	 "Cut off queries that are written in the page after this many seconds [10]", 1},
+	{0},
+};
+
+static const struct argp_child children[] = {{&mt_args_plain_argp, 0, NULL, 0}, {0}};
+
+static const struct argp argp = {
+	.options = argp_options,
+	.parser = parse,
+	.args_doc = "FILE...",
+	.doc = "Serve a page that shows traces, and print its address. It ends with Ctrl-C."
+	       "\v"
+	       "Only programs of this machine reach it, and only with the whole address, which has a "
+	       "random key in it. From another machine: ssh -L 8080:localhost:PORT HOST, and open the "
+	       "same address with the port 8080. Traces are only read. One that is still being "
+	       "recorded is shown as of its last commit.\n",
+	.children = children,
+};
+
+/* ---- what is shown ---- */
+
+struct shown {
+	struct mt_view_file files[MT_VIEW_MAX_TRACES];
+	char *uris[MT_VIEW_MAX_TRACES];
+	size_t n;
+};
+
+/* Opens it as every verb does, so that what is wrong is said as everywhere; then lets it go. */
+static int file_look(const char *path, struct shown *shown)
+{
+	struct mt_trace trace;
+	int status = mt_trace_open(path, &trace);
+	const char *parameters;
+
+	if (status != MT_EXIT_OK)
+		return status;
+	parameters = trace.is_immutable || (trace.is_wal && !trace.is_held && !trace.wal_bytes)
+			     ? "immutable=1"
+			     : "mode=ro";
+	shown->uris[shown->n] = mt_trace_uri(path, parameters);
+	shown->files[shown->n] = (struct mt_view_file){
+		.path = path, .uri = shown->uris[shown->n], .is_live = trace.is_held};
+	mt_trace_close(&trace);
+	if (!shown->uris[shown->n]) {
+		mt_error("%s: out of memory", path);
+		return MT_EXIT_FAILED;
+	}
+	shown->n++;
+	return MT_EXIT_OK;
+}
+
+static int files_look(const struct options *options, struct shown *shown)
+{
+	int status = MT_EXIT_OK;
+
+	for (size_t i = 0; i < options->n_paths && status == MT_EXIT_OK; i++)
+		status = file_look(options->paths[i], shown);
+	return status;
+}
+
+/* ---- serving ---- */
+
+/* The desktop's own opener; what it prints is not ours. */
+static void browser_open(const char *address)
+{
+	char program[] = "xdg-open";
+	char *text = strdup(address);
+	char *argv[] = {program, text, NULL};
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attributes;
+	sigset_t none;
+	pid_t pid;
+	int error = ENOMEM;
+
+	if (text && posix_spawn_file_actions_init(&actions) == 0) {
+		posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+		posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+		posix_spawnattr_init(&attributes);
+		sigemptyset(&none);
+		posix_spawnattr_setsigmask(&attributes, &none);
+		posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+		error = posix_spawnp(&pid, program, &actions, &attributes, argv, environ);
+		posix_spawnattr_destroy(&attributes);
+		posix_spawn_file_actions_destroy(&actions);
+	}
+	free(text);
+	if (error)
+		mt_warn("xdg-open: %s; open the address yourself", strerror(error));
+}
+
+/* Until somebody wants it to end. */
+static void end_await(const sigset_t *ends)
+{
+	int number;
+
+	while (sigwait(ends, &number) != 0)
+		;
+}
+
+static int serve(const struct options *options, const struct shown *shown)
+{
+	const struct mt_view_options view = {
+		.files = shown->files,
+		.n_files = shown->n,
+		.version = moetrace_version(),
+		.is_redacted = options->redacts,
+		.query_limit_ms = (uint32_t)options->time_limit_s * 1000,
+	};
+	char error[MT_VIEW_ERROR_BYTES];
+	struct mt_view_server *server;
+	sigset_t ends;
+
+	sigemptyset(&ends);
+	sigaddset(&ends, SIGINT);
+	sigaddset(&ends, SIGTERM);
+	sigaddset(&ends, SIGHUP);
+	sigprocmask(SIG_BLOCK, &ends, NULL);
+	server = mt_view_server_start(&view, (uint16_t)options->port, error);
+	if (!server) {
+		mt_error("%s", error);
+		return MT_EXIT_FAILED;
+	}
+	printf("%s\n", mt_view_server_address(server));
+	if (fflush(stdout) != 0) {
+		mt_error("standard output: %s; the address cannot be told", strerror(errno));
+		mt_view_server_stop(server);
+		return MT_EXIT_FAILED;
+	}
+	if (options->opens)
+		browser_open(mt_view_server_address(server));
+	if (isatty(STDERR_FILENO))
+		mt_note("serving %zu trace%s; Ctrl-C ends", shown->n, shown->n == 1 ? "" : "s");
+	end_await(&ends);
+	mt_view_server_stop(server);
+	return MT_EXIT_OK;
+}
+
+int mt_cmd_view(int argc, char **argv)
+{
+	struct options options = {.args = {.no_file = true}, .time_limit_s = 10};
+	struct shown shown = {.n = 0};
+	const char *reason;
+	int status;
+
+	status = mt_args_parse(&argp, argc, argv, &options.args, &options);
+	if (status == MT_EXIT_OK)
+		status = files_look(&options, &shown);
+	if (status == MT_EXIT_OK && !mt_view_can_serve(&reason)) {
+		mt_error("%s", reason);
+		status = MT_EXIT_FAILED;
+	}
+	if (status == MT_EXIT_OK)
+		status = serve(&options, &shown);
+	for (size_t i = 0; i < shown.n; i++)
+		free(shown.uris[i]);
+	return status;
+}

@@ -1,0 +1,134 @@
+-- SPDX-License-Identifier: MIT
+--
+-- What `moetrace report` and the first view of the page say. :recording NULL: all of them.
+
+-- @section attention
+-- In plain words, the worst first. A layer is uneven where its hottest expert gets more than three
+-- times the mean; dead experts are worth a word where they are a tenth of a layer's and it handed
+-- out 20 tokens an expert.
+WITH l AS (SELECT * FROM loss WHERE :recording IS NULL OR recording_id = :recording),
+b AS (
+	SELECT recording_id, model_id, layer, count(*) AS n_experts, sum(tokens) AS tokens,
+		max(tokens) AS most, expert AS hottest_expert,
+		1.0 * max(tokens) * count(*) / sum(tokens) AS max_over_mean,
+		sum(tokens = 0) AS dead_experts
+	FROM expert_load
+	WHERE kind = 'routed' AND (:recording IS NULL OR recording_id = :recording)
+	GROUP BY recording_id, layer_id HAVING sum(tokens) > 0
+),
+said AS (
+	SELECT recording_id, 1 AS place, printf('%d passes and %d layers of other passes were lost: '
+		|| 'figures are of the rest', dropped_passes, dropped_layers) AS says
+	FROM l WHERE dropped_passes > 0 OR dropped_layers > 0
+	UNION ALL
+	SELECT recording_id, 2, 'the recording has no end: figures are as of its last commit'
+	FROM l WHERE end_reason IS NULL
+	UNION ALL
+	SELECT recording_id, 3, 'the recording was cut off: ' || end_reason
+	FROM l WHERE end_reason IN ('file_limit', 'io_error', 'killed')
+	UNION ALL
+	SELECT recording_id, 4, printf('%d calls were refused, %d ids fit no expert: see table '
+		|| 'diagnostic', misuse, invalid_ids)
+	FROM l WHERE misuse > 0 OR invalid_ids > 0
+	UNION ALL
+	SELECT recording_id, 5, printf('%d layers of passes were written by nobody', unwritten_layers)
+	FROM l WHERE unwritten_layers > 0
+	UNION ALL
+	SELECT recording_id, 6, printf('requests %s: %d (%s)', verdict, count(*),
+		coalesce(reasons, 'still open at the end'))
+	FROM request
+	WHERE verdict <> 'complete' AND (:recording IS NULL OR recording_id = :recording)
+	GROUP BY recording_id, verdict, reasons
+	UNION ALL
+	SELECT recording_id, 7, printf('%d passes were left out by sampling, %d because recording '
+		|| 'was off', sampled_passes, disabled_passes)
+	FROM l WHERE sampled_passes > 0 OR disabled_passes > 0
+	UNION ALL
+	SELECT recording_id, 8, printf('layer %d of model %d is uneven: expert %d gets %.1f times the '
+		|| 'mean', layer, model_id, hottest_expert, max_over_mean)
+	FROM (SELECT *, row_number() OVER (PARTITION BY recording_id, model_id
+		ORDER BY max_over_mean DESC) AS n FROM b WHERE max_over_mean > 3)
+	WHERE n = 1
+	UNION ALL
+	SELECT recording_id, 9, printf('%d of %d experts of layer %d of model %d got no token',
+		dead_experts, n_experts, layer, model_id)
+	FROM (SELECT *, row_number() OVER (PARTITION BY recording_id, model_id
+		ORDER BY dead_experts DESC) AS n FROM b
+		WHERE dead_experts * 10 >= n_experts AND tokens >= 20 * n_experts)
+	WHERE n = 1
+)
+SELECT recording_id, says
+FROM (
+	SELECT * FROM said
+	UNION ALL
+	SELECT NULL, 0, 'nothing: no loss, every request is complete, no layer is very uneven'
+	WHERE NOT EXISTS (SELECT 1 FROM said)
+)
+ORDER BY place, recording_id
+-- @section recordings
+SELECT r.recording_id, r.mode, coalesce(r.sampling, 'none') AS sampling,
+	coalesce(r.routing_source, '-') AS routing_source,
+	(SELECT group_concat(m.name, ', ') FROM model AS m
+		WHERE EXISTS (SELECT 1 FROM pass AS p
+			WHERE p.recording_id = r.recording_id AND p.model_id = m.model_id)
+		OR EXISTS (SELECT 1 FROM expert_load_window AS w JOIN layer AS y USING (layer_id)
+			WHERE w.recording_id = r.recording_id AND y.model_id = m.model_id)) AS models,
+	coalesce(r.end_ns, (SELECT max(end_ns) FROM pass AS p
+		WHERE p.recording_id = r.recording_id)) - r.start_ns AS duration_ns,
+	(SELECT count(*) FROM request AS q WHERE q.recording_id = r.recording_id) AS requests,
+	(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id
+		AND s.name = 'recorded_passes') AS passes,
+	(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id
+		AND s.name = 'recorded_rows') AS rows,
+	(SELECT value FROM stats AS s WHERE s.recording_id = r.recording_id
+		AND s.name = 'recorded_assignments') AS assignments,
+	coalesce(r.end_reason, 'missing') AS end
+FROM recording AS r WHERE :recording IS NULL OR r.recording_id = :recording
+ORDER BY r.recording_id
+-- @section verdicts
+SELECT l.recording_id, (SELECT count(*) FROM request AS q
+		WHERE q.recording_id = l.recording_id AND q.verdict = 'complete') AS complete_requests,
+	l.partial_requests, l.unfinished_requests, l.partial_passes, l.dropped_passes,
+	l.dropped_layers, l.unwritten_layers, l.sampled_passes, l.disabled_passes,
+	l.dropped_bytes, l.invalid_ids, l.misuse, l.n_gaps
+FROM loss AS l WHERE :recording IS NULL OR l.recording_id = :recording
+ORDER BY l.recording_id
+-- @section throughput
+-- Rows are of the parts of a pass, the time is that of the whole.
+SELECT recording_id, phase, sum(NOT is_parent) AS passes, sum(n_rows) AS rows,
+	sum(decode_rows) AS decode_rows, avg(n_rows) FILTER (WHERE NOT is_parent) AS mean_rows,
+	avg(mean_active_experts) AS mean_active_experts,
+	avg(duration_ns) FILTER (WHERE NOT is_parent) AS mean_duration_ns,
+	sum(n_rows) * 1e9 / nullif(sum(duration_ns) FILTER (WHERE parent_pass_id IS NULL), 0)
+		AS tokens_per_s
+FROM (SELECT *, pass_id IN (SELECT parent_pass_id FROM pass
+	WHERE parent_pass_id IS NOT NULL) AS is_parent FROM pass_summary)
+WHERE :recording IS NULL OR recording_id = :recording
+GROUP BY recording_id, phase ORDER BY recording_id, rows DESC
+-- @section balance
+SELECT recording_id, model_id, layer, n_experts, tokens, mean_active_experts, max_load,
+	hottest_expert, max_over_mean, balancedness, dead_experts
+FROM layer_balance WHERE (:recording IS NULL OR recording_id = :recording) AND tokens > 0
+ORDER BY balancedness, recording_id, model_id, layer LIMIT 6
+-- @section hottest
+SELECT recording_id, model_id, layer, expert, tokens, share, load_over_mean
+FROM (
+	SELECT *, 1.0 * tokens / nullif(sum(tokens) OVER layers, 0) AS share,
+		1.0 * tokens / nullif(avg(tokens) OVER layers, 0) AS load_over_mean
+	FROM expert_load
+	WHERE kind = 'routed' AND (:recording IS NULL OR recording_id = :recording)
+	WINDOW layers AS (PARTITION BY recording_id, layer_id)
+)
+WHERE tokens > 0
+ORDER BY load_over_mean DESC, recording_id, model_id, layer, expert LIMIT 6
+-- @section layer_times
+-- layer_time looks at each layer of a pass beside each other one: some passes say it all.
+SELECT recording_id, model_id, layer, count(*) AS passes, avg(duration_ns) AS mean_duration_ns,
+	max(duration_ns) AS max_duration_ns,
+	1.0 * sum(duration_ns) / nullif(sum(sum(duration_ns))
+		OVER (PARTITION BY recording_id, model_id), 0) AS share
+FROM layer_time
+WHERE pass_id IN (SELECT pass_id FROM (SELECT pass_id, row_number() OVER (PARTITION BY recording_id
+	ORDER BY pass_id DESC) AS n FROM pass WHERE :recording IS NULL OR recording_id = :recording)
+	WHERE n <= 1000)
+GROUP BY recording_id, model_id, layer ORDER BY share DESC, layer LIMIT 6

@@ -1,0 +1,9 @@
+-- SPDX-License-Identifier: MIT
+--
+-- Requests of a :recording, those whose id contains :like, 200 from :offset on.
+-- @rows 200
+SELECT s.* FROM request_summary AS s
+WHERE (:recording IS NULL OR s.recording_id = :recording)
+	AND (:like IS NULL OR CAST(s.request_id AS TEXT) = CAST(:like AS TEXT)
+		OR instr(lower(coalesce(s.external_id, '')), lower(CAST(:like AS TEXT))) > 0)
+ORDER BY s.request_id LIMIT 201 OFFSET coalesce(:offset, 0)

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Connections to a trace. Each is opened read-only, with schema and functions of the file
+ * mistrusted, and refuses everything but reading: other files, pragmas that set something,
+ * extensions, writing. Large intermediate results stay in memory, which is limited for the
+ * process, so that no query can fill a disk.
+ */
+#include "viewer/source.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "schema/functions/mt_sql.h"
+
+/* Steps of SQLite's machine between two looks at the clock: some 10 microseconds. */
+#define STEPS_A_LOOK 2000
+
+static int64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ---- what SQL may do ---- */
+
+static bool is_one_of(const char *word, const char *const *words)
+{
+	for (; word && *words; words++)
+		if (sqlite3_stricmp(word, *words) == 0)
+			return true;
+	return false;
+}
+
+/* Those that describe tables; they set nothing, whatever argument they get. */
+static const char *const pragmas[] = {
+	"table_info", "table_xinfo", "table_list",    "index_list",   "index_info",
+	"index_xinfo", "collation_list", "function_list", "compile_options", NULL,
+};
+
+/* Those that set something where they have an argument. */
+static const char *const plain_pragmas[] = {
+	"application_id", "user_version", "data_version", "page_count", "page_size", "encoding", NULL,
+};
+
+static const char *const schema_tables[] = {"sqlite_master", "sqlite_schema", NULL};
+
+static const char *const refused_functions[] = {"load_extension", "fts3_tokenizer", NULL};
+
+/* Table and column that --redact leaves out; column NULL: all of it. */
+static const struct {
+	const char *table, *column;
+} redacted[] = {
+	{"request", "external_id"}, {"request_token", "token_id"}, {"request_attribute", "key"},
+	{"request_attribute", "value"}, {"process", "host"}, {"process", "executable"},
+	{"process", "boot_id"},	    {"meta", "value"},		   {"diagnostic", "message"},
+};
+
+static bool is_redacted_column(const char *table, const char *column)
+{
+	for (size_t i = 0; i < sizeof(redacted) / sizeof(redacted[0]); i++)
+		if (table && column && sqlite3_stricmp(table, redacted[i].table) == 0 &&
+		    sqlite3_stricmp(column, redacted[i].column) == 0)
+			return true;
+	return false;
+}
+
+static int authorize(void *context, int action, const char *first, const char *second,
+		     const char *database, const char *trigger)
+{
+	const struct mt_source *source = context;
+
+	(void)database;
+	(void)trigger;
+	switch (action) {
+	case SQLITE_SELECT:
+	case SQLITE_RECURSIVE:
+		return SQLITE_OK;
+	case SQLITE_READ:
+		return source->is_redacted && is_redacted_column(first, second) ? SQLITE_IGNORE
+										: SQLITE_OK;
+	case SQLITE_FUNCTION:
+		return is_one_of(second, refused_functions) ? SQLITE_DENY : SQLITE_OK;
+	case SQLITE_PRAGMA:
+		return is_one_of(first, pragmas) || (!second && is_one_of(first, plain_pragmas))
+			       ? SQLITE_OK
+			       : SQLITE_DENY;
+	case SQLITE_INSERT:
+	case SQLITE_UPDATE:
+		/* Asked for when a table-valued function declares its columns. The file cannot be
+		   written, and SQLite refuses the same of a statement. */
+		return is_one_of(first, schema_tables) ? SQLITE_OK : SQLITE_DENY;
+	default:
+		return SQLITE_DENY;
+	}
+}
+
+/* ---- how long it may take ---- */
+
+static bool is_peer_gone(int fd)
+{
+	char byte;
+	ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+
+	return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+static int look(void *context)
+{
+	struct mt_source_run *run = context;
+
+	if (atomic_load_explicit(run->source->stops, memory_order_relaxed))
+		run->state = MT_RUN_STOPPED;
+	else if (now_ns() > run->deadline_ns)
+		run->state = MT_RUN_TIMED_OUT;
+	else if (run->peer_fd >= 0 && is_peer_gone(run->peer_fd))
+		run->state = MT_RUN_PEER_GONE;
+	return run->state != MT_RUN_GOES_ON;
+}
+
+/* ---- connections ---- */
+
+static const struct {
+	int limit, value;
+} limits[] = {
+	{SQLITE_LIMIT_LENGTH, 64 << 20},   {SQLITE_LIMIT_SQL_LENGTH, 1 << 20},
+	{SQLITE_LIMIT_EXPR_DEPTH, 200},	   {SQLITE_LIMIT_COMPOUND_SELECT, 100},
+	{SQLITE_LIMIT_ATTACHED, 0},	   {SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000},
+	{SQLITE_LIMIT_TRIGGER_DEPTH, 0},   {SQLITE_LIMIT_WORKER_THREADS, 0},
+	{SQLITE_LIMIT_VDBE_OP, 1000000},   {SQLITE_LIMIT_FUNCTION_ARG, 100},
+};
+
+static int db_restrict(sqlite3 *db)
+{
+	sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+	sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+	sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
+	sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+	sqlite3_db_config(db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 0, NULL);
+	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+		sqlite3_limit(db, limits[i].limit, limits[i].value);
+	return sqlite3_exec(db, "PRAGMA query_only=1; PRAGMA temp_store=2; PRAGMA mmap_size=0; "
+				"PRAGMA cell_size_check=1", NULL, NULL, NULL);
+}
+
+static struct mt_source_run *run_open(struct mt_source *source)
+{
+	struct mt_source_run *run = calloc(1, sizeof(*run));
+	int rc;
+
+	if (!run)
+		return NULL;
+	run->source = source;
+	rc = sqlite3_open_v2(source->uri, &run->db,
+			     SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX, NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_busy_timeout(run->db, 2000);
+	if (rc == SQLITE_OK)
+		rc = db_restrict(run->db);
+	if (rc == SQLITE_OK)
+		rc = mt_sql_register(run->db);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_set_authorizer(run->db, authorize, source);
+	if (rc == SQLITE_OK) {
+		sqlite3_progress_handler(run->db, STEPS_A_LOOK, look, run);
+		return run;
+	}
+	sqlite3_close(run->db);
+	free(run);
+	return NULL;
+}
+
+bool mt_source_init(struct mt_source *source, const char *path, const char *uri, bool is_live,
+		    bool is_redacted, const atomic_bool *stops)
+{
+	const char *name = strrchr(path, '/');
+
+	memset(source, 0, sizeof(*source));
+	source->path = strdup(path);
+	source->name = strdup(name ? name + 1 : path);
+	source->uri = strdup(uri);
+	source->is_live = is_live;
+	source->is_redacted = is_redacted;
+	source->stops = stops;
+	pthread_mutex_init(&source->lock, NULL);
+	pthread_cond_init(&source->is_free, NULL);
+	if (source->path && source->name && source->uri)
+		return true;
+	mt_source_destroy(source);
+	return false;
+}
+
+void mt_source_destroy(struct mt_source *source)
+{
+	for (size_t i = 0; i < source->n_idle; i++) {
+		sqlite3_close(source->idle[i]->db);
+		free(source->idle[i]);
+	}
+	pthread_cond_destroy(&source->is_free);
+	pthread_mutex_destroy(&source->lock);
+	free(source->path);
+	free(source->name);
+	free(source->uri);
+}
+
+/* Wait at most 10 s, under the lock, until a connection is idle or may be opened. */
+static bool free_await(struct mt_source *source)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += 10;
+	while (source->n_idle == 0 && source->n_open == MT_SOURCE_CONNECTIONS)
+		if (pthread_cond_timedwait(&source->is_free, &source->lock, &until) != 0)
+			return false;
+	return true;
+}
+
+struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms, int peer_fd)
+{
+	struct mt_source_run *run = NULL;
+	bool opens = false;
+
+	pthread_mutex_lock(&source->lock);
+	if (free_await(source)) {
+		opens = source->n_idle == 0;
+		if (opens)
+			source->n_open++;
+		else
+			run = source->idle[--source->n_idle];
+	}
+	pthread_mutex_unlock(&source->lock);
+	if (opens)
+		run = run_open(source);
+	if (run) {
+		run->deadline_ns = now_ns() + (int64_t)limit_ms * 1000000;
+		run->peer_fd = peer_fd;
+		run->state = MT_RUN_GOES_ON;
+	} else if (opens) {
+		pthread_mutex_lock(&source->lock);
+		source->n_open--;
+		pthread_cond_signal(&source->is_free);
+		pthread_mutex_unlock(&source->lock);
+	}
+	return run;
+}
+
+void mt_source_return(struct mt_source_run *run)
+{
+	struct mt_source *source = run->source;
+
+	pthread_mutex_lock(&source->lock);
+	source->idle[source->n_idle++] = run;
+	pthread_cond_signal(&source->is_free);
+	pthread_mutex_unlock(&source->lock);
+}

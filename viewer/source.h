@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A trace as the viewer reads it: a few connections that can do nothing but read it. What SQL may
+ * do is decided by an authorizer and by limits, not by looking at its text; how long it may take by
+ * a deadline, which ends it also when whoever asked has gone, or the server ends. Names, ids and
+ * texts that --redact leaves out read as NULL, whoever asks.
+ */
+#ifndef MT_VIEWER_SOURCE_H
+#define MT_VIEWER_SOURCE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <sqlite3.h>
+
+#define MT_SOURCE_CONNECTIONS 4
+
+struct mt_source;
+
+/* A connection in use by one thread. */
+struct mt_source_run {
+	sqlite3 *db;
+	struct mt_source *source;
+	int64_t deadline_ns; /* CLOCK_MONOTONIC */
+	int peer_fd;	     /* -1: nobody who could go away */
+	enum { MT_RUN_GOES_ON, MT_RUN_TIMED_OUT, MT_RUN_PEER_GONE, MT_RUN_STOPPED } state;
+};
+
+struct mt_source {
+	char *path, *name, *uri;
+	bool is_live, is_redacted;
+	const atomic_bool *stops;
+	pthread_mutex_t lock; /* protects the four below */
+	pthread_cond_t is_free;
+	struct mt_source_run *idle[MT_SOURCE_CONNECTIONS];
+	size_t n_idle, n_open;
+};
+
+/* @stops is looked at while SQL runs. Returns whether there was memory. */
+bool mt_source_init(struct mt_source *source, const char *path, const char *uri, bool is_live,
+		    bool is_redacted, const atomic_bool *stops);
+/* Nothing may be in use any more. */
+void mt_source_destroy(struct mt_source *source);
+
+/**
+ * Take a connection, waiting until one is free.
+ *
+ * Returns NULL: it could not be opened, or none became free in time.
+ */
+struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms, int peer_fd);
+void mt_source_return(struct mt_source_run *run);
+
+#endif
