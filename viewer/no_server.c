@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-static const char reason[] = "this build cannot serve pages: install libmicrohttpd-dev and build "
-			     "again; --html writes the page as one file without it";
+static const char reason[] = "this build cannot serve pages: install libmicrohttpd-dev (libmicrohttpd-"
+			     "devel) and build again";
 
 bool mt_view_can_serve(const char **ret_reason)
 {

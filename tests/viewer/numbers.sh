@@ -8,8 +8,9 @@ need_server
 need_command sqlite3
 need_json
 
-expect_ok "$moetrace" run --model "$tinymoe/tinymoe.safetensors" --workload "$tinymoe/workload.jsonl" \
-	--requests 12 --record-tokens --kernels -o "$tmp/trace.db"
+head -n 12 "$tinymoe/workload.jsonl" >"$tmp/workload.jsonl"
+expect_ok "$moetrace" run --model "$tinymoe/tinymoe.safetensors" --workload "$tmp/workload.jsonl" --record-tokens \
+	--kernels -o "$tmp/trace.db"
 view_start "$tmp/trace.db"
 
 # cells FILE PATH: a list of objects as lines `row|column|value`.
