@@ -36,7 +36,8 @@ static const struct timing_proof timing_proofs[] = {
 	 "SELECT 'power_sample', power_sample_id, 'domain or source' FROM power_sample "
 	 "WHERE domain = '' OR source NOT IN ('poll', 'buffer') UNION ALL "
 	 "SELECT 'device_clock', device_clock_id, 'clock' FROM device_clock "
-	 "WHERE clock NOT IN ('cupti', 'gpu_timer')"},
+	 "WHERE clock NOT IN ('cupti', 'gpu_timer') OR (clock = 'gpu_timer') <> (device_id IS NOT "
+	 "NULL)"},
 	{CHECK_VALUES, NULL,
 	 "SELECT 'collector', recording_id || ',' || name, 'name or state' FROM collector "
 	 "WHERE name NOT IN ('host', 'rapl', 'nvml', 'nvtx', 'cupti', 'null') OR state NOT IN "
@@ -54,6 +55,14 @@ static const struct timing_proof timing_proofs[] = {
 	 "(SELECT device_clock_id, session_ns, lag(session_ns) OVER (PARTITION BY process_id, "
 	 "device_id, clock ORDER BY device_clock_id) AS before_ns FROM device_clock) "
 	 "WHERE session_ns < before_ns"},
+	/* Crystals differ by less than 0.1 %; a clock of the host may be set. */
+	{CHECK_TIMES, NULL,
+	 "SELECT 'device_clock', device_clock_id, 'a GPU''s timer has the pace of no clock' FROM "
+	 "(SELECT device_clock_id, clock, session_ns - lag(session_ns) OVER same AS passed_ns, "
+	 "clock_ns - lag(clock_ns) OVER same AS counted_ns, uncertainty_ns + lag(uncertainty_ns) "
+	 "OVER same AS slack_ns FROM device_clock WINDOW same AS (PARTITION BY process_id, "
+	 "device_id, clock ORDER BY device_clock_id)) WHERE clock = 'gpu_timer' "
+	 "AND abs(counted_ns - passed_ns) > passed_ns / 1000 + slack_ns"},
 
 	{CHECK_TIMING, "SELECT count(*) FROM kernel",
 	 "SELECT 'kernel', k.kernel_id, CASE WHEN p.recording_id <> k.recording_id "

@@ -219,6 +219,7 @@ void mt_collect_start(struct mt_collect *collect)
 		return;
 	pthread_mutex_lock(&collect->lock);
 	collect->n_starts++;
+	memset(collect->clock_stored_ns, 0, sizeof(collect->clock_stored_ns));
 	pthread_cond_broadcast(&collect->changed);
 	pthread_mutex_unlock(&collect->lock);
 }

@@ -24,7 +24,13 @@
 struct moetrace_session;
 struct mt_collect;
 
-enum mt_reading_type { MT_READING_POWER, MT_READING_LINK, MT_READING_HOST, MT_READING_KERNEL };
+enum mt_reading_type {
+	MT_READING_POWER,
+	MT_READING_LINK,
+	MT_READING_HOST,
+	MT_READING_KERNEL,
+	MT_READING_CLOCK,
+};
 
 struct mt_reading {
 	enum mt_reading_type type;
@@ -34,6 +40,7 @@ struct mt_reading {
 		struct mt_link_reading link;
 		struct mt_host_reading host;
 		struct mt_kernel_reading kernel;
+		struct mt_clock_reading clock;
 	};
 };
 

@@ -30,6 +30,81 @@ static uint64_t from_realtime(void *context, uint64_t realtime_ns)
 	return session_ns;
 }
 
+static void put(struct mt_source *source, struct mt_reading *reading)
+{
+	struct mt_collect *collect = source->collect;
+
+	reading->source = (uint32_t)(source - collect->sources);
+	pthread_mutex_lock(&collect->lock);
+	if (!source->is_cut) {
+		if (collect->head - collect->tail == MT_MAX_READINGS) {
+			const struct mt_reading *oldest =
+				&collect->readings[collect->tail++ % MT_MAX_READINGS];
+
+			collect->sources[oldest->source].status.n_dropped++;
+		}
+		collect->readings[collect->head++ % MT_MAX_READINGS] = *reading;
+	}
+	pthread_mutex_unlock(&collect->lock);
+}
+
+/* The session's clock and another one, for mt_clock_read_pair(). */
+struct comparison {
+	struct mt_source *source;
+	mt_clock_read_fn *read;
+	void *reader;
+};
+
+static uint64_t read_session(void *context)
+{
+	return mt_collect_now_ns(((struct comparison *)context)->source);
+}
+
+static uint64_t read_other(void *context)
+{
+	struct comparison *comparison = context;
+
+	return comparison->read(comparison->reader);
+}
+
+static void compare_clock(void *context, uint32_t device, enum mt_clock_kind clock,
+			  mt_clock_read_fn *read, void *reader)
+{
+	struct mt_source *source = context;
+	struct mt_collect *collect = source->collect;
+	struct comparison comparison = { source, read, reader };
+	/* Not under the lock: it calls a library. */
+	struct mt_clock_pair pair = mt_clock_read_pair(read_session, read_other, &comparison);
+	int is_due;
+
+	if (!pair.other_ns)
+		return;
+	pthread_mutex_lock(&collect->lock);
+	mt_clock_map_add(&collect->clocks[clock], &pair);
+	is_due = !collect->clock_stored_ns[clock] ||
+		 pair.session_ns - collect->clock_stored_ns[clock] >= MT_NS_PER_S;
+	if (is_due)
+		collect->clock_stored_ns[clock] = pair.session_ns;
+	pthread_mutex_unlock(&collect->lock);
+	if (is_due)
+		put(source, &(struct mt_reading){
+				    .type = MT_READING_CLOCK,
+				    .clock = { device, clock, pair.session_ns, pair.other_ns,
+					       pair.uncertainty_ns },
+			    });
+}
+
+static uint64_t from_clock(void *context, enum mt_clock_kind clock, uint64_t clock_ns)
+{
+	struct mt_source *source = context;
+	uint64_t session_ns;
+
+	pthread_mutex_lock(&source->collect->lock);
+	session_ns = mt_clock_map_to_session(&source->collect->clocks[clock], clock_ns);
+	pthread_mutex_unlock(&source->collect->lock);
+	return session_ns;
+}
+
 static uint32_t gpu(void *context, const char *uuid, const char *name)
 {
 	struct mt_source *source = context;
@@ -60,24 +135,6 @@ static int wants_gpu(void *context, const char *uuid)
 		    strcmp(source->collect->used_uuid, uuid) == 0;
 	pthread_mutex_unlock(&source->collect->lock);
 	return is_wanted;
-}
-
-static void put(struct mt_source *source, struct mt_reading *reading)
-{
-	struct mt_collect *collect = source->collect;
-
-	reading->source = (uint32_t)(source - collect->sources);
-	pthread_mutex_lock(&collect->lock);
-	if (!source->is_cut) {
-		if (collect->head - collect->tail == MT_MAX_READINGS) {
-			const struct mt_reading *oldest =
-				&collect->readings[collect->tail++ % MT_MAX_READINGS];
-
-			collect->sources[oldest->source].status.n_dropped++;
-		}
-		collect->readings[collect->head++ % MT_MAX_READINGS] = *reading;
-	}
-	pthread_mutex_unlock(&collect->lock);
 }
 
 static void put_power(void *context, const struct mt_power_reading *reading)
@@ -142,6 +199,8 @@ void mt_collect_out_fill(struct mt_source *source)
 		.context = source,
 		.now_ns = mt_collect_now_ns,
 		.from_realtime = from_realtime,
+		.compare_clock = compare_clock,
+		.from_clock = from_clock,
 		.gpu = gpu,
 		.wants_gpu = wants_gpu,
 		.power = put_power,
@@ -160,6 +219,7 @@ uint64_t mt_reading_ns(const struct mt_reading *reading)
 	return reading->type == MT_READING_POWER ? reading->power.time_ns :
 	       reading->type == MT_READING_LINK	 ? reading->link.time_ns :
 	       reading->type == MT_READING_KERNEL ? reading->kernel.time_ns :
+	       reading->type == MT_READING_CLOCK ? reading->clock.session_ns :
 						   reading->host.time_ns;
 }
 

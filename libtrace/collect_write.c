@@ -162,6 +162,7 @@ static int write_reading(struct mt_writer *writer, const struct mt_reading *read
 	uint32_t device = reading->type == MT_READING_POWER ? reading->power.device :
 			  reading->type == MT_READING_LINK  ? reading->link.device :
 			  reading->type == MT_READING_KERNEL ? reading->kernel.device :
+			  reading->type == MT_READING_CLOCK ? reading->clock.device :
 							      MT_DEVICE_HOST;
 	int64_t id;
 	int status;
@@ -171,6 +172,8 @@ static int write_reading(struct mt_writer *writer, const struct mt_reading *read
 	     !reading->kernel.name))
 		return MOETRACE_OK;
 	status = device_id(writer, device, &id);
+	if (!status && reading->type == MT_READING_CLOCK)
+		return mt_store_device_clock(writer->store, id ? id : MT_NULL, &reading->clock);
 	if (status || !id)
 		return status;
 	writer->n_readings[reading->source]++;

@@ -67,6 +67,20 @@ struct mt_host_reading {
 	int64_t resident_bytes;
 };
 
+/* Clocks that are compared with the session's. */
+enum mt_clock_kind { MT_CLOCK_CUPTI = 0, MT_CLOCK_GPU_TIMER = 1, MT_N_CLOCKS };
+
+/* Reads a clock in ns; 0: it cannot be read. */
+typedef uint64_t mt_clock_read_fn(void *reader);
+
+struct mt_clock_reading {
+	uint32_t device; /* whose clock it is; MT_NO_DEVICE: one of the host */
+	uint32_t clock;  /* enum mt_clock_kind */
+	uint64_t session_ns;
+	uint64_t clock_ns;
+	uint64_t uncertainty_ns; /* the two lie within this of each other */
+};
+
 /* What is wrong with the times of a kernel; as kernel.flags. */
 #define MT_TIME_UNSTAMPED  1u
 #define MT_TIME_REVERSED   2u
@@ -102,6 +116,14 @@ struct mt_collector_out {
 	uint64_t (*now_ns)(void *context); /* session clock */
 	/* When on the session's clock CLOCK_REALTIME had this value; 0: not known. */
 	uint64_t (*from_realtime)(void *context, uint64_t realtime_ns);
+	/*
+	 * Compare a clock with the session's now; about once a second that becomes a row of
+	 * device_clock. Times that lie between two comparisons are converted best.
+	 */
+	void (*compare_clock)(void *context, uint32_t device, enum mt_clock_kind clock,
+			      mt_clock_read_fn *read, void *reader);
+	/* When on the session's clock a clock that was compared had this value; 0: not known. */
+	uint64_t (*from_clock)(void *context, enum mt_clock_kind clock, uint64_t clock_ns);
 	/* The number of a GPU by the vendor's unique id; MT_NO_DEVICE: there are too many. */
 	uint32_t (*gpu)(void *context, const char *uuid, const char *name);
 	/* Whether the program uses the GPU, or is not known to use one. */

@@ -316,8 +316,35 @@ int mt_writer_add_source(struct mt_writer *writer, struct mt_message *message)
 int mt_writer_add_gpu(struct mt_writer *writer, struct mt_message *message)
 {
 	uint32_t index;
+	int status = mt_writer_gpu(writer, message->text, message->text2, &index);
 
-	return mt_writer_gpu(writer, message->text, message->text2, &index);
+	if (!status)
+		writer->attached_gpu_id = MT_HOST_DEVICE_ID + 1 + (int64_t)index;
+	return status;
+}
+
+int mt_writer_add_clock(struct mt_writer *writer, struct mt_message *message)
+{
+	writer->kept_clock = (struct mt_clock_reading){
+		.clock = MT_CLOCK_GPU_TIMER,
+		.session_ns = message->source,
+		.clock_ns = message->number,
+		.uncertainty_ns = message->request,
+	};
+	return writer->flight.recording_id && !writer->flight.is_writing ?
+		       MOETRACE_OK :
+		       mt_writer_write_kept_clock(writer);
+}
+
+int mt_writer_write_kept_clock(struct mt_writer *writer)
+{
+	int status = MOETRACE_OK;
+
+	if (writer->kept_clock.session_ns && writer->attached_gpu_id)
+		status = mt_store_device_clock(writer->store, writer->attached_gpu_id,
+					       &writer->kept_clock);
+	writer->kept_clock.session_ns = 0;
+	return status;
 }
 
 int mt_writer_add_model(struct mt_writer *writer, uint32_t model_index)

@@ -268,6 +268,8 @@ static int open_recording(struct mt_writer *writer)
 	status = mt_store_recording_start(writer->store, flight->recording_id,
 					  (int64_t)start.time_ns);
 	if (!status)
+		status = mt_writer_write_kept_clock(writer);
+	if (!status)
 		status = say_bounds(writer);
 	if (!status && start.state != MOETRACE_MODE_STAT)
 		status = mt_ledger_start(&writer->ledger, flight->recording_id, start.time_ns,

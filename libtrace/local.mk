@@ -52,6 +52,7 @@ moetrace_HEADERS = \
 	%D%/cuda/layout.h \
 	%D%/cuda/probe.c \
 	%D%/cuda/store_args.h \
+	%D%/cuda/timer.c \
 	%D%/definitions.c %D%/definitions.h \
 	%D%/expert_map.c %D%/expert_map.h \
 	%D%/experts.c %D%/experts.h \

@@ -19,6 +19,8 @@ enum mt_message_type {
 	MT_MESSAGE_DIAGNOSTIC,    /* text (what happened and what to do), text2 (who says so) */
 	MT_MESSAGE_SOURCE,        /* text (name), text2 (its state) */
 	MT_MESSAGE_DEVICE,        /* text (name), text2 (uuid), number (processors): a GPU */
+	MT_MESSAGE_CLOCK,         /* of that GPU: source (session clock), number (its timer),
+	                             request (uncertainty), all in ns */
 	MT_MESSAGE_RULE,          /* number (handle), text (name) */
 	MT_MESSAGE_EXPERT_MAP,    /* map */
 	MT_MESSAGE_REQUEST,       /* request, text (external id or NULL), number (prompt positions) */

@@ -343,6 +343,9 @@ static int do_message(struct mt_writer *writer, struct mt_message *message)
 	case MT_MESSAGE_DEVICE:
 		status = mt_writer_add_gpu(writer, message);
 		break;
+	case MT_MESSAGE_CLOCK:
+		status = mt_writer_add_clock(writer, message);
+		break;
 	case MT_MESSAGE_RULE:
 		status = mt_writer_add_rule(writer, message);
 		break;

@@ -89,6 +89,8 @@ struct mt_writer {
 	struct mt_writer_gpu *gpus;  /* in the order of their keys, which follow the host's */
 	uint32_t n_gpus;
 	uint32_t n_gpus_written;
+	int64_t attached_gpu_id;     /* whose passes are recorded; 0: none */
+	struct mt_clock_reading kept_clock; /* of that GPU; session_ns 0: none */
 	uint64_t n_readings[MT_MAX_COLLECTORS]; /* stored of the recording */
 	uint64_t n_invalid[MT_MAX_COLLECTORS];  /* of them, with flags */
 	struct mt_shape_row *shapes; /* [n_shapes] that this file has */
@@ -149,6 +151,9 @@ int mt_writer_add_map(struct mt_writer *writer, struct mt_message *message);
 /* Each takes the texts out of the message. */
 int mt_writer_add_source(struct mt_writer *writer, struct mt_message *message);
 int mt_writer_add_gpu(struct mt_writer *writer, struct mt_message *message);
+/* In flight mode the last one waits for the dump. */
+int mt_writer_add_clock(struct mt_writer *writer, struct mt_message *message);
+int mt_writer_write_kept_clock(struct mt_writer *writer);
 
 /* collect_write.c: GPUs, and what the collectors read since the last commit. */
 int mt_writer_gpu(struct mt_writer *writer, const char *name, const char *uuid,

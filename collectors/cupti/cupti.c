@@ -162,14 +162,23 @@ static uint32_t name_of(struct cupti *cupti, const char *name)
 	return cupti->last_number;
 }
 
+/* 0: not stamped, or it cannot be placed. */
+static int64_t to_session_ns(const struct mt_collector_out *out, uint64_t cupti_ns)
+{
+	return cupti_ns ? (int64_t)out->from_clock(out->context, MT_CLOCK_CUPTI, cupti_ns) : 0;
+}
+
 /* Both times on the session's clock, and what is wrong with them. */
 static void set_times(const struct cupti *cupti, uint64_t start_ns, uint64_t end_ns,
 		      struct mt_kernel_reading *reading)
 {
 	const struct mt_collector_out *out = cupti->out;
 
-	reading->start_ns = start_ns ? (int64_t)out->from_realtime(out->context, start_ns) : 0;
-	reading->end_ns = end_ns ? (int64_t)out->from_realtime(out->context, end_ns) : 0;
+	reading->start_ns = to_session_ns(out, start_ns);
+	/* Of two conversions a short length would not be left. */
+	reading->end_ns = reading->start_ns && end_ns >= start_ns ?
+				  reading->start_ns + (int64_t)(end_ns - start_ns) :
+				  to_session_ns(out, end_ns);
 	if (!start_ns)
 		reading->flags |= MT_TIME_UNSTAMPED;
 	else if (!end_ns)
@@ -291,6 +300,21 @@ static uint64_t realtime_ns(void)
 	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
 }
 
+static uint64_t read_timestamp(void *reader)
+{
+	uint64_t cupti_ns = 0;
+
+	(void)reader;
+	return shared.api.timestamp(&cupti_ns) == MTC_CUPTI_OK ? cupti_ns : 0;
+}
+
+/* Before records are parsed: then their times lie between two comparisons. */
+static void compare_clock(const struct cupti *cupti)
+{
+	cupti->out->compare_clock(cupti->out->context, MT_NO_DEVICE, MT_CLOCK_CUPTI,
+				  read_timestamp, NULL);
+}
+
 /* CUPTI's stamps are CLOCK_REALTIME, unless somebody gave it another clock. */
 static int check_clock(struct mt_collector_report *report)
 {
@@ -340,6 +364,7 @@ static void cupti_poll(void *collector, struct mt_collector_report *report)
 		mtc_report(report, MT_COLLECTOR_FAILED, "CUPTI failed: %.150s", text);
 		return;
 	}
+	compare_clock(cupti);
 	say_quiet(cupti, parse_filled(cupti), report);
 	count_dropped(cupti);
 }
@@ -351,6 +376,7 @@ static void cupti_begin(void *collector)
 	/* What lies there is of before. */
 	(void)shared.api.flush(0);
 	(void)parse_filled(cupti);
+	compare_clock(cupti);
 	cupti->is_recording = 1;
 	cupti->n_polls = 0;
 	cupti->quiet_ns = cupti->out->now_ns(cupti->out->context);
@@ -364,6 +390,7 @@ static void cupti_rest(void *collector)
 
 	(void)choose_kinds(cupti, 0);
 	(void)shared.api.flush(cupti->kind == MTC_CUPTI_GRAPH_TRACE ? 0 : MTC_CUPTI_FLUSH_FORCED);
+	compare_clock(cupti);
 	(void)parse_filled(cupti);
 	count_dropped(cupti);
 	cupti->is_recording = 0;

@@ -141,6 +141,7 @@ static void record_device(struct moetrace_cuda *cuda)
 				 uuid[0] ? uuid : NULL);
 	if (message)
 		(void)mt_session_post(cuda->session, message);
+	mt_cuda_timer_post(cuda);
 	snprintf(state, sizeof(state),
 		 "attached: driver %u.%u, words written by %s, ring %llu bytes, timer %llu ns",
 		 cuda->driver_version / 1000, cuda->driver_version % 1000 / 10,

@@ -86,6 +86,16 @@ struct moetrace_cuda_lane {
 	uint32_t next_layer;        /* the layer after the last one that was handed over */
 };
 
+/* What is known of the GPU's timer; timer.c. */
+struct mt_cuda_timer {
+	uint64_t last_ns;   /* its last value, all bits of it */
+	uint64_t seen_ns;   /* when that arrived, session clock; 0: never */
+	uint64_t posted_ns; /* when the writer last heard of it */
+	int has_bounds;
+	int64_t least_ns;   /* session clock minus timer is not below */
+	int64_t most_ns;    /* and not above */
+};
+
 struct moetrace_cuda {
 	struct moetrace_session *session;
 	const struct mt_cu *cu;
@@ -128,6 +138,7 @@ struct moetrace_cuda {
 	uint64_t abandoned;         /* records before this position are not delivered any more */
 	uint32_t offset_ns;         /* low half of: session clock minus the GPU's timer */
 	int has_offset;
+	struct mt_cuda_timer timer; /* protected by deliver, too */
 	pthread_mutex_t messages;   /* protects first and last */
 	struct mt_message *first;
 	struct mt_message **last;
@@ -146,6 +157,14 @@ void mt_cuda_fail(struct moetrace_cuda *cuda, const char *call, int result);
 
 /* probe.c: what the device can do, and what time it has. */
 int mt_cuda_probe(struct moetrace_cuda *cuda, void *stream);
+
+/* timer.c: a reading of the timer between two of the session's clock, all bits or the low half. */
+void mt_cuda_timer_begin(struct moetrace_cuda *cuda, uint64_t timer_ns, uint64_t before_ns,
+			 uint64_t after_ns);
+void mt_cuda_timer_note(struct moetrace_cuda *cuda, uint32_t low_ns, uint64_t begin_ns,
+			uint64_t arrival_ns);
+/* Tell the writer what is known so far, if anything is. */
+void mt_cuda_timer_post(struct moetrace_cuda *cuda);
 
 /* drain.c */
 int mt_cuda_drain_start(struct moetrace_cuda *cuda);

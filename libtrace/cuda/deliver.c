@@ -233,6 +233,7 @@ static void deliver_layer(struct moetrace_cuda_lane *lane, const struct mt_cuda_
 						MOETRACE_TYPE_F16;
 		selection.weights = weights;
 	}
+	mt_cuda_timer_note(cuda, seen.head->timer_ns, record->start.begin_ns, arrival_ns);
 	mt_pass_set_time(lane->pass, to_session_ns(cuda, seen.head->timer_ns,
 						   record->start.begin_ns, arrival_ns));
 	wait_for_room(cuda, lane->pass, mt_cuda_layer_bytes(layer, selection.n_rows));

@@ -90,6 +90,7 @@ static void read_timer(struct moetrace_cuda *cuda, void *stream)
 		/* The kernel reads it at its very end. */
 		cuda->offset_ns = (uint32_t)(after_ns - out[0]);
 		cuda->has_offset = 1;
+		mt_cuda_timer_begin(cuda, out[0], before_ns, after_ns);
 		cuda->resolution_ns = out[1];
 	}
 }

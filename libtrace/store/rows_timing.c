@@ -109,6 +109,20 @@ int mt_store_link(struct mt_store *store, int64_t recording_id, int64_t device_i
 	return mt_store_step(store, MT_STMT_LINK);
 }
 
+int mt_store_device_clock(struct mt_store *store, int64_t device_id,
+			  const struct mt_clock_reading *reading)
+{
+	static const char *const clocks[] = { "cupti", "gpu_timer" };
+	const int64_t values[] = { (int64_t)reading->session_ns, (int64_t)reading->clock_ns,
+				   (int64_t)reading->uncertainty_ns };
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_DEVICE_CLOCK);
+
+	mt_store_bind_int(stmt, 1, device_id);
+	mt_store_bind_text(stmt, 2, clocks[reading->clock]);
+	bind_ints(stmt, 3, values, sizeof(values) / sizeof(values[0]));
+	return mt_store_step(store, MT_STMT_DEVICE_CLOCK);
+}
+
 int mt_store_host(struct mt_store *store, int64_t recording_id,
 		  const struct mt_host_reading *reading)
 {

@@ -43,6 +43,7 @@
 	X(DEVICE_LIMIT, "UPDATE device SET power_limit_mw = ? WHERE device_id = ?")           \
 	X(POWER, "INSERT INTO power_sample VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \
 	X(LINK, "INSERT INTO device_link VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)")                 \
+	X(DEVICE_CLOCK, "INSERT INTO device_clock VALUES (NULL, 1, ?, ?, ?, ?, ?)")           \
 	X(HOST, "INSERT INTO host_sample VALUES (NULL, ?, ?, ?, ?, ?, ?)")                    \
 	X(COLLECTOR, "INSERT OR REPLACE INTO collector VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
 		     "?, ?)")                                                                 \

@@ -258,6 +258,10 @@ int mt_store_power(struct mt_store *store, int64_t recording_id, int64_t device_
 		   const struct mt_power_reading *reading);
 int mt_store_link(struct mt_store *store, int64_t recording_id, int64_t device_id,
 		  const struct mt_link_reading *reading);
+struct mt_clock_reading;
+/* @device_id MT_NULL: a clock of the host. */
+int mt_store_device_clock(struct mt_store *store, int64_t device_id,
+			  const struct mt_clock_reading *reading);
 int mt_store_host(struct mt_store *store, int64_t recording_id,
 		  const struct mt_host_reading *reading);
 int mt_store_collector(struct mt_store *store, int64_t recording_id,

@@ -21,6 +21,8 @@ violates values "UPDATE graph_launch SET known_by = NULL WHERE graph_launch_id =
 violates values "UPDATE power_sample SET domain = '' WHERE power_sample_id = 4;"
 violates values "UPDATE power_sample SET source = 'guess' WHERE power_sample_id = 4;"
 violates values "UPDATE device_clock SET clock = 'sundial';"
+violates values "UPDATE device_clock SET device_id = NULL WHERE clock = 'gpu_timer';"
+violates values "UPDATE device_clock SET device_id = 2 WHERE clock = 'cupti';"
 violates values "UPDATE collector SET name = 'engine' WHERE name = 'nvtx';"
 violates values "UPDATE collector SET state = 'off' WHERE name = 'nvtx';"
 violates values "INSERT INTO gap VALUES (1, 1, 'kernels', 0, 1, 1, NULL, 'ring_full');"
@@ -34,7 +36,10 @@ violates times "UPDATE kernel SET flags = 8 WHERE kernel_id = 3;"
 violates times "UPDATE graph_launch SET end_ns = 7000 WHERE graph_launch_id = 1;"
 violates times "UPDATE range SET end_ns = 4000 WHERE range_id = 1;"
 violates times "INSERT INTO device_clock VALUES (3, 1, 2, 'gpu_timer', 100, 777100, 40),
-	(4, 1, 2, 'gpu_timer', 50, 777200, 40);"
+	(4, 1, 2, 'gpu_timer', 50, 777050, 40);"
+violates times "INSERT INTO device_clock VALUES (3, 1, 2, 'gpu_timer', 1000000, 1778181, 40);"
+holds "INSERT INTO device_clock VALUES (3, 1, 2, 'gpu_timer', 1000000, 1777900, 40),
+	(4, 1, NULL, 'cupti', 1000000, 1600000000000000000, 30);"
 holds "UPDATE kernel SET end_ns = 5000, flags = 2 WHERE kernel_id = 2;
 	UPDATE collector SET n_invalid = 2 WHERE name = 'cupti';"
 

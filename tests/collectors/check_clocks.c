@@ -74,6 +74,44 @@ START_TEST(test_step)
 }
 END_TEST
 
+/*
+ * The machine sleeps for an hour, in which the session's clock stands still and the other one does
+ * not, is set back by ten minutes later, and drifts all the while: each stretch is placed by its own
+ * pairs.
+ */
+START_TEST(test_suspended)
+{
+	static const int64_t drifts_ppb[] = { 0, 100000, -100000 };
+	const int64_t ppb = drifts_ppb[_i];
+	static const struct {
+		uint64_t from_s, until_s, offset_s;
+	} stretches[] = { { 1, 15, 1000 }, { 16, 30, 4600 }, { 31, 45, 4000 } };
+	struct mt_clock_map map = { 0 };
+
+	for (int i = 0; i < 3; i++)
+		for (uint64_t s = stretches[i].from_s; s <= stretches[i].until_s; s++) {
+			const struct mt_clock_pair pair = {
+				s * S, other_at(s * S, ppb, stretches[i].offset_s * S), 40
+			};
+
+			mt_clock_map_add(&map, &pair);
+		}
+	for (int i = 0; i < 3; i++)
+		for (uint64_t at = stretches[i].from_s * S; at <= stretches[i].until_s * S;
+		     at += S / 8)
+			ck_assert_uint_le(error_of(mt_clock_map_to_session(
+							   &map, other_at(at, ppb,
+									  stretches[i].offset_s * S)),
+						   at),
+					  2000);
+	/* Half a second after it fell asleep nothing was compared yet: the pair before holds. */
+	ck_assert_uint_le(error_of(mt_clock_map_to_session(&map, other_at(15 * S + S / 2, ppb,
+									  1000 * S)),
+				   15 * S + S / 2),
+			  (uint64_t)llabs(ppb) / 2 + 2000);
+}
+END_TEST
+
 /* A reader that is interrupted now and then. */
 struct late {
 	uint64_t now_ns;
@@ -111,6 +149,7 @@ int main(void)
 
 	tcase_add_loop_test(tests, test_drift, 0, 5);
 	tcase_add_loop_test(tests, test_step, 0, 4);
+	tcase_add_loop_test(tests, test_suspended, 0, 3);
 	tcase_add_test(tests, test_bracket);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

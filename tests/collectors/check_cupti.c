@@ -99,6 +99,12 @@ START_TEST(test_kernels)
 				     " block_z || registers) FROM launch_shape"), "1231332");
 	ck_assert_str_eq(db_text(db, "SELECT kind || uuid FROM device WHERE device_id = 2"),
 			 "cudacuda:0");
+	/* CUPTI's clock is that of the day. */
+	ck_assert_int_eq(db_int(db, "SELECT count(*) >= 1 AND max(d.device_id) IS NULL AND max(abs("
+				    "d.clock_ns - d.session_ns - c.realtime_ns + c.session_ns)) <"
+				    " 1000000 AND max(uncertainty) < 1000000 FROM (SELECT *,"
+				    " uncertainty_ns AS uncertainty FROM device_clock WHERE clock ="
+				    " 'cupti') AS d, (SELECT * FROM clock_snapshot LIMIT 1) AS c"), 1);
 	db_close(db);
 }
 END_TEST

@@ -355,6 +355,32 @@ START_TEST(test_nan)
 }
 END_TEST
 
+/*
+ * The GPU's timer against the session's clock: at the attach, and about once a second from what the
+ * passes carry. The fake's timer is CLOCK_MONOTONIC with an offset, which must come out.
+ */
+START_TEST(test_timer)
+{
+	struct gpu gpu = gpu_start("timer.db", 2, 64, 4, 0);
+	const int64_t offset_ns = (int64_t)(gpu.fake->timer_ns() - suite_now_ns());
+	sqlite3 *db;
+
+	for (int i = 0; i < 55; i++) {
+		ck_assert_int_eq(gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 3, 0), MOETRACE_OK);
+		suite_sleep_ms(20);
+	}
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM device_clock WHERE clock = 'gpu_timer' AND"
+				    " device_id = 2 AND uncertainty_ns BETWEEN 0 AND 20000000"), 2);
+	ck_assert_int_eq(db_int(db, "SELECT max(abs(d.clock_ns - d.session_ns + c.session_ns -"
+				    " c.monotonic_ns - %lld) - d.uncertainty_ns) < 1000000 FROM"
+				    " device_clock AS d, clock_snapshot AS c", (long long)offset_ns), 1);
+	ck_assert_int_eq(db_int(db, "SELECT max(session_ns) - min(session_ns) >= 1000000000 FROM"
+				    " device_clock"), 1);
+	db_close(db);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("cuda lane");
@@ -372,6 +398,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_unwritten);
 	tcase_add_test(tc, test_some_rows);
 	tcase_add_test(tc, test_nan);
+	tcase_add_test(tc, test_timer);
 	suite_add_tcase(suite, tc);
 	return suite;
 }
