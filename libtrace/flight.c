@@ -288,6 +288,8 @@ static int write_entry(struct mt_writer *writer, struct mt_record *entry)
 
 		return mt_writer_lose(writer, loss->kind, &loss->lost);
 	}
+	if (entry->type == MT_RECORD_RANGE)
+		return mt_writer_write_range(writer, (const struct mt_record_range *)entry);
 	if (entry->type == MT_RECORD_BEGIN) {
 		writer->flight.n_passes -= (uint64_t)is_kept_begin(&writer->flight, entry);
 		/* A parent that was let go is no fault of the program. */
@@ -331,6 +333,8 @@ int mt_flight_write(struct mt_writer *writer, const char *reason, uint64_t until
 {
 	int status = mt_writer_collect_losses(writer);
 
+	if (!status)
+		status = mt_writer_write_ranges(writer);
 	if (!status)
 		status = mt_flight_trim(writer, until_ns);
 	if (!status)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The ring of ranges, and the writer's part: rows of table range, in the order in which ranges ended.
+ * In flight mode they are kept with the passes.
  */
 #include "libtrace/ranges.h"
 
@@ -63,7 +64,7 @@ static int64_t number_of(struct mt_writer *writer, uint64_t thread)
 	return writer->n_threads;
 }
 
-static int write_range(struct mt_writer *writer, const struct mt_record_range *range)
+int mt_writer_write_range(struct mt_writer *writer, const struct mt_record_range *range)
 {
 	struct mt_range_row row = {
 		.recording_id = writer->recording_id,
@@ -90,8 +91,11 @@ int mt_writer_write_ranges(struct mt_writer *writer)
 	int status = MOETRACE_OK;
 
 	while (ring && !status && (record = mt_ring_peek(ring, head))) {
-		if (writer->recording_id && record->type == MT_RECORD_RANGE)
-			status = write_range(writer, (const struct mt_record_range *)record);
+		if (writer->flight.recording_id && !writer->flight.is_writing)
+			status = mt_flight_record(writer, 0, record);
+		else if (writer->recording_id && record->type == MT_RECORD_RANGE)
+			status = mt_writer_write_range(writer,
+						       (const struct mt_record_range *)record);
 		mt_ring_take(ring, record);
 	}
 	return status;

@@ -494,7 +494,7 @@ static void cycle(struct mt_writer *writer)
 	do_messages(writer);
 	if (!writer->status && has_work(writer, heads) && begin(writer, 0) == MOETRACE_OK)
 		mt_writer_drain(writer, heads, 0);
-	if (!writer->status && writer->recording_id && begin(writer, 0) == MOETRACE_OK)
+	if (!writer->status && mt_writer_current_id(writer) && begin(writer, 0) == MOETRACE_OK)
 		check(writer, mt_writer_write_ranges(writer));
 	if (!writer->status && writer->recording_id && mt_store_in_transaction(writer->store))
 		check(writer, mt_writer_write_readings(writer));

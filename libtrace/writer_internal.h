@@ -163,8 +163,9 @@ void mt_writer_free_gpus(struct mt_writer *writer);
 int mt_writer_write_readings(struct mt_writer *writer);
 int mt_writer_write_collectors(struct mt_writer *writer);
 
-/* ranges.c: the ranges that ended since the last time. */
+/* ranges.c: the ranges that ended since the last time; one that flight mode kept. */
 int mt_writer_write_ranges(struct mt_writer *writer);
+int mt_writer_write_range(struct mt_writer *writer, const struct mt_record_range *range);
 
 /* answer.c: a request's experts, or where they are in the file. */
 int mt_writer_experts(struct mt_writer *writer, const struct mt_message *message);

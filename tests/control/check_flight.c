@@ -351,6 +351,45 @@ START_TEST(test_seconds)
 }
 END_TEST
 
+/* Ranges of the time that is kept are written with its passes, older ones are let go with theirs. */
+START_TEST(test_ranges)
+{
+	const struct moetrace_recording_opts opts = flight_opts(KEPT_BYTES, 1, MOETRACE_MODE_PER_TOKEN);
+	struct toy toy = flight_start("ranges.db", NULL, &opts);
+	struct moetrace_range range;
+	uint32_t old, step, recording_id;
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_range_name_add(toy.session, "old", &old), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_range_name_add(toy.session, "step", &step), MOETRACE_OK);
+	moetrace_range_push(toy.session, old, &range);
+	numbered_pass(&toy, 1, MOETRACE_NO_REQUEST, 0, 1);
+	moetrace_range_pop(toy.session, &range);
+	suite_sleep_ms(1050);
+	/* More than the ring of ranges holds, while nothing is written. */
+	for (uint64_t i = 0; i < 5000; i++) {
+		if (i % 1000 == 0) {
+			numbered_pass(&toy, 2 + i / 1000, MOETRACE_NO_REQUEST, 0, 1);
+			suite_sleep_ms(45);
+		}
+		moetrace_range_push(toy.session, step, &range);
+		moetrace_range_pop(toy.session, &range);
+	}
+	recording_id = dump(&toy);
+	toy_close(&toy);
+	db = db_open(toy.path);
+	agree_check(db);
+	ck_assert_int_eq(db_stat(db, recording_id, "dropped_ranges"), 0);
+	ck_assert_int_eq(db_stat(db, recording_id, "recorded_ranges"), 5000);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM range WHERE recording_id = %u",
+				recording_id), 5000);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM range JOIN string ON string_id = name_id"
+				    " WHERE value = 'old'"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 5);
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_stop_lets_go)
 {
 	struct moetrace_recording_opts opts = flight_opts(KEPT_BYTES, 0, (uint32_t)_i);
@@ -600,6 +639,7 @@ int main(void)
 	tcase_add_test(edges, test_requests_at_the_edge);
 	tcase_add_test(edges, test_verify_at_the_edge);
 	tcase_add_test(edges, test_seconds);
+	tcase_add_test(edges, test_ranges);
 	tcase_add_loop_test(edges, test_stop_lets_go, MOETRACE_MODE_PER_TOKEN,
 			    MOETRACE_MODE_STAT + 1);
 	tcase_add_test(edges, test_wrong_use);

@@ -104,7 +104,7 @@ struct moetrace_range {
  * Begin a piece of time with a name: a step of the runtime, loading, a batch. Ranges may lie in each
  * other and across passes, and may end on another thread than they began on. Each becomes a row of
  * table range when it ends; what does not fit is counted (table gap, stream 'range'). Recordings in
- * flight mode keep none. Belongs to the hot path: it never waits.
+ * flight mode keep them with the passes. Belongs to the hot path: it never waits.
  *
  * @session    NULL: nothing happens, and nothing is recorded at its pop.
  * @name       Of moetrace_range_name_add(); another number is counted as misuse.
