@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Counts of expert ids. One-byte ids are counted in four tables in turn: an id that follows
- * itself would otherwise wait for its own store.
+ * itself would otherwise wait for its own store. These tables are small, because the layers of a
+ * pass take turns, and those of all layers have to stay near the processor; what they cannot hold
+ * any more moves to `total`.
  */
 #ifndef MT_SCHEMA_FUNCTIONS_LOAD_COUNT_H
 #define MT_SCHEMA_FUNCTIONS_LOAD_COUNT_H
@@ -10,7 +12,9 @@
 #include <stdint.h>
 
 struct mt_counts {
-	uint64_t u8[4][256];
+	uint16_t recent[4][256];
+	uint32_t n_recent; /* no number of `recent` is above it */
+	uint64_t total[256];
 	uint64_t *u16; /* NULL: no two-byte id was counted */
 };
 

@@ -70,6 +70,13 @@ static const char select_uniform[] =
 static const char select_other[] =
 	"SELECT 1 FROM main.pass_request WHERE pass_id = ?1 AND (phase <> ?2 OR request_id IS NULL)"
 	" LIMIT 1";
+/*
+ * Where all passes are read, one statement finds the passes with a slice that is not plain decoding,
+ * which are few in most traces, in the order of passes: to look into each pass would cost twice that.
+ */
+static const char select_odd[] =
+	"SELECT DISTINCT pass_id FROM main.pass_request WHERE phase <> 'decode' OR request_id IS NULL"
+	" ORDER BY pass_id";
 static const char one_pass[] = " AND p.pass_id = ?1 ORDER BY pr.slice";
 static const char from_slices[] =
 	" FROM main.pass_request AS pr CROSS JOIN main.pass AS p ON p.pass_id = pr.pass_id WHERE 1";
@@ -148,6 +155,15 @@ static int prepare_terms(struct mt_reader *reader, sqlite3_str *sql, const char 
 	return rc;
 }
 
+static bool has_terms(const char *const *terms, const struct mt_filter *filter)
+{
+	bool has = false;
+
+	for (int i = 0; i < MT_N_TERMS; i++)
+		has |= terms[i] && filter->values[i];
+	return has;
+}
+
 /* Passes of one slice need no row a slice; the others are read one by one. */
 static int open_counts(struct mt_reader *reader, const struct mt_filter *filter)
 {
@@ -161,6 +177,8 @@ static int open_counts(struct mt_reader *reader, const struct mt_filter *filter)
 	if (rc != SQLITE_OK)
 		return rc;
 	rc = mt_reader_prepare(reader, select_other, &reader->other_stmt);
+	if (rc == SQLITE_OK && !has_terms(slice_terms, filter))
+		rc = mt_reader_prepare(reader, select_odd, &reader->odd_stmt);
 	if (rc != SQLITE_OK)
 		return rc;
 	sql = sqlite3_str_new(reader->db);
@@ -291,6 +309,7 @@ void mt_reader_close(struct mt_reader *reader)
 {
 	sqlite3_finalize(reader->pass_stmt);
 	sqlite3_finalize(reader->other_stmt);
+	sqlite3_finalize(reader->odd_stmt);
 	sqlite3_finalize(reader->slice_stmt);
 	sqlite3_finalize(reader->layer_stmt);
 	for (int i = 0; i < MT_N_RUNS; i++)
@@ -498,10 +517,38 @@ static int make_slice(struct mt_reader *reader, const char *phase)
 	return SQLITE_ROW;
 }
 
+/* SQLITE_ROW: the current pass has a slice that is not plain decoding; SQLITE_DONE: it has none. */
+static int find_odd(struct mt_reader *reader)
+{
+	while (!reader->odds_ended && reader->odd_pass_id < reader->pass_id) {
+		const int rc = sqlite3_step(reader->odd_stmt);
+
+		if (rc != SQLITE_ROW && rc != SQLITE_DONE)
+			return rc;
+		reader->odds_ended = rc == SQLITE_DONE;
+		if (rc == SQLITE_ROW)
+			reader->odd_pass_id = sqlite3_column_int64(reader->odd_stmt, 0);
+	}
+	return reader->odd_pass_id == reader->pass_id ? SQLITE_ROW : SQLITE_DONE;
+}
+
+/* The same of slices that are not of @phase. */
+static int find_other(struct mt_reader *reader, const char *phase)
+{
+	sqlite3_stmt *stmt = reader->other_stmt;
+	int rc;
+
+	if (reader->odd_stmt && strcmp(phase, "decode") == 0)
+		return find_odd(reader);
+	sqlite3_reset(stmt);
+	sqlite3_bind_int64(stmt, 1, reader->pass_id);
+	rc = sqlite3_bind_text(stmt, 2, phase, -1, SQLITE_STATIC);
+	return rc == SQLITE_OK ? sqlite3_step(stmt) : rc;
+}
+
 /* SQLITE_ROW: the pass is one slice; SQLITE_OK: its slices have to be read. */
 static int read_uniform(struct mt_reader *reader)
 {
-	sqlite3_stmt *stmt = reader->other_stmt;
 	const char *text = (const char *)sqlite3_column_text(reader->pass_stmt, UC_PHASE);
 	const char *phase = mt_reader_phase(text, reader->phase);
 	size_t end;
@@ -512,11 +559,7 @@ static int read_uniform(struct mt_reader *reader)
 	/* Rows of a verify pass differ by their acceptance. */
 	if (reader->extras && strcmp(phase, "verify") == 0)
 		return SQLITE_OK;
-	sqlite3_reset(stmt);
-	sqlite3_bind_int64(stmt, 1, reader->pass_id);
-	rc = sqlite3_bind_text(stmt, 2, phase, -1, SQLITE_STATIC);
-	if (rc == SQLITE_OK)
-		rc = sqlite3_step(stmt);
+	rc = find_other(reader, phase);
 	if (rc == SQLITE_DONE)
 		return make_slice(reader, phase);
 	return rc == SQLITE_ROW ? SQLITE_OK : mt_reader_fail_sqlite(reader, rc);

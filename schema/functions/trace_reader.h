@@ -90,6 +90,9 @@ struct mt_reader {
 	bool ended;
 	sqlite3_stmt *pass_stmt; /* NULL: slice_stmt goes over all passes */
 	sqlite3_stmt *other_stmt, *slice_stmt, *layer_stmt;
+	sqlite3_stmt *odd_stmt;	   /* NULL: not all passes are read */
+	sqlite3_int64 odd_pass_id; /* where it stands */
+	bool odds_ended;
 	uint64_t clock;
 	struct mt_run runs[MT_N_RUNS];
 	uint8_t *blobs;

@@ -4,7 +4,12 @@
 # make_trace writes synthetic traces together with what they mean; sql_runner
 # has the functions linked in; damage_sql reads damaged copies through them.
 
-check_PROGRAMS += %D%/check_oea %D%/make_trace %D%/sql_runner %D%/damage_sql
+check_PROGRAMS += %D%/check_counts %D%/check_oea %D%/make_trace %D%/sql_runner %D%/damage_sql
+
+%C%_check_counts_SOURCES = %D%/check_counts.c
+%C%_check_counts_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
+%C%_check_counts_LDADD = \
+	schema/functions/libmt_sql.la tests/unit/libmt_test.la $(CHECK_LIBS) $(SQLITE3_LIBS)
 
 %C%_check_oea_SOURCES = %D%/check_oea.c
 %C%_check_oea_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
@@ -25,6 +30,7 @@ nodist_%C%_make_trace_SOURCES = libtrace/store/schema_sql.c
 %C%_damage_sql_LDADD = schema/functions/libmt_sql.la $(SQLITE3_LIBS)
 
 TESTS += \
+	%D%/check_counts \
 	%D%/check_oea \
 	%D%/analysis.sh \
 	%D%/cookbook.sh \
