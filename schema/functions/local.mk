@@ -29,6 +29,7 @@ mt_sql_sources = \
 	%D%/rank_load.c %D%/rank_load.h \
 	%D%/rank_map.c %D%/rank_map.h \
 	%D%/trace_layer.c \
+	%D%/trace_open.c \
 	%D%/trace_reader.c %D%/trace_reader.h %D%/trace_reader_internal.h \
 	%D%/trace_util.c \
 	%D%/tvf.c %D%/tvf.h

@@ -10,6 +10,26 @@
 /* Sizes beyond this are damage: a blob of SQLite holds at most 2^31 bytes. */
 static const sqlite3_int64 mt_max_count = INT64_C(1) << 31;
 
+/* Columns of the statements that give slices. */
+enum slice_column {
+	SC_PASS_ID,
+	SC_RECORDING_ID,
+	SC_MODEL_ID,
+	SC_PASS_ROWS,
+	SC_SLICE,
+	SC_REQUEST_ID,
+	SC_ATTEMPT,
+	SC_FIRST_POSITION,
+	SC_POSITIONS,
+	SC_ROW_OFFSET,
+	SC_N_ROWS,
+	SC_PHASE,
+	SC_ACCEPTED
+};
+
+/* Those of the statements that give a pass a row; the last two share their place. */
+enum uniform_column { UC_PHASE = SC_PASS_ROWS + 1, UC_END, UC_BEGIN_NS = UC_END };
+
 enum layer_column {
 	LC_LAYER_ID,
 	LC_LAYER,
