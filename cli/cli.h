@@ -95,6 +95,7 @@ enum {
 	MT_OPT_VERSION,
 	MT_OPT_FORMAT,
 	MT_OPT_RECORDING,
+	MT_OPT_EXPLAIN,
 	MT_OPT_OWN, /* a verb's own keys start here */
 };
 
@@ -109,13 +110,15 @@ struct mt_args {
 	bool no_file;	       /* the verb takes no FILE; set by the verb */
 	bool no_csv;	       /* the verb prints several tables; set by the verb */
 	uint64_t recording_id; /* --recording; 0: all of them */
+	bool explains;	       /* --explain */
 	bool is_reported;      /* an error line was printed already */
 };
 
 extern const struct argp mt_args_argp;		 /* with --format; input: struct mt_args */
 extern const struct argp mt_args_recording_argp; /* with --recording, too */
+extern const struct argp mt_args_explain_argp;	 /* with --recording and --explain, too */
 extern const struct argp mt_args_sections_argp;	 /* mt_args_argp without csv */
-extern const struct argp mt_args_report_argp;	 /* with --recording, markdown in place of csv */
+extern const struct argp mt_args_report_argp;	 /* the same, markdown in place of csv */
 extern const struct argp mt_args_plain_argp;	 /* with neither */
 
 /**

@@ -177,6 +177,9 @@ static error_t common_parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case MT_OPT_FORMAT:
 		return format_parse(args, arg);
+	case MT_OPT_EXPLAIN:
+		args->explains = true;
+		return 0;
 	case MT_OPT_RECORDING:
 		return mt_args_uint(args, "--recording", arg, 1, INT64_MAX, &args->recording_id);
 	case ARGP_KEY_ARG:
@@ -197,6 +200,10 @@ static error_t common_parse(int key, char *arg, struct argp_state *state)
 #define OPTION_RECORDING                                                                 \
 	{                                                                                \
 		"recording", MT_OPT_RECORDING, "N", 0, "Only recording N of the file", 0 \
+	}
+#define OPTION_EXPLAIN                                                                          \
+	{                                                                                       \
+		"explain", MT_OPT_EXPLAIN, NULL, 0, "Print the query behind each table, too", 0 \
 	}
 #define OPTION_FORMAT(formats)                                   \
 	{                                                        \
@@ -219,8 +226,18 @@ static const struct argp_option common_options[] = {
 	{0},
 };
 
+static const struct argp_option explain_options[] = {
+	OPTION_RECORDING,
+	OPTION_EXPLAIN,
+	OPTION_FORMAT("table (the default), json, jsonl or csv"),
+	OPTION_HELP,
+	OPTION_VERSION,
+	{0},
+};
+
 static const struct argp_option report_options[] = {
 	OPTION_RECORDING,
+	OPTION_EXPLAIN,
 	OPTION_FORMAT("table (the default), json, jsonl or markdown"),
 	OPTION_HELP,
 	OPTION_VERSION,
@@ -235,6 +252,7 @@ static const struct argp_option sections_options[] = {
 };
 
 const struct argp mt_args_recording_argp = {.options = common_options, .parser = common_parse};
+const struct argp mt_args_explain_argp = {.options = explain_options, .parser = common_parse};
 const struct argp mt_args_argp = {.options = common_options + 1, .parser = common_parse};
 const struct argp mt_args_plain_argp = {.options = common_options + 2, .parser = common_parse};
 const struct argp mt_args_sections_argp = {.options = sections_options, .parser = common_parse};

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/explain.h"
 #include "cli/file_read.h"
 #include "cli/notes.h"
 
@@ -133,7 +134,7 @@ static const struct argp_option argp_options[] = {
 	{0},
 };
 
-static const struct argp_child children[] = {{&mt_args_recording_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&mt_args_explain_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
 	.options = argp_options,
@@ -265,8 +266,8 @@ static int print(const struct mt_trace *trace, const struct options *options)
 	const char *sql = !is_of_ranks	     ? SQL_EXPERTS
 			  : options->by_pass ? SQL_PASSES
 					     : SQL_LAYERS;
-	int status = mt_trace_print_only(trace, &options->args, MT_SCALE_NONE,
-					 prepare(trace, options, sql));
+	int status = mt_explain_print_only(trace, &options->args, MT_SCALE_NONE, "balance", NULL,
+					   prepare(trace, options, sql));
 
 	if (status == MT_EXIT_OK)
 		status = left_out_print(trace, options);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "cli/cli.h"
+#include "cli/explain.h"
 #include "cli/efficiency_sql.h"
 #include "cli/notes.h"
 
@@ -120,6 +121,7 @@ static sqlite3_stmt *prepare(const struct mt_trace *trace, const struct options 
 static int print(struct mt_trace *trace, void *input)
 {
 	const struct options *options = input;
+	struct mt_explain explain = {.is_on = options->args.explains};
 	struct mt_output output;
 	int status = MT_EXIT_OK;
 
@@ -127,15 +129,11 @@ static int print(struct mt_trace *trace, void *input)
 	output.is_scaled = true;
 	mt_output_sections(&output);
 	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]) && status == MT_EXIT_OK;
-	     i++) {
-		sqlite3_stmt *stmt = prepare(trace, options, sections[i].sql);
-
-		if (!stmt)
-			return MT_EXIT_FAILED;
-		mt_output_section(&output, sections[i].name, sections[i].title);
-		status = mt_trace_print(trace, &output, stmt);
-		sqlite3_finalize(stmt);
-	}
+	     i++)
+		status = mt_explain_print(&explain, trace, &output, sections[i].name,
+					  sections[i].title,
+					  prepare(trace, options, sections[i].sql));
+	status = mt_explain_end(&explain, &output, status);
 	if (status == MT_EXIT_OK)
 		mt_output_end(&output);
 	if (status == MT_EXIT_OK)

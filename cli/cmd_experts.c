@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/explain.h"
 #include "cli/experts_sql.h"
 #include "cli/notes.h"
 
@@ -157,7 +158,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static const struct argp_child children[] = {{&mt_args_recording_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&mt_args_explain_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
 	.options = options,
@@ -298,15 +299,23 @@ static int args_check(const struct mt_trace *trace, struct experts_args *args)
 }
 
 /* The margin takes a scan of the file, which is made only where something was sampled. */
-static int load_choose(const struct mt_trace *trace, const char **ret_sql)
+static int load_choose(const struct mt_trace *trace, const struct experts_args *args,
+		       const char **ret_sql)
 {
-	int64_t is_sampled;
-	int status =
-		mt_trace_int(trace,
-			     "SELECT EXISTS (SELECT 1 FROM stats WHERE name = 'sampled_passes' "
-			     "AND value > 0)",
-			     &is_sampled);
+	sqlite3_stmt *stmt = mt_trace_prepare_recording(
+		trace,
+		"SELECT EXISTS (SELECT 1 FROM stats WHERE name = 'sampled_passes' AND value > 0 "
+		"AND (?1 IS NULL OR recording_id = ?1))",
+		args->common.recording_id);
+	int status = MT_EXIT_OK;
+	bool is_sampled;
 
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	if (sqlite3_step(stmt) != SQLITE_ROW)
+		status = mt_trace_error(trace);
+	is_sampled = sqlite3_column_int(stmt, 0) != 0;
+	sqlite3_finalize(stmt);
 	*ret_sql = is_sampled ? MT_SQL_LOAD MT_SQL_MARGIN MT_SQL_RANKED
 			      : MT_SQL_LOAD MT_SQL_NO_MARGIN MT_SQL_RANKED;
 	return status;
@@ -322,7 +331,7 @@ static int sql_choose(const struct mt_trace *trace, const struct experts_args *a
 	};
 
 	*ret_sql = args->view == VIEW_LOAD ? MT_SQL_LOAD_ROWS MT_SQL_RANKED : views[args->view];
-	return args->view == VIEW_LOAD && !is_of_rows(args) ? load_choose(trace, ret_sql)
+	return args->view == VIEW_LOAD && !is_of_rows(args) ? load_choose(trace, args, ret_sql)
 							    : MT_EXIT_OK;
 }
 
@@ -330,6 +339,7 @@ static int experts_print(const struct mt_trace *trace, const struct experts_args
 {
 	sqlite3_stmt *stmt;
 	const char *sql;
+	char *lift = NULL;
 	int status;
 
 	if (args->attribute && mt_lift_count(trace, args->attribute, args->common.recording_id,
@@ -343,7 +353,9 @@ static int experts_print(const struct mt_trace *trace, const struct experts_args
 		attribute_bind(stmt, args);
 	else
 		load_bind(stmt, args);
-	status = mt_trace_print_only(trace, &args->common, MT_SCALE_NONE, stmt);
+	if (args->attribute && args->common.explains)
+		lift = mt_lift_query(args->attribute, args->common.recording_id, args->phase);
+	status = mt_explain_print_only(trace, &args->common, MT_SCALE_NONE, "experts", lift, stmt);
 	if (status == MT_EXIT_OK)
 		status = mt_notes_print(trace, args->common.recording_id,
 					is_of_rows(args) ? MT_NOTES_ROWS : MT_NOTES_LOAD);

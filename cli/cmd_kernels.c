@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/explain.h"
 
 enum { OPT_BY_LAYER = MT_OPT_OWN, OPT_BY_ROLE, OPT_OVERLAP };
 
@@ -44,7 +45,7 @@ static const struct argp_option argp_options[] = {
 	{0},
 };
 
-static const struct argp_child children[] = {{&mt_args_recording_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&mt_args_explain_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
 	.options = argp_options,
@@ -117,9 +118,10 @@ static int nothing_mention(const struct mt_trace *trace, const struct options *o
 static int print(struct mt_trace *trace, void *input)
 {
 	const struct options *options = input;
-	int status = mt_trace_print_only(trace, &options->args, MT_SCALE_TIMES,
-					 mt_trace_prepare_recording(trace, sql_of(options->view),
-								    options->args.recording_id));
+	int status = mt_explain_print_only(
+		trace, &options->args, MT_SCALE_TIMES, "kernels", NULL,
+		mt_trace_prepare_recording(trace, sql_of(options->view),
+					   options->args.recording_id));
 
 	return status == MT_EXIT_OK ? nothing_mention(trace, options) : status;
 }

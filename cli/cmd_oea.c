@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/explain.h"
 #include "cli/file_read.h"
 
 enum {
@@ -220,7 +221,7 @@ static const struct argp_option options[] = {
 	{0},
 };
 
-static const struct argp_child children[] = {{&mt_args_recording_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&mt_args_explain_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
 	.options = options,
@@ -353,32 +354,40 @@ static int has_candidates(const struct mt_trace *trace, int64_t *ret_has)
 /* Rows of one kind for programs that read lines; else what explains them, too. */
 static bool has_sections(const struct mt_oea_args *args)
 {
-	return args->common.format == MT_FORMAT_TABLE || args->common.format == MT_FORMAT_JSON;
+	return args->common.format == MT_FORMAT_TABLE || args->common.format == MT_FORMAT_JSON ||
+	       args->common.explains;
 }
 
-static int expand_print(const struct mt_trace *trace, struct mt_output *output,
-			const struct mt_oea_args *args)
+static sqlite3_stmt *expand_prepare(const struct mt_trace *trace, const struct mt_oea_args *args)
 {
-	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql_expand);
-	int status;
+	sqlite3_stmt *stmt = mt_trace_prepare_recording(trace, sql_expand,
+							args->common.recording_id);
 
 	if (!stmt)
-		return MT_EXIT_FAILED;
-	if (args->common.recording_id)
-		sqlite3_bind_int64(stmt, 1, (int64_t)args->common.recording_id);
+		return NULL;
 	sqlite3_bind_double(stmt, 2, args->margin);
 	if (args->kmax)
 		sqlite3_bind_int64(stmt, 3, (int64_t)args->kmax);
 	sqlite3_bind_int(stmt, 4, args->by_layer);
+	return stmt;
+}
+
+/* Prints a table: a section where there are others. */
+static int table_print(const struct mt_trace *trace, struct mt_output *output,
+		       struct mt_explain *explain, const struct mt_oea_args *args, const char *name,
+		       sqlite3_stmt *stmt)
+{
+	int status;
+
 	if (has_sections(args))
-		mt_output_section(output, "expand", NULL);
-	status = mt_trace_print(trace, output, stmt);
+		return mt_explain_print(explain, trace, output, name, NULL, stmt);
+	status = stmt ? mt_trace_print(trace, output, stmt) : MT_EXIT_FAILED;
 	sqlite3_finalize(stmt);
 	return status;
 }
 
 static int figures_print(const struct mt_trace *trace, struct mt_output *output,
-			 const struct mt_oea_args *args)
+			 struct mt_explain *explain, const struct mt_oea_args *args)
 {
 	const bool has_times = args->fits || args->has_b || args->bandwidth_gb_s > 0;
 	const char *model = !has_times	   ? ""
@@ -412,10 +421,7 @@ static int figures_print(const struct mt_trace *trace, struct mt_output *output,
 	figures_bind(stmt, args, list, map);
 	if (file)
 		sqlite3_bind_text64(stmt, 11, file, n_bytes, SQLITE_STATIC, SQLITE_UTF8);
-	if (has_sections(args))
-		mt_output_section(output, "oea", NULL);
-	status = mt_trace_print(trace, output, stmt);
-	sqlite3_finalize(stmt);
+	status = table_print(trace, output, explain, args, "oea", stmt);
 	free(file);
 	return status;
 }
@@ -465,29 +471,29 @@ static const char sql_left_out[] =
 	" ORDER BY 1";
 
 static int lists_print(const struct mt_trace *trace, struct mt_output *output,
-		       const struct mt_oea_args *args)
+		       struct mt_explain *explain, const struct mt_oea_args *args)
 {
 	sqlite3_stmt *stmt;
 	int status = MT_EXIT_OK;
 
 	if (args->fits) {
 		stmt = mt_trace_prepare(trace, sql_fit);
-		if (!stmt)
-			return MT_EXIT_FAILED;
-		sqlite3_bind_int(stmt, 1, args->by_layer);
-		mt_output_section(output, "fit", "Fit: time = a + b * active + c * rows");
-		status = mt_trace_print(trace, output, stmt);
-		sqlite3_finalize(stmt);
+		if (stmt)
+			sqlite3_bind_int(stmt, 1, args->by_layer);
+		status = mt_explain_print(explain, trace, output, "fit",
+					  "Fit: time = a + b * active + c * rows", stmt);
 	}
 	if (status != MT_EXIT_OK)
 		return status;
-	mt_output_section(output, "left_out", "Not in these figures, or to know about them");
-	return mt_trace_print_recording(trace, output, sql_left_out, args->common.recording_id,
-					NULL);
+	return mt_explain_print(explain, trace, output, "left_out",
+				"Not in these figures, or to know about them",
+				mt_trace_prepare_recording(trace, sql_left_out,
+							   args->common.recording_id));
 }
 
 static int oea_print(const struct mt_trace *trace, const struct mt_oea_args *args)
 {
+	struct mt_explain explain = {.is_on = args->common.explains};
 	struct mt_output output;
 	int status = mt_trace_mode_check(trace, args->common.recording_id, "per_token",
 					 "what a rule would do");
@@ -497,10 +503,12 @@ static int oea_print(const struct mt_trace *trace, const struct mt_oea_args *arg
 	mt_output_begin(&output, stdout, args->common.format);
 	if (has_sections(args))
 		mt_output_sections(&output);
-	status = args->expands ? expand_print(trace, &output, args)
-			       : figures_print(trace, &output, args);
+	status = args->expands ? table_print(trace, &output, &explain, args, "expand",
+					     expand_prepare(trace, args))
+			       : figures_print(trace, &output, &explain, args);
 	if (status == MT_EXIT_OK && has_sections(args))
-		status = lists_print(trace, &output, args);
+		status = lists_print(trace, &output, &explain, args);
+	status = mt_explain_end(&explain, &output, status);
 	if (status == MT_EXIT_OK)
 		mt_output_end(&output);
 	return status;

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/explain.h"
 
 enum { OPT_READINGS = MT_OPT_OWN };
 
@@ -35,7 +36,7 @@ static const struct argp_option argp_options[] = {
 	{0},
 };
 
-static const struct argp_child children[] = {{&mt_args_recording_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&mt_args_explain_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
 	.options = argp_options,
@@ -94,8 +95,8 @@ static int print(struct mt_trace *trace, void *input)
 {
 	const struct options *options = input;
 	const char *sql = options->has_readings ? SQL_READINGS : SQL_WINDOWS;
-	int status = mt_trace_print_only(
-		trace, &options->args, MT_SCALE_TIMES,
+	int status = mt_explain_print_only(
+		trace, &options->args, MT_SCALE_TIMES, "power", NULL,
 		mt_trace_prepare_recording(trace, sql, options->args.recording_id));
 
 	return status == MT_EXIT_OK ? states_mention(trace, options->args.recording_id) : status;

@@ -12,42 +12,22 @@
 #include <moetrace/status.h>
 
 #include "cli/cli.h"
+#include "cli/explain.h"
 #include "cli/lift.h"
 #include "schema/functions/questions.h"
 
-enum { OPT_EXPLAIN = MT_OPT_OWN };
-
-struct options {
-	struct mt_args args;
-	bool explain;
-};
-
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
-	struct options *options = state->input;
-
 	(void)arg;
-	switch (key) {
-	case ARGP_KEY_INIT:
-		state->child_inputs[0] = &options->args;
-		return 0;
-	case OPT_EXPLAIN:
-		options->explain = true;
-		return 0;
-	default:
+	if (key != ARGP_KEY_INIT)
 		return ARGP_ERR_UNKNOWN;
-	}
+	state->child_inputs[0] = state->input;
+	return 0;
 }
-
-static const struct argp_option argp_options[] = {
-	{"explain", OPT_EXPLAIN, NULL, 0, "Print the query behind each section, too", 0},
-	{0},
-};
 
 static const struct argp_child children[] = {{&mt_args_report_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
-	.options = argp_options,
 	.parser = parse,
 	.args_doc = "FILE",
 	.doc = "Print one screen about a trace: what deserves attention, losses first; what was "
@@ -159,32 +139,6 @@ static int ends_print(const struct mt_trace *trace, struct mt_output *output, ui
 	return rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(trace);
 }
 
-/* What fills the table of preferences, for whoever runs its query elsewhere. */
-#define SQL_LIFT_COUNT                                                                         \
-	"(SELECT t.recording_id, t.layer_id, t.expert, a.value, count(*) AS tokens FROM "      \
-	"moe_topk AS t JOIN request_attribute AS a ON a.request_id = t.request_id JOIN layer " \
-	"AS n ON n.layer_id = t.layer_id WHERE a.key = %Q AND t.state = 'computed' AND "       \
-	"t.expert < n.n_experts GROUP BY t.recording_id, t.layer_id, t.expert, a.value)"
-
-/* The statement with its parameters filled in, to be sqlite3_free()d; NULL: out of memory. */
-static char *query_text(sqlite3_stmt *stmt, const char *attribute)
-{
-	static const char table[] = "temp.lift_count";
-	char *sql = sqlite3_expanded_sql(stmt);
-	const char *at = sql ? strstr(sql, table) : NULL;
-	char *count, *whole;
-
-	if (!at)
-		return sql;
-	count = sqlite3_mprintf(SQL_LIFT_COUNT, attribute);
-	whole = count ? sqlite3_mprintf("%.*s%s%s", (int)(at - sql), sql, count,
-					at + sizeof(table) - 1)
-		      : NULL;
-	sqlite3_free(count);
-	sqlite3_free(sql);
-	return whole;
-}
-
 static sqlite3_stmt *section_prepare(const struct mt_trace *trace, const struct section *section,
 				     uint64_t recording_id, const char *attribute)
 {
@@ -202,75 +156,30 @@ static sqlite3_stmt *section_prepare(const struct mt_trace *trace, const struct 
 	return stmt;
 }
 
-static int section_print(const struct mt_trace *trace, struct mt_output *output,
-			 const struct section *section, const struct options *options,
-			 const char *attribute)
-{
-	sqlite3_stmt *stmt = section_prepare(trace, section, options->args.recording_id, attribute);
-	char *sql = NULL;
-	int status;
-
-	if (!stmt)
-		return MT_EXIT_FAILED;
-	mt_output_section(output, section->name, section->title);
-	output->is_vertical = section->is_vertical;
-	if (options->explain && !mt_format_is_data(options->args.format))
-		sql = query_text(stmt, attribute);
-	if (sql && options->args.format == MT_FORMAT_MARKDOWN)
-		mt_output_line(output, "```sql\n%s;\n```", sql);
-	else if (sql)
-		mt_output_line(output, "%s;", sql);
-	sqlite3_free(sql);
-	status = mt_trace_print(trace, output, stmt);
-	sqlite3_finalize(stmt);
-	return status;
-}
-
-/* The queries as a section of their own, for programs. */
-static int queries_print(const struct mt_trace *trace, struct mt_output *output,
-			 const struct options *options, const char *attribute)
-{
-	static const char *const columns[] = {"section", "sql"};
-	struct mt_table table;
-
-	if (!options->explain || !mt_format_is_data(options->args.format))
-		return MT_EXIT_OK;
-	mt_output_section(output, "queries", NULL);
-	output->is_vertical = false;
-	if (mt_table_begin(&table, output, columns, 2) != MOETRACE_OK)
-		return MT_EXIT_FAILED;
-	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++) {
-		sqlite3_stmt *stmt;
-		char *sql;
-
-		if (sections[i].needs_attribute && !attribute)
-			continue;
-		stmt = section_prepare(trace, &sections[i], options->args.recording_id, attribute);
-		sql = stmt ? query_text(stmt, attribute) : NULL;
-		mt_table_text(&table, sections[i].name);
-		mt_table_text(&table, sql ? sql : "");
-		sqlite3_free(sql);
-		sqlite3_finalize(stmt);
-	}
-	return mt_table_end(&table) == MOETRACE_OK ? MT_EXIT_OK : MT_EXIT_FAILED;
-}
-
 static int sections_print(const struct mt_trace *trace, struct mt_output *output,
-			  const struct options *options, const char *attribute)
+			  const struct mt_args *args, const char *attribute)
 {
+	struct mt_explain explain = {.is_on = args->explains};
 	int status = MT_EXIT_OK;
-	size_t i;
 
-	for (i = 0; i < sizeof(sections) / sizeof(sections[0]) && status == MT_EXIT_OK; i++)
-		if (!sections[i].needs_attribute || attribute)
-			status = section_print(trace, output, &sections[i], options, attribute);
-	return status == MT_EXIT_OK ? queries_print(trace, output, options, attribute) : status;
+	if (args->explains && attribute)
+		explain.lift = mt_lift_query(attribute, args->recording_id, NULL);
+	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]) && status == MT_EXIT_OK; i++) {
+		const struct section *section = &sections[i];
+
+		if (section->needs_attribute && !attribute)
+			continue;
+		output->is_vertical = section->is_vertical;
+		status = mt_explain_print(&explain, trace, output, section->name, section->title,
+					  section_prepare(trace, section, args->recording_id,
+							  attribute));
+	}
+	return mt_explain_end(&explain, output, status);
 }
 
 static int report_print(struct mt_trace *trace, void *input)
 {
-	const struct options *options = input;
-	const struct mt_args *args = &options->args;
+	const struct mt_args *args = input;
 	struct mt_output output;
 	char *attribute;
 	int status;
@@ -292,7 +201,7 @@ static int report_print(struct mt_trace *trace, void *input)
 	if (args->format == MT_FORMAT_TABLE)
 		putchar('\n');
 	if (status == MT_EXIT_OK)
-		status = sections_print(trace, &output, options, attribute);
+		status = sections_print(trace, &output, args, attribute);
 	if (status == MT_EXIT_OK)
 		mt_output_end(&output);
 	free(attribute);
@@ -302,7 +211,7 @@ static int report_print(struct mt_trace *trace, void *input)
 int mt_cmd_report(int argc, char **argv)
 {
 	static const struct mt_trace_verb verb = {.argp = &argp, .print = report_print};
-	struct options options = {.args = {.no_csv = true, .markdown = true}};
+	struct mt_args args = {.no_csv = true, .markdown = true};
 
-	return mt_trace_verb_run(&verb, argc, argv, &options.args, &options);
+	return mt_trace_verb_run(&verb, argc, argv, &args, &args);
 }

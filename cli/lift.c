@@ -300,3 +300,24 @@ int mt_lift_count(const struct mt_trace *trace, const char *key, uint64_t record
 	counter_free(&counter);
 	return status;
 }
+
+char *mt_lift_query(const char *key, uint64_t recording_id, const char *phase)
+{
+	char *recording = recording_id ? sqlite3_mprintf(" AND t.recording_id = %lld",
+							 (long long)recording_id)
+				       : sqlite3_mprintf("");
+	char *of_phase = phase ? sqlite3_mprintf(" AND t.phase = %Q", phase) : sqlite3_mprintf("");
+	char *sql = NULL;
+
+	if (recording && of_phase)
+		sql = sqlite3_mprintf(
+			"SELECT t.recording_id, t.layer_id, t.expert, a.value, count(*) AS tokens "
+			"FROM moe_topk AS t JOIN request_attribute AS a ON a.request_id = "
+			"t.request_id JOIN layer AS n ON n.layer_id = t.layer_id WHERE a.key = %Q "
+			"AND t.state = 'computed' AND t.expert < n.n_experts%s%s GROUP BY "
+			"t.recording_id, t.layer_id, t.expert, a.value",
+			key, recording, of_phase);
+	sqlite3_free(recording);
+	sqlite3_free(of_phase);
+	return sql;
+}

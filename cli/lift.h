@@ -25,6 +25,9 @@
 int mt_lift_count(const struct mt_trace *trace, const char *key, uint64_t recording_id,
 		  const char *phase);
 
+/* What mt_lift_count() counts, as a query of its own; to be sqlite3_free()d. NULL: out of memory. */
+char *mt_lift_query(const char *key, uint64_t recording_id, const char *phase);
+
 /*
  * The beginning of statements on that table. `scored` has a row for each expert and value with
  * lift = (tokens / expert_tokens) / (value_tokens / layer_tokens): the share of the value among

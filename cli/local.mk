@@ -39,6 +39,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_eval.c \
 	%D%/cmd_experts.c \
 	%D%/experts_sql.h \
+	%D%/explain.c %D%/explain.h \
 	%D%/cmd_info.c \
 	%D%/cmd_models.c \
 	%D%/cmd_oea.c %D%/cmd_oea.h \

@@ -12,6 +12,7 @@ cli_tests = \
 	%D%/doctor.sh \
 	%D%/eplb.sh \
 	%D%/errors.sh \
+	%D%/explain.sh \
 	%D%/flight.sh \
 	%D%/golden.sh \
 	%D%/hard.sh \
