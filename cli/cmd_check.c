@@ -2,7 +2,8 @@
 /*
  * check: proves that a trace is sound. Every proof is a line with what it looked at and what broke
  * it. A trace whose writer was killed is sound as far as it was committed; that its end is missing
- * is said beside the proofs and, with --strict, by the exit status.
+ * is said beside the proofs and, with --strict, by the exit status. With --routing it is not the file
+ * that is in question, but what it tells of the routers: routing.h.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,25 +13,44 @@
 #include <moetrace/status.h>
 
 #include "cli/check.h"
+#include "cli/routing.h"
 
-enum { OPT_STRICT = MT_OPT_OWN };
+enum { OPT_STRICT = MT_OPT_OWN, OPT_ROUTING, OPT_PRESET, OPT_MODEL };
 
 struct check_args {
 	struct mt_args common;
 	bool strict;
+	bool routing;
+	const struct mtk_preset *preset; /* NULL: none */
+	uint64_t model_id;		 /* 0: all */
 };
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct check_args *args = state->input;
 
-	(void)arg;
 	switch (key) {
 	case ARGP_KEY_INIT:
 		state->child_inputs[0] = &args->common;
 		return 0;
 	case OPT_STRICT:
 		args->strict = true;
+		return 0;
+	case OPT_ROUTING:
+		args->routing = true;
+		return 0;
+	case OPT_PRESET:
+		args->preset = mtk_preset_find(arg);
+		return args->preset ? 0
+				    : mt_args_error(&args->common,
+						    "--preset '%s' is unknown; 'moetrace models' "
+						    "lists them",
+						    arg);
+	case OPT_MODEL:
+		return mt_args_uint(&args->common, "--model", arg, 1, INT64_MAX, &args->model_id);
+	case ARGP_KEY_END:
+		if (!args->routing && (args->preset || args->model_id))
+			return mt_args_error(&args->common, "--preset and --model go with --routing");
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -40,6 +60,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp_option options[] = {
 	{"strict", OPT_STRICT, NULL, 0, "Exit with 4 if the trace has losses or an unfinished end",
 	 0},
+	{"routing", OPT_ROUTING, NULL, 0,
+	 "Look for the ways in which routing goes wrong, in place of the proofs", 1},
+	{"preset", OPT_PRESET, "NAME", 0,
+	 "With --routing: compare with the published router of 'moetrace models NAME'", 1},
+	{"model", OPT_MODEL, "ID", 0, "With --routing: only this model", 1},
 	{0},
 };
 
@@ -69,6 +94,10 @@ static char *help_filter(int key, const char *text, void *input)
 	fputs("Proofs, in order:\n", out);
 	for (i = 0; i < CHECK_N_PROOFS; i++)
 		fprintf(out, "  %-17s %s\n", proofs[i].name, proofs[i].says);
+	fputs("\n--routing looks for, in order:\n", out);
+	for (i = 0; i < ROUTING_N_LOOKS; i++)
+		fprintf(out, "  %-17s %s\n", routing_look_name((enum routing_look)i),
+			routing_look_says((enum routing_look)i));
 	fputs("\n", out);
 	fputs(text, out);
 	if (fclose(out) != 0) {
@@ -90,9 +119,15 @@ static const struct argp argp = {
 	       "renormalized, the order of a row's experts where no score is stored, token ids,\n"
 	       "names and attributes, what the padding rows selected, and the clock.\n"
 	       "\n"
+	       "With --routing a finding is proved: no router that is as its layer says gives the\n"
+	       "rows that it points at; or statistical: it then says on how much it stands. What was\n"
+	       "seen by a look is its n_seen; where that is 0, needs says what was missing.\n"
+	       "\n"
 	       "Exit status:\n"
-	       "  0  sound; a missing end of a killed or live recording is told, and is no fault\n"
-	       "  1  a proof is violated, or the file could not be read\n"
+	       "  0  sound; a missing end of a killed or live recording is told, and is no fault;\n"
+	       "     with --routing: nothing was found\n"
+	       "  1  a proof is violated, or the file could not be read; with --routing: something\n"
+	       "     was found\n"
 	       "  4  sound, but --strict was given and there are losses or an unfinished end;\n"
 	       "     what sampling, a disabled region or a later start left out is no loss\n",
 	.children = children,
@@ -322,9 +357,45 @@ static int strict_status(const struct check *check)
 	return MT_EXIT_LOSSES;
 }
 
-static int check_print(struct mt_trace *trace, void *input)
+static int routing_steps_run(struct routing *routing)
 {
-	const struct check_args *args = input;
+	static int (*const steps[])(struct routing * routing) = {
+		routing_definitions_load, routing_scan_run,	 routing_judge,
+		routing_tables_run,	  routing_preset_compare,
+	};
+	int status = sqlite3_exec(routing->trace->db, "BEGIN", NULL, NULL, NULL) == SQLITE_OK
+			     ? MT_EXIT_OK
+			     : mt_trace_error(routing->trace);
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && status == MT_EXIT_OK; i++)
+		status = steps[i](routing);
+	return status;
+}
+
+static int routing_run(struct mt_trace *trace, const struct check_args *args)
+{
+	struct routing routing = {
+		.trace = trace,
+		.preset = args->preset,
+		.model_id = (int64_t)args->model_id,
+	};
+	int status = routing_steps_run(&routing);
+
+	if (status == MT_EXIT_OK && args->model_id && routing.n_layers == 0) {
+		mt_error("%s: has no layers with experts of a model %" PRIu64, trace->path,
+			 args->model_id);
+		status = MT_EXIT_NOT_FOUND;
+	}
+	if (status == MT_EXIT_OK)
+		status = routing_print(&routing, args->common.format);
+	if (status == MT_EXIT_OK && routing.n_findings > 0)
+		status = MT_EXIT_FAILED;
+	routing_free(&routing);
+	return status;
+}
+
+static int proofs_make(struct mt_trace *trace, const struct check_args *args)
+{
 	struct check check = {.trace = trace};
 	int status;
 
@@ -337,6 +408,13 @@ static int check_print(struct mt_trace *trace, void *input)
 		status = strict_status(&check);
 	check_free(&check);
 	return status;
+}
+
+static int check_print(struct mt_trace *trace, void *input)
+{
+	const struct check_args *args = input;
+
+	return args->routing ? routing_run(trace, args) : proofs_make(trace, args);
 }
 
 int mt_cmd_check(int argc, char **argv)

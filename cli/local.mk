@@ -72,6 +72,16 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/output.c \
 	%D%/paired.c %D%/paired.h \
 	%D%/rule_args.c %D%/rule_args.h \
+	%D%/routing.h \
+	%D%/routing_bias.c \
+	%D%/routing_define.c \
+	%D%/routing_judge.c \
+	%D%/routing_preset.c \
+	%D%/routing_print.c \
+	%D%/routing_rows.c \
+	%D%/routing_scan.c \
+	%D%/routing_scores.c \
+	%D%/routing_tables.c \
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/cmd_view.c \
 	%D%/table.c %D%/table.h

@@ -27,7 +27,9 @@ enum run_column {
 	RC_N_CANDIDATES,
 	RC_CANDIDATE_IDS,
 	RC_SCORE_FORMAT,
-	RC_CANDIDATE_SCORES
+	RC_CANDIDATE_SCORES,
+	RC_PHYSICAL_ID_BYTES,
+	RC_PHYSICAL_IDS
 };
 
 static const char run_sql[] =
@@ -35,7 +37,8 @@ static const char run_sql[] =
 	" FROM main.topk WHERE topk_id = ?1";
 static const char run_extras_sql[] =
 	"SELECT n_rows, k, id_bytes, weight_format, topk_ids, topk_weights, row_map, n_valid,"
-	" rule_id, base_k, base_ids, n_candidates, candidate_ids, score_format, candidate_scores"
+	" rule_id, base_k, base_ids, n_candidates, candidate_ids, score_format, candidate_scores,"
+	" physical_id_bytes, physical_ids"
 	" FROM main.topk WHERE topk_id = ?1";
 
 static int run_blob(struct mt_reader *reader, struct mt_run *run, int column, const char *name,
@@ -105,6 +108,19 @@ static int read_candidates(struct mt_reader *reader, struct mt_run *run)
 	return rc;
 }
 
+static int read_physical(struct mt_reader *reader, struct mt_run *run)
+{
+	if (sqlite3_column_type(run->stmt, RC_PHYSICAL_ID_BYTES) == SQLITE_NULL)
+		return SQLITE_OK;
+	if (!mt_column_count(run->stmt, RC_PHYSICAL_ID_BYTES, &run->physical_id_bytes) ||
+	    (run->physical_id_bytes != 1 && run->physical_id_bytes != 2))
+		return mt_reader_fail(reader, "topk %lld: physical_id_bytes is neither 1 nor 2",
+				      run->topk_id);
+	return run_blob(reader, run, RC_PHYSICAL_IDS, "physical_ids",
+			(uint64_t)run->n_rows * run->k * run->physical_id_bytes,
+			&run->physical_ids);
+}
+
 static int read_extras(struct mt_reader *reader, struct mt_run *run)
 {
 	int rc = read_base(reader, run);
@@ -112,7 +128,9 @@ static int read_extras(struct mt_reader *reader, struct mt_run *run)
 	run->has_rule = sqlite3_column_type(run->stmt, RC_RULE_ID) != SQLITE_NULL;
 	if (run->has_rule && !mt_column_int(run->stmt, RC_RULE_ID, &run->rule_id))
 		return mt_reader_fail(reader, "topk %lld: rule_id is no number", run->topk_id);
-	return rc == SQLITE_OK ? read_candidates(reader, run) : rc;
+	if (rc == SQLITE_OK)
+		rc = read_candidates(reader, run);
+	return rc == SQLITE_OK ? read_physical(reader, run) : rc;
 }
 
 static int read_run(struct mt_reader *reader, struct mt_run *run)
@@ -122,7 +140,7 @@ static int read_run(struct mt_reader *reader, struct mt_run *run)
 	int rc;
 
 	run->ids = run->weights = run->row_map = run->n_valid = NULL;
-	run->base_ids = run->candidate_ids = run->candidate_scores = NULL;
+	run->base_ids = run->candidate_ids = run->candidate_scores = run->physical_ids = NULL;
 	run->base_k = run->n_candidates = 0;
 	run->has_rule = false;
 	if (!mt_column_count(stmt, RC_N_ROWS, &run->n_rows) ||

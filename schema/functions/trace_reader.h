@@ -46,9 +46,9 @@ struct mt_run {
 	/* With MT_READ_EXTRAS alone; absent: 0 and NULL. */
 	bool has_rule;
 	sqlite3_int64 rule_id;
-	size_t base_k, n_candidates;
+	size_t base_k, n_candidates, physical_id_bytes;
 	enum mt_weight_format score_format;
-	const uint8_t *base_ids, *candidate_ids, *candidate_scores;
+	const uint8_t *base_ids, *candidate_ids, *candidate_scores, *physical_ids;
 };
 
 struct mt_slice {

@@ -20,12 +20,16 @@ cli_tests = \
 	%D%/journal.sh \
 	%D%/modes.sh \
 	%D%/oea.sh \
-	%D%/overhead.sh
+	%D%/overhead.sh \
+	%D%/routing.sh
 
-check_PROGRAMS += %D%/make_hard
+check_PROGRAMS += %D%/make_hard %D%/make_routing
 
 %C%_make_hard_SOURCES = %D%/make_hard.c
 %C%_make_hard_LDADD = libtrace/libmoetrace.la
+
+%C%_make_routing_SOURCES = %D%/make_routing.c %D%/make_routing.h %D%/routing_router.c
+%C%_make_routing_LDADD = kernels/libmtk.la libtrace/libmoetrace.la -lm
 
 TESTS += $(cli_tests)
 

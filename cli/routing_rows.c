@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One stored row: duplicates, the groups that its experts are of, what its weights add up to,
+ * whether they are all the same, and neighbours of equal score. Of right rows counters alone are
+ * kept; what contradicts the layer's description is kept in words, too, for the first rows.
+ */
+#include "cli/routing.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Sums of a few weights of 16 bits differ by far less; factors that matter by far more. */
+#define SUM_TOLERANCE 0.02f
+/* The smallest normal number of fp16: below, equal bits are no equal scores. */
+#define LEAST_TIED 0x1p-14
+
+/* ---- words ---- */
+
+static char *row_text(const struct routing *routing, const struct routing_row *row)
+{
+	char *text = NULL;
+	size_t n_bytes;
+	FILE *out = open_memstream(&text, &n_bytes);
+
+	if (!out)
+		return NULL;
+	fputs("experts", out);
+	for (size_t j = 0; j < row->n; j++)
+		fprintf(out, "%s%u", j ? "," : " ", (unsigned)routing_id(row, j));
+	if (row->weights)
+		fputs("; weights", out);
+	for (size_t j = 0; row->weights && j < row->n; j++)
+		fprintf(out, "%s%.4g", j ? "," : " ", routing_weight(routing, row, j));
+	return fclose(out) == 0 ? text : NULL;
+}
+
+void routing_row_bad(struct routing *routing, const struct routing_row *row, enum routing_look look)
+{
+	struct routing_fault *fault = &row->count->faults[look];
+	struct routing_example *example;
+	size_t in_pass = row->i;
+
+	if (fault->n_bad++ >= ROUTING_N_EXAMPLES)
+		return;
+	example = &fault->examples[fault->n_bad - 1];
+	if (row->run->row_map && mt_reader_map_row(&routing->reader, row->i, &in_pass) != SQLITE_OK)
+		in_pass = row->i;
+	example->pass_id = routing->reader.pass_id;
+	example->row = (int64_t)in_pass;
+	example->text = row_text(routing, row);
+}
+
+/* ---- ids ---- */
+
+/* Whether a row's experts are distinct. */
+static bool ids_take(struct routing *routing, const struct routing_row *row)
+{
+	const uint32_t n_ids = row->layer->n_ids;
+	bool is_twice = false;
+
+	routing_serial_next(routing);
+	for (size_t j = 0; j < row->n; j++) {
+		const uint32_t id = routing_id(row, j);
+
+		is_twice |= routing->row_of_id[id] == routing->serial && id < n_ids;
+		routing->row_of_id[id] = routing->serial;
+	}
+	row->count->faults[ROUTING_DUPLICATE_IDS].n_seen++;
+	if (is_twice)
+		routing_row_bad(routing, row, ROUTING_DUPLICATE_IDS);
+	return !is_twice;
+}
+
+/* Slots that are written beside experts, yet are their numbers, where the map says otherwise. */
+static void physical_take(struct routing *routing, const struct routing_row *row)
+{
+	const struct mt_run *run = row->run;
+	const uint8_t *p = run->physical_ids + row->stored * run->k * run->physical_id_bytes;
+	bool is_same = false;
+
+	for (size_t j = 0; j < row->n; j++) {
+		const uint32_t id = routing_id(row, j);
+		const uint32_t slot = run->physical_id_bytes == 1
+					      ? p[j]
+					      : (uint32_t)p[2 * j] | (uint32_t)p[2 * j + 1] << 8;
+
+		if (slot != id)
+			return;
+		is_same |= id < row->layer->n_experts &&
+			   routing_through_map(row->layer, slot) != (int64_t)id;
+	}
+	if (is_same)
+		routing_row_bad(routing, row, ROUTING_ID_SPACE);
+}
+
+/* The groups of a row's experts, one bit each; through the map, of the experts in these slots. */
+static uint64_t groups_of(const struct routing_row *row, bool through_map)
+{
+	const struct routing_layer *layer = row->layer;
+	uint64_t groups = 0;
+
+	for (size_t j = 0; j < row->n; j++) {
+		int64_t id = routing_id(row, j);
+
+		if (through_map)
+			id = routing_through_map(layer, (uint32_t)id);
+		if (id >= 0 && id < layer->n_experts)
+			groups |= UINT64_C(1) << layer->group_of[id];
+	}
+	return groups;
+}
+
+static void groups_take(struct routing *routing, const struct routing_row *row)
+{
+	const int most = (int)row->layer->topk_groups;
+	struct routing_count *count = row->count;
+
+	count->faults[ROUTING_GROUPS].n_seen++;
+	if (__builtin_popcountll(groups_of(row, false)) <= most)
+		return;
+	routing_row_bad(routing, row, ROUTING_GROUPS);
+	count->groups.n_bad++;
+	if (row->layer->slot_experts && __builtin_popcountll(groups_of(row, true)) <= most)
+		count->groups.n_explained[ROUTING_AS_SLOTS]++;
+}
+
+/* ---- ties ---- */
+
+void routing_tie_take(struct routing_count *count, uint32_t before, uint32_t after)
+{
+	const uint16_t low = (uint16_t)(before < after ? before : after);
+	const uint16_t high = (uint16_t)(before < after ? after : before);
+	size_t at = ((size_t)low * 31 + high) % ROUTING_N_TIES;
+	struct routing_tie *tie;
+
+	for (size_t i = 0; i < ROUTING_N_TIES; i++, at = (at + 1) % ROUTING_N_TIES) {
+		tie = &count->ties[at];
+		if (tie->low == tie->high) {
+			tie->low = low;
+			tie->high = high;
+			count->n_ties++;
+		}
+		if (tie->low == low && tie->high == high)
+			break;
+	}
+	tie = &count->ties[at];
+	if (before == after || tie->low != low || tie->high != high)
+		return;
+	if (before < after)
+		tie->n_right++;
+	else
+		tie->n_wrong++;
+}
+
+/* Equal weights mean equal scores where the same, or nothing, was added to both. */
+static void ties_take(struct routing *routing, const struct routing_row *row)
+{
+	const struct routing_layer *layer = row->layer;
+
+	if (layer->has_bias != 0 && !layer->bias)
+		return;
+	row->count->faults[ROUTING_TIE_RULE].n_seen++;
+	for (size_t j = 1; j < row->n; j++) {
+		const uint32_t before = routing_id(row, j - 1);
+		const uint32_t after = routing_id(row, j);
+
+		if (routing_bits(row, j) != routing_bits(row, j - 1) ||
+		    before >= layer->n_columns || after >= layer->n_columns)
+			continue;
+		if (layer->bias && layer->bias[before] != layer->bias[after])
+			continue;
+		if (routing_weight(routing, row, j) < LEAST_TIED)
+			continue;
+		if (before > after &&
+		    row->count->faults[ROUTING_TIE_RULE].n_bad < ROUTING_N_EXAMPLES)
+			routing_row_bad(routing, row, ROUTING_TIE_RULE);
+		routing_tie_take(row->count, before, after);
+	}
+}
+
+/* ---- weights ---- */
+
+struct weighed {
+	float sum;	  /* of the routed entries */
+	float shared_sum; /* of the shared ones */
+	float largest;
+	float smallest;
+	bool are_equal; /* all routed ones */
+	size_t n_routed;
+};
+
+static struct weighed weigh(const struct routing *routing, const struct routing_row *row)
+{
+	const float *widen = routing->widen[row->is_bf16];
+	const uint32_t n_columns = row->layer->n_columns;
+	struct weighed w = {.smallest = INFINITY, .are_equal = true};
+	uint32_t first = 0;
+
+	for (size_t j = 0; j < row->n; j++) {
+		const uint32_t bits = routing_bits(row, j);
+		const float weight = widen[bits];
+
+		if (routing_id(row, j) >= n_columns) {
+			w.shared_sum += weight;
+			continue;
+		}
+		first = w.n_routed++ ? first : bits;
+		w.are_equal &= bits == first;
+		w.sum += weight;
+		w.largest = weight > w.largest ? weight : w.largest;
+		w.smallest = weight < w.smallest ? weight : w.smallest;
+	}
+	return w;
+}
+
+static bool is_near(float sum, double target)
+{
+	return fabsf(sum - (float)target) <= SUM_TOLERANCE * (float)target;
+}
+
+/* A sum that is not the expected one: which other rules give it. */
+static void sum_explain(struct routing *routing, const struct routing_row *row,
+			const struct weighed *w)
+{
+	const struct routing_layer *layer = row->layer;
+	struct routing_sums *sums = &row->count->sums;
+	const bool is_scaled = (layer->weight_kind & ROUTING_SCALED) != 0;
+	const bool has_factor = fabs(layer->factor - 1) > 2 * (double)SUM_TOLERANCE;
+	bool by_factor = false;
+
+	if (has_factor && is_scaled) {
+		sums->n_never += is_near(w->sum, 1);
+		sums->n_twice += is_near(w->sum, layer->factor * layer->factor);
+		by_factor = is_near(w->sum, 1) || is_near(w->sum, layer->factor * layer->factor);
+	} else if (has_factor) {
+		sums->n_scaled += is_near(w->sum, layer->factor);
+		by_factor = is_near(w->sum, layer->factor);
+	}
+	if (layer->n_shared > 0 && is_near(w->sum + w->shared_sum, layer->expected))
+		sums->n_shared++;
+	if (by_factor)
+		routing_row_bad(routing, row, ROUTING_SCALING);
+	else
+		routing_row_bad(routing, row, ROUTING_RENORMALIZE);
+}
+
+/* What a score function and a factor cannot give: sums of softmax or single scores above 1. */
+static void bounds_take(struct routing *routing, const struct routing_row *row,
+			const struct weighed *w)
+{
+	const struct routing_layer *layer = row->layer;
+	struct routing_sums *sums = &row->count->sums;
+	const float most = (float)layer->expected * (1 + SUM_TOLERANCE);
+	const float least = (float)(layer->expected * (double)w->n_routed / layer->n_columns);
+	float top;
+
+	if (layer->scoring != ROUTING_SOFTMAX && layer->scoring != ROUTING_SIGMOID &&
+	    layer->scoring != ROUTING_SPARSEMIXER)
+		return;
+	top = layer->scoring == ROUTING_SOFTMAX ? w->sum : w->largest;
+	if (top > most) {
+		sums->n_over++;
+		routing_row_bad(routing, row, ROUTING_SCORING);
+	}
+	/* The best of all columns are not below the average; a bias may choose others. */
+	sums->n_under += layer->scoring == ROUTING_SOFTMAX && row->is_own && !layer->group_of &&
+			 layer->has_bias == 0 && w->sum < least * (1 - SUM_TOLERANCE);
+}
+
+static void shared_take(struct routing_count *count, const struct routing_row *row,
+			const struct weighed *w)
+{
+	const double mean = (double)w->shared_sum / (double)row->layer->n_shared;
+
+	if (w->n_routed + row->layer->n_shared != row->n)
+		return;
+	if (count->n_shared_seen++ == 0)
+		count->min_shared = count->max_shared = mean;
+	count->min_shared = mean < count->min_shared ? mean : count->min_shared;
+	count->max_shared = mean > count->max_shared ? mean : count->max_shared;
+}
+
+static void sums_take(struct routing *routing, struct routing_row *row, const struct weighed *w)
+{
+	const struct routing_layer *layer = row->layer;
+	struct routing_sums *sums = &row->count->sums;
+
+	sums->total += (double)w->sum;
+	if (sums->n_rows++ == 0)
+		sums->min_sum = sums->max_sum = (double)w->sum;
+	sums->min_sum = (double)w->sum < sums->min_sum ? (double)w->sum : sums->min_sum;
+	sums->max_sum = (double)w->sum > sums->max_sum ? (double)w->sum : sums->max_sum;
+	if ((double)w->largest > sums->max_weight)
+		sums->max_weight = (double)w->largest;
+	if (layer->weight_kind & ROUTING_RENORMALIZED ||
+	    (layer->weight_kind && layer->scoring == ROUTING_SOFTMAX_SELECTED)) {
+		if (is_near(w->sum, layer->expected))
+			sums->n_ok++;
+		else
+			sum_explain(routing, row, w);
+	} else if (layer->weight_kind) {
+		bounds_take(routing, row, w);
+	}
+}
+
+static void weights_take(struct routing *routing, struct routing_row *row)
+{
+	struct routing_count *count = row->count;
+	const struct weighed w = weigh(routing, row);
+
+	if (!isfinite(w.sum) || !isfinite(w.shared_sum) || w.n_routed == 0)
+		return;
+	if (w.smallest < 0) {
+		count->sums.n_negative++;
+		routing_row_bad(routing, row, ROUTING_BIASED_WEIGHTS);
+		return;
+	}
+	if (w.sum <= 0)
+		return; /* nothing could be chosen */
+	row->sum = (double)w.sum;
+	row->is_weighed = true;
+	sums_take(routing, row, &w);
+	if (row->layer->n_shared > 0)
+		shared_take(count, row, &w);
+	if (w.n_routed > 1) {
+		count->n_equal_seen++;
+		count->n_equal += w.are_equal;
+		if (w.are_equal && count->faults[ROUTING_EQUAL_WEIGHTS].n_bad < ROUTING_N_EXAMPLES)
+			routing_row_bad(routing, row, ROUTING_EQUAL_WEIGHTS);
+	}
+}
+
+void routing_row_take(struct routing *routing, struct routing_row *row)
+{
+	const bool is_distinct = ids_take(routing, row);
+	const bool is_whole = is_distinct && row->n == row->layer->top_k && !row->run->has_rule;
+
+	if (row->run->physical_ids && row->layer->slot_experts)
+		physical_take(routing, row);
+	if (row->layer->group_of && row->is_own)
+		groups_take(routing, row);
+	if (!row->weights || !is_whole)
+		return;
+	weights_take(routing, row);
+	if (!row->is_weighed || !row->is_ordered)
+		return;
+	if (row->layer->bias)
+		routing_bias_take(routing, row);
+	ties_take(routing, row);
+}
