@@ -4,9 +4,18 @@
 # sources as a convenience library for the command, which links SQLite itself.
 
 mt_sql_sources = \
+	%D%/diff.h \
+	%D%/diff_compare.c \
+	%D%/diff_join.c \
+	%D%/diff_part.c %D%/diff_part.h \
+	%D%/diff_rows.c \
+	%D%/diff_shift.c %D%/diff_shift.h \
+	%D%/diff_side.c \
 	%D%/load_count.c %D%/load_count.h \
 	%D%/moe_balance.c \
 	%D%/moe_balance_pass.c \
+	%D%/moe_diff.c \
+	%D%/moe_diff_request.c \
 	%D%/moe_eplb.c \
 	%D%/moe_expand.c \
 	%D%/moe_fit.c \

@@ -177,7 +177,7 @@ static int group_list(const struct state *state, const struct group *group)
 
 static int read_all(struct state *state, sqlite3 *db)
 {
-	const struct mt_filter filter = {{NULL}};
+	const struct mt_filter filter = {.schema = NULL};
 	struct mt_oea_source *source = &state->source;
 	int rc = mt_oea_source_open(source, db, expand.name, &filter);
 

@@ -414,7 +414,7 @@ static int load_filter(sqlite3_vtab_cursor *base, int mask, const char *name, in
 		       sqlite3_value **arguments)
 {
 	struct load_cursor *cursor = (struct load_cursor *)base;
-	struct mt_filter filter = {{NULL}};
+	struct mt_filter filter = {.schema = NULL};
 	struct mt_reader reader = {0};
 	int next = 0, rc;
 

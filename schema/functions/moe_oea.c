@@ -408,7 +408,7 @@ static int rule_parse(struct state *state, sqlite3_value *value)
 
 static int read_all(struct state *state, sqlite3 *db)
 {
-	const struct mt_filter filter = {{NULL}};
+	const struct mt_filter filter = {.schema = NULL};
 	struct mt_oea_source *source = &state->source;
 	int rc = mt_oea_source_open(source, db, oea.name, &filter);
 

@@ -194,7 +194,7 @@ static int count_all(struct state *state, struct mt_tvf_rows *rows)
 static int begin(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_rows *rows,
 		 void **ret_state)
 {
-	struct mt_filter filter = {{NULL}};
+	struct mt_filter filter = {.schema = NULL};
 	struct state *state = sqlite3_malloc(sizeof(*state));
 	int rc;
 

@@ -162,7 +162,7 @@ static int class_list(const struct group *group, unsigned c, struct mt_tvf_rows 
 
 static int compute(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_rows *rows)
 {
-	const struct mt_filter filter = {{NULL}};
+	const struct mt_filter filter = {.schema = NULL};
 	struct state state = {.groups = NULL};
 	int rc = mt_pass_load_open(&state.load, db, rows_of.name, &filter, NULL);
 

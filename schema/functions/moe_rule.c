@@ -306,7 +306,7 @@ static int group_list(struct mt_tvf_rows *rows, const struct group *group)
 static int read_all(struct state *state, sqlite3 *db)
 {
 	static const char sql[] = "SELECT n_experts FROM main.layer WHERE layer_id = ?1";
-	const struct mt_filter filter = {{NULL}};
+	const struct mt_filter filter = {.schema = NULL};
 	int rc = mt_reader_open(&state->reader, db, rule_tvf.name,
 				MT_READ_COUNTS | MT_READ_EXTRAS, &filter);
 

@@ -173,7 +173,7 @@ static int phase_read(sqlite3_value *value, struct mt_tvf_rows *rows, const char
 static int read_all(struct state *state, sqlite3 *db, sqlite3_value *const *arguments,
 		    struct mt_tvf_rows *rows)
 {
-	const struct mt_filter filter = {{NULL}};
+	const struct mt_filter filter = {.schema = NULL};
 	const char *phase;
 	int rc = phase_read(arguments[0], rows, &phase);
 

@@ -383,7 +383,7 @@ static int layer_take(struct state *state)
 
 static int read_all(struct state *state, sqlite3 *db)
 {
-	const struct mt_filter filter = {{NULL}};
+	const struct mt_filter filter = {.schema = NULL};
 	struct mt_reader *reader = &state->reader;
 	int rc = mt_reader_open(reader, db, steps.name, MT_READ_ROWS, &filter);
 

@@ -295,7 +295,7 @@ static int topk_filter(sqlite3_vtab_cursor *base, int mask, const char *name, in
 		       sqlite3_value **arguments)
 {
 	struct topk_cursor *cursor = (struct topk_cursor *)base;
-	struct mt_filter filter = {{NULL}};
+	struct mt_filter filter = {.schema = NULL};
 	int next = 0, rc;
 
 	(void)name, (void)n_arguments;

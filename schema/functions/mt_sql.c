@@ -26,6 +26,8 @@ static int (*const parts[])(sqlite3 *) = {
 	mt_sql_register_fit,
 	mt_sql_register_rule,
 	mt_sql_register_expand,
+	mt_sql_register_diff,
+	mt_sql_register_diff_request,
 };
 
 int mt_sql_register(sqlite3 *db)

@@ -16,6 +16,8 @@
  *   moe_steps  table-valued: what consecutive positions and passes have in common
  *   moe_fit    table-valued: recorded layer times as a line of active experts and rows
  *   moe_rule   table-valued: what the rules of a recording did
+ *   moe_diff   table-valued: what differs between the choices of two recordings, by layer
+ *   moe_diff_request, moe_attempts  table-valued: the same by request, and by attempts of requests
  *   moe_expand table-valued: further experts whose scores are near those that were chosen
  */
 #ifndef MT_SCHEMA_FUNCTIONS_MT_SQL_H
@@ -47,5 +49,7 @@ int mt_sql_register_steps(sqlite3 *db);
 int mt_sql_register_fit(sqlite3 *db);
 int mt_sql_register_rule(sqlite3 *db);
 int mt_sql_register_expand(sqlite3 *db);
+int mt_sql_register_diff(sqlite3 *db);
+int mt_sql_register_diff_request(sqlite3 *db);
 
 #endif

@@ -73,7 +73,7 @@ static int arguments_read(struct mt_rank_load *load, const struct mt_tvf *tvf,
 int mt_rank_load_open(struct mt_rank_load *load, sqlite3 *db, const struct mt_tvf *tvf,
 		      sqlite3_value *const *arguments, struct mt_tvf_rows *rows)
 {
-	struct mt_filter filter = {{NULL}};
+	struct mt_filter filter = {.schema = NULL};
 	const char *phase;
 	int rc;
 

@@ -231,7 +231,6 @@ static int check_layer(struct mt_reader *reader)
 	return SQLITE_OK;
 }
 
-/* What only an analysis of rules asks for. */
 static void read_order(struct mt_reader *reader, int order, int padding, int map_epoch)
 {
 	size_t n;
@@ -275,8 +274,7 @@ static int read_layer(struct mt_reader *reader)
 {
 	sqlite3_stmt *stmt = reader->layer_stmt;
 
-	if (reader->extras)
-		read_order(reader, LC_ORDER, LC_PADDING, LC_MAP_EPOCH);
+	read_order(reader, LC_ORDER, LC_PADDING, LC_MAP_EPOCH);
 	reader->layer_id = sqlite3_column_int64(stmt, LC_LAYER_ID);
 	if (!mt_column_int(stmt, LC_LAYER, &reader->layer) ||
 	    !mt_column_int(stmt, LC_MODEL_ID, &reader->layer_model_id))

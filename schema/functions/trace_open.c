@@ -52,6 +52,8 @@ static const char *const slice_terms[MT_N_TERMS] = {
 	/* The cast may let more slices through than the condition, never fewer. */
 	[MT_TERM_POSITION] = (" AND (pr.positions IS NOT NULL OR CAST(?8 AS INTEGER)"
 			      " BETWEEN pr.first_position AND pr.first_position + pr.n_rows - 1)"),
+	[MT_TERM_FIRST_PASS] = " AND p.pass_id >= ?11",
+	[MT_TERM_LAST_PASS] = " AND p.pass_id <= ?12",
 };
 
 static const char from_layers[] =
@@ -100,7 +102,7 @@ static int prepare_terms(struct mt_reader *reader, sqlite3_str *sql, const char 
 	int rc;
 
 	for (int i = 0; i < MT_N_TERMS; i++)
-		if (terms[i] && filter->values[i])
+		if (terms[i] && (filter->values[i] || filter->numbers[i]))
 			sqlite3_str_appendall(sql, terms[i]);
 	sqlite3_str_appendall(sql, order);
 	text = sqlite3_str_finish(sql);
@@ -108,9 +110,12 @@ static int prepare_terms(struct mt_reader *reader, sqlite3_str *sql, const char 
 		return SQLITE_NOMEM;
 	rc = mt_reader_prepare(reader, text, &stmt);
 	sqlite3_free(text);
-	for (int i = 0; rc == SQLITE_OK && i < MT_N_TERMS; i++)
+	for (int i = 0; rc == SQLITE_OK && i < MT_N_TERMS; i++) {
 		if (terms[i] && filter->values[i])
 			rc = sqlite3_bind_value(stmt, i + 1, filter->values[i]);
+		else if (terms[i] && filter->numbers[i])
+			rc = sqlite3_bind_int64(stmt, i + 1, *filter->numbers[i]);
+	}
 	*ret_stmt = stmt;
 	return rc;
 }
@@ -127,7 +132,7 @@ static bool has_terms(const char *const *terms, const struct mt_filter *filter)
 /* Passes of one slice need no row a slice; the others are read one by one. */
 static int open_counts(struct mt_reader *reader, const struct mt_filter *filter)
 {
-	static const struct mt_filter no_filter = {{NULL}};
+	static const struct mt_filter no_filter = {.schema = NULL};
 	sqlite3_str *sql = sqlite3_str_new(reader->db);
 	int rc;
 
@@ -217,6 +222,7 @@ int mt_reader_open(struct mt_reader *reader, sqlite3 *db, const char *name, unsi
 	memset(reader, 0, sizeof(*reader));
 	reader->db = db;
 	reader->name = name;
+	reader->schema = filter->schema;
 	reader->counts_only = counts_only;
 	reader->extras = (what & MT_READ_EXTRAS) != 0;
 	reader->by_slice = filter->values[MT_TERM_REQUEST_ID] || filter->values[MT_TERM_ATTEMPT] ||
@@ -245,6 +251,7 @@ static int open_passes(struct mt_reader *reader, sqlite3 *db, const char *name, 
 	memset(reader, 0, sizeof(*reader));
 	reader->db = db;
 	reader->name = name;
+	reader->schema = filter->schema;
 	reader->passes_only = true;
 	reader->extras = extras;
 	sqlite3_str_appendall(sql, select_passes);

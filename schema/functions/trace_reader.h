@@ -26,12 +26,19 @@ enum mt_term {
 	MT_TERM_POSITION, /* picks slices; their rows still have to be looked at */
 	MT_TERM_LAYER_ID,
 	MT_TERM_LAYER,
+	MT_TERM_FIRST_PASS, /* pass_id is that or above */
+	MT_TERM_LAST_PASS,  /* pass_id is that or below */
 	MT_N_TERMS
 };
 
-/* The values are SQL values of the caller; NULL: the term is not applied. */
+/*
+ * The values are SQL values of the caller, or numbers: those of recording, model, first and last
+ * pass. Neither: the term is not applied.
+ */
 struct mt_filter {
 	sqlite3_value *values[MT_N_TERMS];
+	const sqlite3_int64 *numbers[MT_N_TERMS];
+	const char *schema; /* name of the database that is read, as long as the reader; NULL: main */
 };
 
 enum mt_weight_format { MT_WEIGHT_NONE, MT_WEIGHT_FP16, MT_WEIGHT_BF16 };
@@ -80,6 +87,7 @@ enum mt_layer_state { MT_LAYER_STORED, MT_LAYER_UNWRITTEN, MT_LAYER_DROPPED, MT_
 struct mt_reader {
 	sqlite3 *db;
 	const char *name;    /* the function, for messages */
+	const char *schema;  /* NULL: main */
 	char *error;	     /* sqlite3_malloc'ed; NULL: none */
 	bool counts_only;    /* slices without positions and attempts */
 	bool extras;	     /* MT_READ_EXTRAS */
@@ -104,8 +112,8 @@ struct mt_reader {
 	size_t n_slices, slices_size;
 
 	sqlite3_int64 layer_id, layer, layer_model_id;
-	int selection_order;	     /* of pass_layer; -1: NULL */
-	int padding_active_experts; /* likewise; with MT_READ_EXTRAS alone */
+	int selection_order; /* of pass_layer; -1: NULL; with MT_READ_ROWS or MT_READ_EXTRAS */
+	int padding_active_experts; /* likewise */
 	size_t n_layer_rows, first_row;
 	const struct mt_run *run;
 

@@ -75,6 +75,9 @@ int mt_reader_scan_pass(struct mt_reader *reader);
 /* The text of a phase as a constant, @before if it is that one; NULL: it is none. */
 const char *mt_reader_phase(const char *text, const char *before);
 
+/* @sql with every "main." replaced by the schema; to be sqlite3_free'd; NULL: out of memory. */
+char *mt_sql_in_schema(const char *sql, const char *schema);
+
 int mt_reader_prepare(struct mt_reader *reader, const char *sql, sqlite3_stmt **ret_stmt);
 
 #endif

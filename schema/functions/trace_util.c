@@ -73,10 +73,31 @@ const char *mt_reader_phase(const char *text, const char *before)
 /* Tables only: a file whose `topk` is a view of moe_topk must not recurse. */
 static const unsigned prepare_flags = SQLITE_PREPARE_PERSISTENT | SQLITE_PREPARE_NO_VTAB;
 
+/* The statements name tables as main.TABLE; another database has another name. */
+char *mt_sql_in_schema(const char *sql, const char *schema)
+{
+	static const char main_dot[] = "main.";
+	sqlite3_str *text = sqlite3_str_new(NULL);
+	const char *at;
+
+	while ((at = strstr(sql, main_dot))) {
+		sqlite3_str_append(text, sql, (int)(at - sql));
+		sqlite3_str_appendf(text, "\"%w\".", schema);
+		sql = at + sizeof(main_dot) - 1;
+	}
+	sqlite3_str_appendall(text, sql);
+	return sqlite3_str_finish(text);
+}
+
 int mt_reader_prepare(struct mt_reader *reader, const char *sql, sqlite3_stmt **ret_stmt)
 {
-	int rc = sqlite3_prepare_v3(reader->db, sql, -1, prepare_flags, ret_stmt, NULL);
+	char *other = reader->schema ? mt_sql_in_schema(sql, reader->schema) : NULL;
+	int rc = SQLITE_NOMEM;
 
+	if (other || !reader->schema)
+		rc = sqlite3_prepare_v3(reader->db, other ? other : sql, -1, prepare_flags,
+					ret_stmt, NULL);
+	sqlite3_free(other);
 	return rc == SQLITE_OK ? rc : mt_reader_fail_sqlite(reader, rc);
 }
 

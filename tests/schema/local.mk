@@ -4,7 +4,8 @@
 # make_trace writes synthetic traces together with what they mean; sql_runner
 # has the functions linked in; damage_sql reads damaged copies through them.
 
-check_PROGRAMS += %D%/check_counts %D%/check_oea %D%/make_trace %D%/sql_runner %D%/damage_sql
+check_PROGRAMS += %D%/check_counts %D%/check_oea %D%/make_pairs %D%/make_trace %D%/sql_runner \
+	%D%/damage_sql
 
 %C%_check_counts_SOURCES = %D%/check_counts.c
 %C%_check_counts_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
@@ -21,6 +22,11 @@ nodist_%C%_make_trace_SOURCES = libtrace/store/schema_sql.c
 %C%_make_trace_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
 %C%_make_trace_LDADD = $(SQLITE3_LIBS) -lm
 
+%C%_make_pairs_SOURCES = %D%/make_pairs.c %D%/trace_writer.c %D%/trace_writer.h
+nodist_%C%_make_pairs_SOURCES = libtrace/store/schema_sql.c
+%C%_make_pairs_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
+%C%_make_pairs_LDADD = $(SQLITE3_LIBS) -lm
+
 %C%_sql_runner_SOURCES = %D%/sql_runner.c
 %C%_sql_runner_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE3_CFLAGS)
 %C%_sql_runner_LDADD = schema/functions/libmt_sql.la $(SQLITE3_LIBS)
@@ -34,6 +40,7 @@ TESTS += \
 	%D%/check_oea \
 	%D%/analysis.sh \
 	%D%/cookbook.sh \
+	%D%/diff.sh \
 	%D%/functions.sh \
 	%D%/module.sh \
 	%D%/nsight.sh \
@@ -46,6 +53,8 @@ EXTRA_DIST += \
 	%D%/analysis.sh \
 	%D%/cookbook.sh \
 	%D%/cookbook.txt \
+	%D%/diff.sh \
+	%D%/diff.sql \
 	%D%/functions.sh \
 	%D%/halves.py \
 	%D%/module.sh \
