@@ -215,9 +215,8 @@ static void groups_judge(struct judged *j)
 			continue;
 		find(j, ROUTING_GROUPS, true, causes[i].rule,
 		     fault_of(j, ROUTING_CHOICE, scores->n_bad, n_choice),
-		     "%llu of %llu rows are not what their scores give by the sum of the %u "
-		     "largest "
-		     "of a group; by this rule, %llu of them are",
+		     "%llu of %llu rows are not what their scores give with group_top_n %u; by "
+		     "this rule, %llu of them are",
 		     (unsigned long long)scores->n_bad, (unsigned long long)n_choice,
 		     layer->group_top_n, (unsigned long long)scores->n_explained[causes[i].cause]);
 	}

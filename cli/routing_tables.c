@@ -123,6 +123,7 @@ static int examples_read(struct routing *routing, const char *sql, int64_t recor
 			 int64_t layer_id, struct routing_fault *fault)
 {
 	sqlite3_stmt *stmt = mt_trace_prepare(routing->trace, sql);
+	const char *text;
 	size_t n = 0;
 	int rc;
 
@@ -133,7 +134,8 @@ static int examples_read(struct routing *routing, const char *sql, int64_t recor
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && n < ROUTING_N_EXAMPLES) {
 		fault->examples[n].pass_id = sqlite3_column_int64(stmt, 0);
 		fault->examples[n].row = sqlite3_column_int64(stmt, 1);
-		fault->examples[n++].text = strdup((const char *)sqlite3_column_text(stmt, 2));
+		text = (const char *)sqlite3_column_text(stmt, 2);
+		fault->examples[n++].text = strdup(text ? text : "");
 	}
 	sqlite3_finalize(stmt);
 	return rc == SQLITE_ROW || rc == SQLITE_DONE ? MT_EXIT_OK : mt_trace_error(routing->trace);

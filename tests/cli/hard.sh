@@ -60,9 +60,10 @@ eplb hard.db --ranks 2 --recording 1 --model 2
 requests hard.db
 info hard.db
 check hard.db
+check --routing hard.db
 dump hard.db
 END
-expect_eq "verbs run" "$n" 29
+expect_eq "verbs run" "$n" 30
 
 # ---- what is left out is in no figure ----
 expect_eq "passes of the lost and unwritten" "$(value "SELECT sum(n_passes) || ' ' || sum(left_out) FROM

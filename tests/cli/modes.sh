@@ -19,6 +19,7 @@ record() {
 	fi
 	[ "$status" -eq 0 ] || fail "run $*"
 	expect_ok "$moetrace" check "$tmp/$name.db"
+	expect_ok "$moetrace" check --routing "$tmp/$name.db"
 }
 
 # refuses STATUS PATTERN ARGUMENT...: one line that says why.

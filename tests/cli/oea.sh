@@ -17,6 +17,7 @@ done >five
 set -- "$moetrace" run --model "$model" --threads 1 --seed 1 --workload five
 expect_ok "$@" --lockstep -o plain.db
 expect_ok "$@" --oea k0=3 -o ruled.db
+expect_ok "$moetrace" check --routing ruled.db
 
 # ask FILE SQL: the answer's last line.
 ask() {
