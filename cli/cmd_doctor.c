@@ -15,7 +15,7 @@
 
 #include "cli/cli.h"
 
-#define COLLECTORS "host,rapl,nvml,cupti"
+#define COLLECTORS "host,rapl,nvml,nvtx,cupti"
 #define MOMENT_NS  150000000
 
 static const struct argp_child children[] = {{&mt_args_argp, 0, NULL, 0}, {0}};

@@ -17,3 +17,12 @@ noinst_LTLIBRARIES += %D%/libmt_collectors.la
 	%D%/registry.c %D%/registry.h \
 	%D%/report.c %D%/report.h
 %C%_libmt_collectors_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
+
+# The header of NVTX is all that there is of it at build time.
+if HAVE_NVTX
+%C%_libmt_collectors_la_SOURCES += %D%/nvtx/nvtx.c
+%C%_libmt_collectors_la_CPPFLAGS += $(NVTX_CPPFLAGS)
+else
+%C%_libmt_collectors_la_SOURCES += %D%/nvtx/no_nvtx.c
+endif
+EXTRA_DIST += %D%/nvtx/nvtx.c %D%/nvtx/no_nvtx.c

@@ -7,5 +7,5 @@
 #include <stddef.h>
 
 const struct mt_collector_ops *const mtc_registry[] = {
-	&mtc_host, &mtc_rapl, &mtc_nvml, &mtc_cupti, &mtc_null, NULL,
+	&mtc_host, &mtc_rapl, &mtc_nvml, &mtc_nvtx, &mtc_cupti, &mtc_null, NULL,
 };

@@ -11,6 +11,7 @@ extern const struct mt_collector_ops mtc_cupti;
 extern const struct mt_collector_ops mtc_host;
 extern const struct mt_collector_ops mtc_null;
 extern const struct mt_collector_ops mtc_nvml;
+extern const struct mt_collector_ops mtc_nvtx;
 extern const struct mt_collector_ops mtc_rapl;
 
 #endif

@@ -176,7 +176,7 @@ static uint32_t add_name(void *context, const char *name, uint32_t role, uint32_
 	pthread_mutex_lock(&source->collect->lock);
 	if (!source->is_cut)
 		(void)mt_strings_add(&source->collect->session->strings, name, role, moves_data,
-				     &number);
+				     NULL, &number);
 	pthread_mutex_unlock(&source->collect->lock);
 	return number;
 }

@@ -167,6 +167,19 @@ struct mt_collector_ops {
 	void (*close)(void *collector);
 };
 
+/* A tool of the user's that also gets ranges; collectors/nvtx. */
+struct mt_range_tool_ops {
+	/* Off the hot path: does one listen? Everything else is called only if so. */
+	int (*open)(void);
+	/* Off the hot path: the handle of a name. */
+	void *(*name)(const char *name);
+	/* On it, from any thread; a range may end on another one. */
+	uint64_t (*begin)(void *name, uint64_t payload);
+	void (*end)(uint64_t range);
+	void (*mark)(void *name, uint64_t payload);
+};
+extern const struct mt_range_tool_ops mtc_range_tool;
+
 /* All collectors that this library has, ending with NULL; collectors/registry.c. */
 extern const struct mt_collector_ops *const mtc_registry[];
 

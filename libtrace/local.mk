@@ -74,6 +74,7 @@ moetrace_HEADERS = \
 	%D%/parts.c %D%/parts.h \
 	%D%/pass.c \
 	%D%/queue.c %D%/queue.h \
+	%D%/range_tool.c %D%/range_tool.h \
 	%D%/ranges.c %D%/ranges.h \
 	%D%/past.c %D%/past.h \
 	%D%/recent.c %D%/recent.h \

@@ -231,6 +231,7 @@ static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_in
 	pass->map_epoch = start->map_epoch;
 	pass->is_special = pass->weight_format != MOETRACE_WEIGHT_FORMAT_FP16;
 	pass->time_ns = 0;
+	pass->tool.is_open = 0;
 	atomic_store_explicit(&pass->owner, 0, memory_order_relaxed);
 	atomic_store_explicit(&pass->n_dropped, 0, memory_order_relaxed);
 	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++)
@@ -327,6 +328,8 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 	write_begin(pass, reservation, info, &start);
 	if (start.skip)
 		goto err_release;
+	mt_tool_begin(&session->tool, session->tool.phases[info->phase % MT_N_TOOL_PHASES],
+		      info->runtime_pass ? *info->runtime_pass : pass->number, &pass->tool);
 	return pass;
 
 err_release:
@@ -379,5 +382,6 @@ void moetrace_pass_end(struct moetrace_pass *pass)
 		end->dropped_layers[i] = atomic_load_explicit(&pass->dropped[i],
 							      memory_order_relaxed);
 	mt_ring_commit(pass->ring, reservation);
+	mt_tool_end(&pass->session->tool, &pass->tool);
 	release(pass->session, pass);
 }

@@ -363,6 +363,8 @@ void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_s
 		return;
 	if (!selection)
 		return mt_misuse(pass->session, MT_MISUSE_SIZE);
+	if (__builtin_expect(pass->tool.is_open, 0))
+		pass->session->tool.ops->mark(pass->session->tool.layer, selection->layer_index);
 	if (is_plain(pass, selection))
 		select_plain(pass, selection);
 	else

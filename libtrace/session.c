@@ -160,6 +160,7 @@ int moetrace_session_open(const char *path, const struct moetrace_session_opts *
 		mt_open_error(status, "%s", error);
 		goto err_session;
 	}
+	mt_range_tool_open(&session->tool);
 	if (mt_collect_open(session, session->opts.collectors, &session->collect))
 		say(session, "no collectors: no thread could be made for them");
 	open_server(session);
@@ -190,6 +191,7 @@ static int end_threads(struct moetrace_session *session)
 		mt_collect_free(session->collect);
 		return MOETRACE_OK;
 	}
+	mt_range_tool_close(&session->tool);
 	status = mt_writer_stop(session);
 	mt_collect_close(session->collect);
 	return status;
@@ -294,6 +296,9 @@ static int start_locked(struct moetrace_session *session,
 	/* A trigger of an earlier recording is none of this one. */
 	(void)mt_session_take_trigger(session, reason);
 	atomic_store(&session->is_flight, is_flight);
+	mt_tool_end(&session->tool, &session->tool.recording);
+	mt_tool_begin(&session->tool, session->tool.recording_name, recording_id,
+		      &session->tool.recording);
 	/* The writer knows the recording before the first pass sees it. */
 	atomic_store(&session->recording_id, recording_id);
 	return MOETRACE_OK;
@@ -424,6 +429,7 @@ static int stop_locked(struct moetrace_session *session, const char *reason)
 		return MOETRACE_E_STATE;
 	}
 	n_in_flight = mt_session_wait_for_passes(session, recording_id);
+	mt_tool_end(&session->tool, &session->tool.recording);
 	mt_collect_stop(session->collect, MT_COLLECT_STOP_NS);
 	status = mt_session_post_and_wait(session,
 			       mt_message_new(MT_MESSAGE_STOP, reason ? reason : "stopped", NULL));

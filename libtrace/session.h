@@ -17,6 +17,7 @@
 
 #include "libtrace/narrow.h"
 #include "libtrace/queue.h"
+#include "libtrace/range_tool.h"
 #include "libtrace/ring.h"
 #include "libtrace/strings.h"
 
@@ -120,6 +121,7 @@ struct moetrace_pass {
 	uint32_t map_epoch;     /* of the expert map in force when it began; 0: none */
 	uint32_t is_special;    /* late, or its weights are not kept as fp16; see is_plain() */
 	uint64_t time_ns; /* of a late pass: what follows happened then; 0: now */
+	struct mt_tool_range tool;
 	_Atomic uintptr_t owner; /* thread that has the main stream; 0: nobody handed over yet */
 	_Atomic uint32_t n_dropped;
 	_Atomic uint64_t dropped[MT_LAYER_WORDS];
@@ -207,6 +209,7 @@ struct moetrace_session {
 	struct mt_overhead *_Atomic overhead; /* NULL: its cost is not being measured */
 	_Atomic uint64_t n_sampled[MOETRACE_MAX_MODELS]; /* passes of the phases in question */
 	struct mt_ring *_Atomic ranges; /* NULL: no range has a name */
+	struct mt_range_tool tool;      /* who also listens; set before the session is known */
 	_Alignas(MT_LINE_BYTES) struct mt_loss losses[MT_N_LOSS];
 	_Atomic uint64_t misuse[MT_N_MISUSE];
 	_Atomic uint32_t n_measuring; /* threads that may look at what overhead points to */

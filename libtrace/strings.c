@@ -72,7 +72,7 @@ static int add(struct mt_strings *strings, uint32_t bucket, const struct mt_stri
 }
 
 int mt_strings_add(struct mt_strings *strings, const char *value, uint32_t role, uint32_t flags,
-		   uint32_t *ret_number)
+		   void *tool, uint32_t *ret_number)
 {
 	uint32_t bucket = bucket_of(value);
 	int status = MOETRACE_OK;
@@ -80,7 +80,8 @@ int mt_strings_add(struct mt_strings *strings, const char *value, uint32_t role,
 	pthread_mutex_lock(&strings->lock);
 	*ret_number = find(strings, bucket, value, role, flags);
 	if (!*ret_number) {
-		struct mt_string string = { (char *)value, role, flags, strings->buckets[bucket] };
+		struct mt_string string = { (char *)value, role, flags, strings->buckets[bucket],
+					    tool };
 
 		status = add(strings, bucket, &string, ret_number);
 	}

@@ -19,6 +19,7 @@ struct mt_string {
 	uint32_t role; /* enum moetrace_kernel_role, or MT_NO_ROLE */
 	uint32_t flags;
 	uint32_t next; /* number of the next one with the same hash; 0: none */
+	void *tool;    /* its handle for the tool that listens to ranges; NULL: none */
 };
 
 #define MT_STRING_BUCKETS 1024u
@@ -37,7 +38,7 @@ void mt_strings_close(struct mt_strings *strings);
 
 /* The number of a name: MOETRACE_OK, MOETRACE_E_NOMEM or MOETRACE_E_LIMIT. */
 int mt_strings_add(struct mt_strings *strings, const char *value, uint32_t role, uint32_t flags,
-		   uint32_t *ret_number);
+		   void *tool, uint32_t *ret_number);
 
 /* A number that was given out. */
 static inline const struct mt_string *mt_strings_at(const struct mt_strings *strings,

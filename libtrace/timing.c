@@ -18,6 +18,7 @@ uint64_t moetrace_clock_ns(void)
 static int add_name(struct moetrace_session *session, const char *name, uint32_t role,
 		    uint32_t flags, uint32_t *ret_name)
 {
+	void *tool = NULL;
 	int status;
 
 	if (ret_name)
@@ -26,7 +27,9 @@ static int add_name(struct moetrace_session *session, const char *name, uint32_t
 		return MOETRACE_E_INVALID;
 	if (atomic_load(&session->forked))
 		return MOETRACE_E_STATE;
-	status = mt_strings_add(&session->strings, name, role, flags, ret_name);
+	if (role == MT_NO_ROLE && session->tool.ops)
+		tool = session->tool.ops->name(name);
+	status = mt_strings_add(&session->strings, name, role, flags, tool, ret_name);
 	if (status)
 		return mt_session_error(session, status, "%.100s: %s", name,
 					status == MOETRACE_E_LIMIT ? "too many names" :
@@ -107,9 +110,12 @@ int moetrace_range_name_add(struct moetrace_session *session, const char *name, 
 void moetrace_range_push(struct moetrace_session *session, uint32_t name,
 			 struct moetrace_range *ret_range)
 {
+	struct mt_tool_range range = { 0, 0 };
+
 	if (!ret_range)
 		return;
 	ret_range->name = 0;
+	ret_range->has_tool = 0;
 	if (!session || !atomic_load_explicit(&session->recording_id, memory_order_relaxed))
 		return;
 	if (name == 0 || name > mt_strings_count(&session->strings) ||
@@ -117,6 +123,18 @@ void moetrace_range_push(struct moetrace_session *session, uint32_t name,
 		return mt_misuse(session, MT_MISUSE_RANGE_NAME);
 	ret_range->name = name;
 	ret_range->start_ns = mt_session_ns(session, mt_monotonic_ns());
+	mt_tool_begin(&session->tool, mt_strings_at(&session->strings, name)->tool, 0, &range);
+	ret_range->tool = range.number;
+	ret_range->has_tool = range.is_open;
+}
+
+/* Whatever becomes of the recording: the tool has one of its own. */
+static void end_for_tool(struct moetrace_session *session, struct moetrace_range *range)
+{
+	struct mt_tool_range tool = { range->tool, range->has_tool };
+
+	mt_tool_end(&session->tool, &tool);
+	range->has_tool = 0;
 }
 
 void moetrace_range_pop(struct moetrace_session *session, struct moetrace_range *range)
@@ -126,6 +144,8 @@ void moetrace_range_pop(struct moetrace_session *session, struct moetrace_range 
 	struct mt_ring *ring;
 	uint64_t now_ns;
 
+	if (session && range && range->name)
+		end_for_tool(session, range);
 	if (!session || !range || !range->name ||
 	    !atomic_load_explicit(&session->recording_id, memory_order_relaxed))
 		return;

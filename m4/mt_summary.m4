@@ -11,6 +11,7 @@ AC_DEFUN([MT_SUMMARY], [
 	AS_IF([test "$mt_have_nvcc" = yes],
 		[mt_sum_cuda="$mt_cuda_reason, for$mt_cuda_archs"],
 		[mt_sum_cuda="no: $mt_cuda_reason"])
+	AS_IF([test "$mt_nvtx_state" = yes], [mt_sum_nvtx=yes], [mt_sum_nvtx="no: $mt_nvtx_reason"])
 	AS_IF([test "$mt_check_state" = yes], [mt_sum_check=yes],
 		[mt_sum_check="no, make check skips them: Check 0.15.2 or newer not found (check)"])
 	AM_COND_IF([HAVE_HELP2MAN], [mt_sum_man=yes],
@@ -34,6 +35,8 @@ moetrace $PACKAGE_VERSION
   CUDA                     $mt_sum_cuda
                            (--with-cuda=DIR|no|guess, now $with_cuda;
                            --with-cuda-archs=quick|all|LIST, now $with_cuda_archs)
+  ranges for NVTX          $mt_sum_nvtx
+                           (--with-nvtx=DIR|no|guess, now $with_nvtx)
   unit tests (Check)       $mt_sum_check
   man pages (help2man)     $mt_sum_man
 

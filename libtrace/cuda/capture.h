@@ -82,6 +82,7 @@ struct moetrace_cuda_lane {
 	struct moetrace_cuda_buffer buffer;
 
 	/* Of the drain thread, under the lock deliver. */
+	struct mt_tool_range tool;  /* of the open pass */
 	struct moetrace_pass *pass; /* between groups of layers */
 	uint32_t next_layer;        /* the layer after the last one that was handed over */
 };

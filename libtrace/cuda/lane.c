@@ -250,7 +250,12 @@ static int open_record(struct moetrace_cuda_lane *lane, const struct moetrace_pa
 	mt_pass_latch(cuda->session, info, &record->start);
 	if (record->start.skip)
 		return close_record(lane, 0);
-	return write_word(lane, record, 0, n_rows) ? close_record(lane, 1) : MOETRACE_OK;
+	if (write_word(lane, record, 0, n_rows))
+		return close_record(lane, 1);
+	mt_tool_begin(&cuda->session->tool,
+		      cuda->session->tool.phases[info->phase % MT_N_TOOL_PHASES],
+		      info->runtime_pass ? *info->runtime_pass : record->start.number, &lane->tool);
+	return MOETRACE_OK;
 }
 
 /* The open pass, or its last group, is over for the host. */
@@ -260,6 +265,7 @@ static int finish(struct moetrace_cuda_lane *lane, int is_lost)
 	int status = MOETRACE_OK;
 
 	lane->is_open = 0;
+	mt_tool_end(&lane->cuda->session->tool, &lane->tool);
 	if (!record)
 		return MOETRACE_OK;
 	record->end_ns = now_ns(lane);

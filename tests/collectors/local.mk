@@ -36,6 +36,21 @@ thread_tests += %D%/check_collectors %D%/check_cupti
 %C%_check_collectors_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 
+if HAVE_NVTX
+check_LTLIBRARIES += %D%/libfake_nvtx.la
+%C%_libfake_nvtx_la_SOURCES = %D%/fake/fake_nvtx.c
+%C%_libfake_nvtx_la_CPPFLAGS = $(AM_CPPFLAGS) $(NVTX_CPPFLAGS)
+%C%_libfake_nvtx_la_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
+%C%_libfake_nvtx_la_LDFLAGS = $(%C%_fake_ldflags)
+%C%_libfake_nvtx_la_LIBADD = $(PTHREAD_LIBS)
+check_PROGRAMS += %D%/check_nvtx
+TESTS += %D%/check_nvtx
+%C%_check_nvtx_SOURCES = %D%/check_nvtx.c
+%C%_check_nvtx_CFLAGS = $(%C%_cflags)
+%C%_check_nvtx_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
+	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+endif
+
 %C%_check_cupti_SOURCES = %D%/check_cupti.c %D%/fake/fake_cupti.h
 %C%_check_cupti_CFLAGS = $(%C%_cflags)
 %C%_check_cupti_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \

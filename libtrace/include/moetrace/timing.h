@@ -96,8 +96,9 @@ int moetrace_range_name_add(struct moetrace_session *session, const char *name, 
 /* A range on its way: the caller keeps it from push to pop, and nothing in it is the caller's. */
 struct moetrace_range {
 	uint64_t start_ns;
+	uint64_t tool;
 	uint32_t name;     /* 0: it is not recorded */
-	uint32_t reserved;
+	uint32_t has_tool;
 };
 
 /**
