@@ -229,7 +229,7 @@ static int pass_take(struct routing *routing)
 
 int routing_scan_run(struct routing *routing)
 {
-	const struct mt_filter filter = {{NULL}};
+	const struct mt_filter filter = {.values = {NULL}};
 	int status = MT_EXIT_OK;
 	int rc = mt_reader_open_layers(&routing->reader, routing->trace->db, "check --routing",
 				       &filter);
