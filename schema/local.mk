@@ -41,7 +41,9 @@ CLEANFILES += %D%/schema_sql.c
 question_sql_files = \
 	schema/questions/balance.sql \
 	schema/questions/cell.sql \
+	schema/questions/gaps.sql \
 	schema/questions/info.sql \
+	schema/questions/kernel.sql \
 	schema/questions/kernels.sql \
 	schema/questions/load.sql \
 	schema/questions/load_attribute.sql \
@@ -51,12 +53,14 @@ question_sql_files = \
 	schema/questions/oea.sql \
 	schema/questions/oea_fit.sql \
 	schema/questions/oea_notes.sql \
+	schema/questions/pass.sql \
 	schema/questions/ranks.sql \
 	schema/questions/report.sql \
 	schema/questions/request.sql \
 	schema/questions/request_topk.sql \
 	schema/questions/requests.sql \
-	schema/questions/schema.sql
+	schema/questions/schema.sql \
+	schema/questions/selection.sql
 
 noinst_LTLIBRARIES += %D%/libmt_questions.la
 %C%_libmt_questions_la_SOURCES = %D%/functions/questions.c %D%/functions/questions.h

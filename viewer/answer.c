@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "schema/functions/questions.h"
+#include "viewer/timeline.h"
 
 /* What an answer may grow to: some ten times what a whole table of expert load takes. */
 #define MAX_REPLY_BYTES (256u << 20)
@@ -251,11 +252,19 @@ static void sections_answer(const struct mt_question *question, struct mt_source
 	mt_jsonw_object_end(&reply->json);
 }
 
+/* The one question whose answer is made of more than SQL. */
+static bool is_timeline(const struct mt_question *question)
+{
+	return strcmp(question->name, "timeline") == 0;
+}
+
 static void run_answer(const struct mt_question *question, struct mt_source_run *run,
 		       struct mt_question_part *part, struct mt_view_reply *reply)
 {
 	if (question->sql)
 		mt_answer_query(question, run, reply);
+	else if (is_timeline(question))
+		mt_timeline_answer(question, run, reply);
 	else if (part->section[0])
 		sections_answer(question, run, part, reply);
 	else
@@ -267,7 +276,7 @@ void mt_answer(const struct mt_question *question, struct mt_source *source, str
 	struct mt_question_part part;
 	struct mt_source_run *run;
 
-	if (!question->sql && !mt_question_first(question->name, &part)) {
+	if (!question->sql && !is_timeline(question) && !mt_question_first(question->name, &part)) {
 		mt_view_reply_fail(reply, MT_REPLY_NOT_FOUND, "there is no question of that name");
 		mt_view_reply_end(reply);
 		return;

@@ -6,7 +6,8 @@
 viewer_page_files = \
 	viewer/dist/index.html \
 	viewer/dist/app.js \
-	viewer/dist/app.css
+	viewer/dist/app.css \
+	docs/cookbook.md
 
 noinst_LTLIBRARIES += %D%/libmt_view.la
 
@@ -17,6 +18,8 @@ noinst_LTLIBRARIES += %D%/libmt_view.la
 	%D%/query.c \
 	%D%/reply.c %D%/reply.h \
 	%D%/source.c %D%/source.h \
+	%D%/timeline.c %D%/timeline.h \
+	%D%/timeline_read.c \
 	%D%/view.h
 nodist_%C%_libmt_view_la_SOURCES = %D%/page_data.c
 %C%_libmt_view_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS) $(MICROHTTPD_CFLAGS)
@@ -35,4 +38,47 @@ endif
 	$(SHELL) $(srcdir)/build-aux/embed.sh -n page -i viewer/page.h $@ $(srcdir) $(viewer_page_files)
 CLEANFILES += %D%/page_data.c
 
-EXTRA_DIST += $(viewer_page_files)
+viewer_page_sources = \
+	viewer/page/.npmrc \
+	viewer/page/build.mjs \
+	viewer/page/package-lock.json \
+	viewer/page/package.json \
+	viewer/page/tsconfig.json \
+	viewer/page/src/bars.ts \
+	viewer/page/src/color.ts \
+	viewer/page/src/data.ts \
+	viewer/page/src/export.ts \
+	viewer/page/src/format.ts \
+	viewer/page/src/heat.ts \
+	viewer/page/src/index.html \
+	viewer/page/src/keys.ts \
+	viewer/page/src/load.ts \
+	viewer/page/src/main.tsx \
+	viewer/page/src/parts.tsx \
+	viewer/page/src/plot.ts \
+	viewer/page/src/search.tsx \
+	viewer/page/src/state.ts \
+	viewer/page/src/style.css \
+	viewer/page/src/style.d.ts \
+	viewer/page/src/table.tsx \
+	viewer/page/src/use.ts \
+	viewer/page/src/view.ts \
+	viewer/page/src/views/compare.tsx \
+	viewer/page/src/views/heatmap.tsx \
+	viewer/page/src/views/oea.tsx \
+	viewer/page/src/views/overview.tsx \
+	viewer/page/src/views/query.tsx \
+	viewer/page/src/views/ranks.tsx \
+	viewer/page/src/views/request.tsx \
+	viewer/page/src/views/timeline.tsx
+
+# The bundle, after a change of the page's sources; needs Node and `npm ci` in viewer/page.
+page:
+	cd $(srcdir)/%D%/page && node_modules/.bin/tsc && node build.mjs
+.PHONY: page
+
+EXTRA_DIST += \
+	viewer/dist/app.css \
+	viewer/dist/app.js \
+	viewer/dist/index.html \
+	$(viewer_page_sources)

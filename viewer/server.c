@@ -117,6 +117,8 @@ static const char *type_of(const char *name)
 		return "text/javascript; charset=utf-8";
 	if (dot && strcmp(dot, ".css") == 0)
 		return "text/css; charset=utf-8";
+	if (dot && strcmp(dot, ".md") == 0)
+		return "text/plain; charset=utf-8";
 	return "text/html; charset=utf-8";
 }
 

@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "schema/functions/mt_sql.h"
+#include "viewer/timeline.h"
 
 /* Steps of SQLite's machine between two looks at the clock: some 10 microseconds. */
 #define STEPS_A_LOOK 2000
@@ -187,6 +188,7 @@ bool mt_source_init(struct mt_source *source, const char *path, const char *uri,
 	source->is_redacted = is_redacted;
 	source->stops = stops;
 	pthread_mutex_init(&source->lock, NULL);
+	pthread_mutex_init(&source->timeline_lock, NULL);
 	pthread_cond_init(&source->is_free, NULL);
 	if (source->path && source->name && source->uri)
 		return true;
@@ -202,6 +204,8 @@ void mt_source_destroy(struct mt_source *source)
 	}
 	pthread_cond_destroy(&source->is_free);
 	pthread_mutex_destroy(&source->lock);
+	pthread_mutex_destroy(&source->timeline_lock);
+	mt_timeline_free(source->timeline);
 	free(source->path);
 	free(source->name);
 	free(source->uri);

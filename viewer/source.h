@@ -19,6 +19,7 @@
 #define MT_SOURCE_CONNECTIONS 4
 
 struct mt_source;
+struct mt_timeline;
 
 /* A connection in use by one thread. */
 struct mt_source_run {
@@ -37,6 +38,8 @@ struct mt_source {
 	pthread_cond_t is_free;
 	struct mt_source_run *idle[MT_SOURCE_CONNECTIONS];
 	size_t n_idle, n_open;
+	pthread_mutex_t timeline_lock; /* protects the one below, while it is read or answers */
+	struct mt_timeline *timeline;  /* of the recording asked for last; NULL: none yet */
 };
 
 /* @stops is looked at while SQL runs. Returns whether there was memory. */

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: MIT
 --
 -- Expert parallelism: what ranks sent to each other as far as the runtime told, and how even :ranks
--- ranks would have been with the experts in order.
+-- ranks of a :model were, or would have been, in a :recording: with the experts in order, placed as
+-- recorded (:placement 'recorded'), or placed by their own load ('eplb').
 
 -- @section sent
 SELECT q.ep_rank, q.process_id, r.value AS to_rank, sum(b0.value + b1.value * 256 + b2.value * 65536
@@ -15,8 +16,15 @@ CROSS JOIN byte AS b0 ON b0.byte = substr(d.rank_tokens, 1 + 4 * r.value, 1)
 CROSS JOIN byte AS b1 ON b1.byte = substr(d.rank_tokens, 2 + 4 * r.value, 1)
 CROSS JOIN byte AS b2 ON b2.byte = substr(d.rank_tokens, 3 + 4 * r.value, 1)
 CROSS JOIN byte AS b3 ON b3.byte = substr(d.rank_tokens, 4 + 4 * r.value, 1)
-WHERE d.rank_tokens IS NOT NULL AND (:layer_id IS NULL OR d.layer_id = :layer_id)
+WHERE d.rank_tokens IS NOT NULL
 GROUP BY q.process_id, r.value ORDER BY q.ep_rank, q.process_id, r.value
 -- @section balance
-SELECT * FROM moe_balance(coalesce(:ranks, 2)) WHERE :recording IS NULL OR recording_id = :recording
-ORDER BY recording_id, model_id, layer
+SELECT b.layer, b.ranks, b.n_passes, b.left_out, b.tokens, b.mean_rank_tokens, b.mean_max_rank_tokens,
+	b.mean_balancedness, b.total_balancedness, b.mean_max_over_mean, b.p50_max_over_mean,
+	b.p95_max_over_mean, b.max_over_mean, b.mean_gini, b.mean_entropy
+FROM moe_balance(coalesce(:ranks, 2), CASE :placement WHEN 'recorded' THEN 'recorded' WHEN 'eplb' THEN
+	(SELECT json_group_array(json(experts)) FROM (SELECT json_group_array(expert) AS experts
+		FROM (SELECT layer_id, slot, expert FROM moe_eplb(coalesce(:ranks, 2), NULL, NULL, NULL, NULL,
+			:model, :recording) ORDER BY layer_id, slot) GROUP BY layer_id ORDER BY layer_id)) END,
+	NULL, :phase, :model, :recording) AS b
+ORDER BY b.layer

@@ -7,11 +7,13 @@ check_PROGRAMS += %D%/ask
 %C%_ask_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
 
 TESTS += \
+	%D%/bundle.sh \
 	%D%/hostile.sh \
 	%D%/numbers.sh \
 	%D%/security.sh
 
 EXTRA_DIST += \
+	%D%/bundle.sh \
 	%D%/hostile.sh \
 	%D%/numbers.sh \
 	%D%/security.sh \

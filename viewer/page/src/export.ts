@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT
+//
+// Everything shown can be taken along: tables as CSV or JSON, pictures as PNG or SVG.
+import type {Rows, Value} from './data';
+
+export function download(name: string, data: Blob | string, type = 'text/plain'): void {
+	const url = URL.createObjectURL(data instanceof Blob ? data : new Blob([data], {type}));
+	const link = document.createElement('a');
+	link.href = url;
+	link.download = name;
+	document.body.append(link);
+	link.click();
+	link.remove();
+	setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+function csvCell(value: Value): string {
+	if (value === null)
+		return '';
+	const text = String(value);
+	return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}
+
+export function csvOf(rows: Rows): string {
+	return [rows.columns, ...rows.rows].map((row) => row.map(csvCell).join(',')).join('\r\n') + '\r\n';
+}
+
+export function jsonOf(rows: Rows): string {
+	return JSON.stringify(rows.rows.map((row) =>
+		Object.fromEntries(rows.columns.map((name, i) => [name, row[i]]))), null, 1) + '\n';
+}
+
+export function downloadPng(name: string, canvas: HTMLCanvasElement): void {
+	canvas.toBlob((blob) => blob && download(name, blob));
+}
+
+export function xml(text: string): string {
+	return text.replace(/[<>&"']/g, (c) => `&#${c.charCodeAt(0)};`);
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT
+//
+// Numbers as people read them. NULL is a dash and never a zero.
+import type {Value} from './data';
+
+const whole = new Intl.NumberFormat('en', {maximumFractionDigits: 0});
+
+export function count(value: Value | undefined): string {
+	return typeof value === 'number' ? whole.format(value) : '-';
+}
+
+export function real(value: Value | undefined, digits = 3): string {
+	if (typeof value !== 'number' || !Number.isFinite(value))
+		return '-';
+	if (value !== 0 && (Math.abs(value) < 0.001 || Math.abs(value) >= 1e7))
+		return value.toExponential(2);
+	return value.toLocaleString('en', {maximumFractionDigits: digits});
+}
+
+export function percent(value: Value | undefined, digits = 2): string {
+	return typeof value === 'number' ? `${(value * 100).toFixed(digits)} %` : '-';
+}
+
+export function duration(ns: Value | undefined): string {
+	if (typeof ns !== 'number')
+		return '-';
+	const size = Math.abs(ns);
+	if (size >= 60e9)
+		return `${Math.floor(ns / 60e9)} min ${((ns % 60e9) / 1e9).toFixed(0)} s`;
+	if (size >= 1e9)
+		return `${real(ns / 1e9, 3)} s`;
+	if (size >= 1e6)
+		return `${real(ns / 1e6, 3)} ms`;
+	if (size >= 1e3)
+		return `${real(ns / 1e3, 2)} \u00b5s`;
+	return `${real(ns, 0)} ns`;
+}
+
+// By its name a column says what it holds.
+export function cell(column: string, value: Value | undefined): string {
+	if (value === null || value === undefined)
+		return '-';
+	if (typeof value === 'string')
+		return value;
+	if (column.endsWith('_ns'))
+		return duration(value);
+	if (column === 'share' || column.endsWith('_share') || column === 'share_of_rows')
+		return percent(value);
+	if (Number.isInteger(value))
+		return column.endsWith('_id') || column === 'layer' || column === 'expert' ? String(value) : count(value);
+	return real(value, 4);
+}
+
+// "mean_duration_ns" as a heading.
+export function heading(column: string): string {
+	return column.replace(/_ns$/, '').replace(/^n_/, '').replaceAll('_', ' ');
+}

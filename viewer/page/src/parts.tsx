@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+//
+// Small parts that views share: what waits, what failed, choices, and the line that is read aloud.
+import type {ComponentChildren, JSX} from 'preact';
+import type {Answer} from './state';
+import {useState} from 'preact/hooks';
+
+export function Wait<T>({answer, children, what = 'Counting'}: {
+	answer: Answer<T>;
+	children: (value: T) => ComponentChildren;
+	what?: string;
+}): JSX.Element {
+	if (answer.error)
+		return <p class="error" role="alert">{answer.error.message}</p>;
+	if (answer.value === undefined)
+		return <p class="loading" aria-live="polite">{answer.isLate ? `${what} ...` : ''}</p>;
+	return <div class={answer.isLate ? 'late' : ''} aria-busy={answer.isLate}>{children(answer.value)}</div>;
+}
+
+export function Choice({label, value, options, onChange}: {
+	label: string;
+	value: string;
+	options: (readonly [string, string])[];
+	onChange: (value: string) => void;
+}): JSX.Element {
+	return (
+		<label>
+			<span>{label}</span>
+			<select value={value} onChange={(event) => onChange(event.currentTarget.value)}>
+				{options.map(([key, text]) => <option key={key} value={key}>{text}</option>)}
+			</select>
+		</label>
+	);
+}
+
+// What the cursor is on, for those who hear it; the rest sees it beside the picture.
+let speak: ((text: string) => void) | null = null;
+
+export function say(text: string): void {
+	speak?.(text);
+}
+
+export function Speaker(): JSX.Element {
+	const [text, set] = useState('');
+	speak = set;
+	return <div class="unseen" aria-live="polite" id="speaker">{text}</div>;
+}
+
+export function Help({children}: {children: ComponentChildren}): JSX.Element {
+	return <p class="help">{children}</p>;
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT
+//
+// What is shown is in the address, all of it: a reload or a link shows the same again. Views read and
+// write it by name; a name that is absent has its default.
+import {useEffect, useState} from 'preact/hooks';
+
+export type State = Record<string, string>;
+
+function read(): State {
+	return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+}
+
+let state = read();
+const listeners = new Set<() => void>();
+
+function tell(): void {
+	for (const listener of listeners)
+		listener();
+}
+
+window.addEventListener('hashchange', () => {
+	state = read();
+	tell();
+});
+
+export function addressOf(next: State): string {
+	return '#' + new URLSearchParams(Object.entries(next).filter(([, value]) => value !== ''));
+}
+
+export type Change = Record<string, string | number | null | undefined>;
+
+function changed(change: Change): State {
+	const next = {...state};
+	for (const [name, value] of Object.entries(change)) {
+		if (value === null || value === undefined || value === '')
+			delete next[name];
+		else
+			next[name] = String(value);
+	}
+	return next;
+}
+
+// A step that "back" returns from.
+export function go(change: Change): void {
+	location.hash = addressOf(changed(change));
+}
+
+// A change of the present step: sliders, zooming, cursors.
+export function adjust(change: Change): void {
+	state = changed(change);
+	history.replaceState(null, '', addressOf(state));
+	tell();
+}
+
+// Another view keeps what all views share.
+const shared = ['trace', 'recording', 'model'];
+
+export function viewAddress(view: string, change: Change = {}): string {
+	const next: State = {view};
+	for (const name of shared)
+		if (state[name] !== undefined)
+			next[name] = state[name]!;
+	for (const [name, value] of Object.entries(change)) {
+		if (value === null || value === undefined || value === '')
+			delete next[name];
+		else
+			next[name] = String(value);
+	}
+	return addressOf(next);
+}
+
+export function current(): State {
+	return state;
+}
+
+export function useAddress(): State {
+	const [seen, see] = useState(state);
+	useEffect(() => {
+		const listener = () => see(state);
+		listeners.add(listener);
+		listener();
+		return () => {
+			listeners.delete(listener);
+		};
+	}, []);
+	return seen;
+}
+
+// ---- an answer that arrives some time ----
+
+export interface Answer<T> {
+	value?: T;
+	error?: Error;
+	isLate: boolean;
+}
+
+// While a new answer is on its way the old one stays, so that nothing flickers.
+export function useAnswer<T>(ask: () => Promise<T> | null, inputs: unknown[]): Answer<T> {
+	const [answer, set] = useState<Answer<T>>({isLate: true});
+	useEffect(() => {
+		let isCurrent = true;
+		const asked = ask();
+		if (!asked) {
+			set({isLate: false});
+			return;
+		}
+		set((old) => ({value: old.value, isLate: true}));
+		asked.then(
+			(value) => isCurrent && set({value, isLate: false}),
+			(error: Error) => isCurrent && set({error, isLate: false}));
+		return () => {
+			isCurrent = false;
+		};
+	}, inputs);
+	return answer;
+}

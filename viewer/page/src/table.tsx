@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+//
+// Tables: every chart has one behind it. Columns sort by their headings; a table can be taken along.
+import type {ComponentChildren, JSX} from 'preact';
+import {useMemo, useState} from 'preact/hooks';
+import type {Row, Rows, Value} from './data';
+import {objects} from './data';
+import {csvOf, download, jsonOf} from './export';
+import {cell, heading} from './format';
+
+export type CellLink = (column: string, row: Row) => string | undefined;
+
+function compare(a: Value, b: Value): number {
+	if (a === null || b === null)
+		return a === b ? 0 : a === null ? 1 : -1;
+	if (typeof a === 'number' && typeof b === 'number')
+		return a - b;
+	return String(a).localeCompare(String(b), 'en', {numeric: true});
+}
+
+export function Exports({rows, name}: {rows: Rows; name: string}): JSX.Element {
+	return (
+		<span class="exports">
+			<button type="button" onClick={() => download(`${name}.csv`, csvOf(rows), 'text/csv')}>CSV</button>
+			<button type="button" onClick={() => download(`${name}.json`, jsonOf(rows), 'application/json')}>JSON</button>
+		</span>
+	);
+}
+
+export interface TableProps {
+	rows: Rows;
+	name: string; // of files, and of the table for those who hear it
+	caption?: ComponentChildren;
+	hide?: string[];
+	link?: CellLink;
+	most?: number; // rows shown before "all" is asked for
+	show?: (column: string, value: Value, row: Row) => ComponentChildren | undefined;
+}
+
+export function Table({rows, name, caption, hide = [], link, most = 100, show}: TableProps): JSX.Element {
+	const [order, setOrder] = useState<{column: string; down: boolean} | null>(null);
+	const [isWhole, setWhole] = useState(false);
+	const columns = rows.columns.filter((column) => !hide.includes(column));
+	const list = useMemo(() => {
+		const all = objects(rows);
+		if (order)
+			all.sort((a, b) => compare(a[order.column]!, b[order.column]!) * (order.down ? -1 : 1));
+		return all;
+	}, [rows, order]);
+	const numeric = columns.map((column) => typeof list.find((row) => row[column] !== null)?.[column] === 'number');
+	const shown = isWhole ? list : list.slice(0, most);
+	const sort = (column: string) =>
+		setOrder((old) => ({column, down: old?.column === column ? !old.down : numeric[columns.indexOf(column)]!}));
+
+	return (
+		<div class="table" role="region" aria-label={name} tabIndex={0}>
+			<table>
+				<caption>
+					{caption ?? heading(name)} <Exports rows={rows} name={name} />
+				</caption>
+				<thead>
+					<tr>
+						{columns.map((column, i) => (
+							<th key={column} scope="col" class={numeric[i] ? 'n' : ''}
+								aria-sort={order?.column === column ? (order.down ? 'descending' : 'ascending') : 'none'}>
+								<button type="button" onClick={() => sort(column)}>
+									{heading(column)}
+									{order?.column === column ? (order.down ? ' \u25be' : ' \u25b4') : ''}
+								</button>
+							</th>
+						))}
+					</tr>
+				</thead>
+				<tbody>
+					{shown.map((row, i) => (
+						<tr key={i}>
+							{columns.map((column, j) => {
+								const target = link?.(column, row);
+								const text = show?.(column, row[column]!, row) ?? cell(column, row[column]);
+								return (
+									<td key={column} class={numeric[j] ? 'n' : ''}>
+										{target ? <a href={target}>{text}</a> : text}
+									</td>
+								);
+							})}
+						</tr>
+					))}
+				</tbody>
+			</table>
+			{list.length === 0 && <p class="none">no rows</p>}
+			{shown.length < list.length && (
+				<p>
+					{shown.length} of {list.length} rows are shown.{' '}
+					<button type="button" onClick={() => setWhole(true)}>Show all</button>
+				</p>
+			)}
+			{rows.is_cut && <p class="warn">There are more rows: these are the first {rows.rows.length}.</p>}
+		</div>
+	);
+}
