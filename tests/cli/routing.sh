@@ -70,7 +70,7 @@ changed right foreign_ids "UPDATE stats SET value = 5 WHERE name = 'invalid_ids'
 # ---- a preset ----
 cp clean0.db faults0.db
 preset="--preset deepseek-v3"
-changed deepseek-v3 "" "SELECT 1;"
+changed deepseek-v3 "" "PRAGMA user_version = 1001;"
 changed deepseek-v3 layer_shift "UPDATE layer SET layer = layer - 3;"
 changed deepseek-v3 preset "UPDATE layer SET renormalize = 0;"
 changed deepseek-v3 "choice preset" "UPDATE layer SET has_correction_bias = 0, bias_values = NULL;"
@@ -79,9 +79,9 @@ changed deepseek-v3 "groups preset" "UPDATE layer SET n_groups = NULL, topk_grou
 changed deepseek-v3 "" "UPDATE layer SET n_groups = NULL, topk_groups = NULL, group_top_n = NULL, scoring = NULL,
 	routed_scaling_factor = NULL;"
 preset="--preset kimi-k2"
-changed deepseek-v3 "layer_shift preset preset preset preset preset" "SELECT 1;"
+changed deepseek-v3 "layer_shift preset preset preset preset preset" "PRAGMA user_version = 1001;"
 preset="--preset mixtral-8x7b"
-changed glm-4.5-air "layer_shift preset preset preset preset" "SELECT 1;"
+changed glm-4.5-air "layer_shift preset preset preset preset" "PRAGMA user_version = 1001;"
 
 # ---- what is printed ----
 expect_status 1 "$moetrace" check --routing --format json faults16.db
@@ -118,3 +118,9 @@ expect_match "$tmp/out" '^duplicate_ids +0 +0 '
 cp faults16.db damaged.db
 change damaged.db "UPDATE topk SET topk_ids = CAST(substr(topk_ids, 2) AS BLOB);"
 expect_error 1 'topk_ids is no blob of' "$moetrace" check --routing damaged.db
+
+# ---- each look has its paragraph ----
+sqlite3 :memory: "SELECT json_extract(value, '\$.look') || ': ' || json_extract(value, '\$.looks_for')
+	FROM json_each(readfile('faults.json'), '\$.looks')" >looks
+sed -n 's/^## //p' "$MOETRACE_SRCDIR/docs/routing-faults.md" >paragraphs
+expect_same paragraphs looks
