@@ -32,7 +32,7 @@ enum {
 	MT_FIRST_SELECTION = MT_BYTES_UP_TO(struct moetrace_selection, untimed),
 	MT_FIRST_CUDA_OPTS = MT_BYTES_UP_TO(struct moetrace_cuda_opts, ring_bytes),
 	MT_FIRST_CUDA_STATUS = MT_BYTES_UP_TO(struct moetrace_cuda_status, refused_passes),
-	MT_FIRST_CUDA_LANE_INFO = MT_BYTES_UP_TO(struct moetrace_cuda_lane_info, without_weights),
+	MT_FIRST_CUDA_LANE_INFO = MT_BYTES_UP_TO(struct moetrace_cuda_lane_info, id_space),
 	MT_FIRST_CUDA_BUFFER = MT_BYTES_UP_TO(struct moetrace_cuda_buffer, layer_bytes),
 	MT_FIRST_CUDA_LAYERS = MT_BYTES_UP_TO(struct moetrace_cuda_layers, weights_row_bytes),
 };

@@ -229,7 +229,9 @@ void mt_collect_use_gpu(struct mt_collect *collect, const char *uuid)
 	if (!collect)
 		return;
 	pthread_mutex_lock(&collect->lock);
-	snprintf(collect->used_uuid, sizeof(collect->used_uuid), "%s", uuid);
+	if (uuid[0] && collect->n_used < MT_MAX_COLLECT_DEVICES)
+		snprintf(collect->used_uuids[collect->n_used++], sizeof(collect->used_uuids[0]),
+			 "%s", uuid);
 	pthread_mutex_unlock(&collect->lock);
 }
 

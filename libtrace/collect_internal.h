@@ -42,7 +42,8 @@ struct mt_collect {
 	uint64_t last_pair_ns;
 	struct mt_clock_map clocks[MT_N_CLOCKS];
 	uint64_t clock_stored_ns[MT_N_CLOCKS]; /* session clock; 0: never */
-	char used_uuid[64];               /* of the GPU whose passes are recorded; "": none */
+	char used_uuids[MT_MAX_COLLECT_DEVICES][64]; /* [n_used] of GPUs whose passes are recorded */
+	uint32_t n_used;
 	uint32_t n_devices;
 	struct mt_collect_device devices[MT_MAX_COLLECT_DEVICES];
 	uint32_t n_sources;

@@ -131,8 +131,9 @@ static int wants_gpu(void *context, const char *uuid)
 	int is_wanted;
 
 	pthread_mutex_lock(&source->collect->lock);
-	is_wanted = !source->collect->used_uuid[0] ||
-		    strcmp(source->collect->used_uuid, uuid) == 0;
+	is_wanted = !source->collect->n_used;
+	for (uint32_t i = 0; i < source->collect->n_used; i++)
+		is_wanted |= strcmp(source->collect->used_uuids[i], uuid) == 0;
 	pthread_mutex_unlock(&source->collect->lock);
 	return is_wanted;
 }

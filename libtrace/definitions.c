@@ -189,13 +189,21 @@ static int write_maps(struct mt_writer *writer)
 	return status;
 }
 
-static int write_source(struct mt_writer *writer)
+static int write_sources(struct mt_writer *writer)
 {
-	char key[64];
+	int status = MOETRACE_OK;
 
-	writer->is_source_written = 1;
-	snprintf(key, sizeof(key), "source.%s", writer->source);
-	return mt_store_meta(writer->store, key, writer->source_state);
+	for (uint32_t i = 0; i < writer->n_sources && !status; i++) {
+		struct mt_writer_source *source = &writer->sources[i];
+		char key[64];
+
+		if (source->is_written)
+			continue;
+		source->is_written = 1;
+		snprintf(key, sizeof(key), "source.%s", source->name);
+		status = mt_store_meta(writer->store, key, source->state);
+	}
+	return status;
 }
 
 int mt_writer_define_strings(struct mt_writer *writer)
@@ -217,10 +225,8 @@ int mt_writer_define_strings(struct mt_writer *writer)
 
 int mt_writer_define_missing(struct mt_writer *writer)
 {
-	int status = MOETRACE_OK;
+	int status = write_sources(writer);
 
-	if (writer->source && !writer->is_source_written)
-		status = write_source(writer);
 	if (!status)
 		status = mt_writer_write_gpus(writer);
 
@@ -241,7 +247,8 @@ int mt_writer_define_all(struct mt_writer *writer)
 	writer->n_models_written = 0;
 	writer->n_rules_written = 0;
 	writer->n_strings_written = 0;
-	writer->is_source_written = 0;
+	for (uint32_t i = 0; i < writer->n_sources; i++)
+		writer->sources[i].is_written = 0;
 	writer->n_gpus_written = 0;
 	writer->n_shapes = 0;
 	for (uint32_t i = 0; i < MOETRACE_MAX_MODELS * MT_KEPT_MAPS; i++) {
@@ -307,9 +314,17 @@ static void take_text(char **to, char **from)
 
 int mt_writer_add_source(struct mt_writer *writer, struct mt_message *message)
 {
-	take_text(&writer->source, &message->text);
-	take_text(&writer->source_state, &message->text2);
-	writer->is_source_written = 0;
+	struct mt_writer_source *source = writer->sources;
+	struct mt_writer_source *end = source + writer->n_sources;
+
+	while (source < end && strcmp(source->name, message->text) != 0)
+		source++;
+	if (source == end && writer->n_sources == MT_MAX_SOURCES)
+		return MOETRACE_OK;
+	writer->n_sources += source == end;
+	take_text(&source->name, &message->text);
+	take_text(&source->state, &message->text2);
+	source->is_written = 0;
 	return mt_writer_define_missing(writer);
 }
 
@@ -319,13 +334,13 @@ int mt_writer_add_gpu(struct mt_writer *writer, struct mt_message *message)
 	int status = mt_writer_gpu(writer, message->text, message->text2, &index);
 
 	if (!status)
-		writer->attached_gpu_id = MT_HOST_DEVICE_ID + 1 + (int64_t)index;
+		writer->attached[message->state].gpu_id = MT_HOST_DEVICE_ID + 1 + (int64_t)index;
 	return status;
 }
 
 int mt_writer_add_clock(struct mt_writer *writer, struct mt_message *message)
 {
-	writer->kept_clock = (struct mt_clock_reading){
+	writer->attached[message->state].clock = (struct mt_clock_reading){
 		.clock = MT_CLOCK_GPU_TIMER,
 		.session_ns = message->source,
 		.clock_ns = message->number,
@@ -333,17 +348,21 @@ int mt_writer_add_clock(struct mt_writer *writer, struct mt_message *message)
 	};
 	return writer->flight.recording_id && !writer->flight.is_writing ?
 		       MOETRACE_OK :
-		       mt_writer_write_kept_clock(writer);
+		       mt_writer_write_kept_clocks(writer);
 }
 
-int mt_writer_write_kept_clock(struct mt_writer *writer)
+int mt_writer_write_kept_clocks(struct mt_writer *writer)
 {
 	int status = MOETRACE_OK;
 
-	if (writer->kept_clock.session_ns && writer->attached_gpu_id)
-		status = mt_store_device_clock(writer->store, writer->attached_gpu_id,
-					       &writer->kept_clock);
-	writer->kept_clock.session_ns = 0;
+	for (uint32_t i = 0; i < MOETRACE_CUDA_MAX_DEVICES && !status; i++) {
+		struct mt_writer_attached *attached = &writer->attached[i];
+
+		if (attached->clock.session_ns && attached->gpu_id)
+			status = mt_store_device_clock(writer->store, attached->gpu_id,
+						       &attached->clock);
+		attached->clock.session_ns = 0;
+	}
 	return status;
 }
 

@@ -268,7 +268,7 @@ static int open_recording(struct mt_writer *writer)
 	status = mt_store_recording_start(writer->store, flight->recording_id,
 					  (int64_t)start.time_ns);
 	if (!status)
-		status = mt_writer_write_kept_clock(writer);
+		status = mt_writer_write_kept_clocks(writer);
 	if (!status)
 		status = say_bounds(writer);
 	if (!status && start.state != MOETRACE_MODE_STAT)

@@ -43,6 +43,7 @@ moetrace_HEADERS = \
 	%D%/cuda/attach.c \
 	%D%/cuda/capture.h \
 	%D%/cuda/deliver.c \
+	%D%/cuda/devices.c \
 	%D%/cuda/drain.c \
 	%D%/cuda/driver.c %D%/cuda/driver.h \
 	%D%/cuda/gather.c \

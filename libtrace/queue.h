@@ -68,10 +68,10 @@ struct mt_message {
 	void *data;
 	struct mt_expert_map *map;
 	struct mt_experts_ask *ask; /* of the caller, who waits */
-	uint64_t number_kept;            /* it waits for the device's records before this one */
 	uint64_t ticket;                 /* posting order; mt_queue_wait() takes it */
 	int *ret_status;                 /* of a message that is waited for, or NULL */
-	uint64_t heads[MT_MAX_STREAMS];  /* ring positions when it was posted */
+	uint64_t heads[MT_MAX_STREAMS];  /* ring positions when it was posted; while it is kept back
+	                                    for GPUs, those of their rings */
 };
 
 /* Lock order: none; the lock is the innermost one. */

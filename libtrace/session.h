@@ -131,7 +131,7 @@ struct mt_collect;
 struct mt_overhead;
 struct mt_server;
 struct mt_writer;
-struct moetrace_cuda;
+struct mt_cuda_set;
 
 /* What the environment decided. */
 struct mt_settings {
@@ -234,7 +234,7 @@ struct moetrace_session {
 	pthread_t thread;
 	struct mt_server *server;     /* NULL: no control socket */
 	struct mt_collect *collect;   /* NULL: no collectors; set before the first recording */
-	_Atomic(struct moetrace_cuda *) cuda; /* NULL: no device is attached */
+	_Atomic(struct mt_cuda_set *) cuda; /* attached devices; NULL: none ever was */
 
 	pthread_mutex_t text;         /* protects errmsg and published */
 	char errmsg[512];

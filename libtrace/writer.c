@@ -574,8 +574,10 @@ static void free_writer(struct mt_writer *writer)
 	for (uint32_t i = 0; i < writer->n_rules; i++)
 		free(writer->rules[i]);
 	free(writer->rules);
-	free(writer->source);
-	free(writer->source_state);
+	for (uint32_t i = 0; i < writer->n_sources; i++) {
+		free(writer->sources[i].name);
+		free(writer->sources[i].state);
+	}
 	mt_writer_free_gpus(writer);
 	mt_past_free(&writer->past);
 	free(writer->threads);

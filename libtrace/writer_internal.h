@@ -6,6 +6,8 @@
 #ifndef MT_WRITER_INTERNAL_H
 #define MT_WRITER_INTERNAL_H
 
+#include <moetrace/cuda.h>
+
 #include "libtrace/assembly.h"
 #include "libtrace/collect.h"
 #include "libtrace/flight.h"
@@ -60,6 +62,21 @@ struct mt_rotation {
 	char *path;
 };
 
+#define MT_MAX_SOURCES (MOETRACE_CUDA_MAX_DEVICES + 1)
+
+/* A source of passes, and what was found of it. */
+struct mt_writer_source {
+	char *name;
+	char *state;
+	int is_written;
+};
+
+/* A GPU whose passes are recorded. */
+struct mt_writer_attached {
+	int64_t gpu_id;                /* key of its row; 0: none */
+	struct mt_clock_reading clock; /* that is not stored yet; session_ns 0: none */
+};
+
 struct mt_writer {
 	struct moetrace_session *session;
 	struct mt_store *store;
@@ -83,14 +100,12 @@ struct mt_writer {
 	uint32_t n_rules;
 	uint32_t n_rules_written;
 	uint32_t n_strings_written;
-	char *source;                /* whose state is known; NULL: none's */
-	char *source_state;
-	int is_source_written;
+	struct mt_writer_source sources[MT_MAX_SOURCES]; /* [n_sources] whose states are known */
+	uint32_t n_sources;
 	struct mt_writer_gpu *gpus;  /* in the order of their keys, which follow the host's */
 	uint32_t n_gpus;
 	uint32_t n_gpus_written;
-	int64_t attached_gpu_id;     /* whose passes are recorded; 0: none */
-	struct mt_clock_reading kept_clock; /* of that GPU; session_ns 0: none */
+	struct mt_writer_attached attached[MOETRACE_CUDA_MAX_DEVICES];
 	uint64_t n_readings[MT_MAX_COLLECTORS]; /* stored of the recording */
 	uint64_t n_invalid[MT_MAX_COLLECTORS];  /* of them, with flags */
 	struct mt_shape_row *shapes; /* [n_shapes] that this file has */
@@ -153,7 +168,7 @@ int mt_writer_add_source(struct mt_writer *writer, struct mt_message *message);
 int mt_writer_add_gpu(struct mt_writer *writer, struct mt_message *message);
 /* In flight mode the last one waits for the dump. */
 int mt_writer_add_clock(struct mt_writer *writer, struct mt_message *message);
-int mt_writer_write_kept_clock(struct mt_writer *writer);
+int mt_writer_write_kept_clocks(struct mt_writer *writer);
 
 /* collect_write.c: GPUs, and what the collectors read since the last commit. */
 int mt_writer_gpu(struct mt_writer *writer, const char *name, const char *uuid,

@@ -16,8 +16,8 @@ PRAGMA user_version = 1001;         -- major * 1000 + minor of this schema
 
 -- One fact about the file as a whole. Keys: format, moetrace_version, session_name,
 -- session_uuid, part (files of the session before this one), engine_name, engine_version,
--- opt.NAME (the resolved options), source.NAME (what was found of a source: 'cuda'; absent:
--- nobody asked for it).
+-- opt.NAME (the resolved options), source.NAME (what was found of a source: 'cuda', and
+-- 'cuda.1' and so on of further GPUs; absent: nobody asked for it).
 CREATE TABLE meta (
 	key TEXT PRIMARY KEY NOT NULL, -- name of the fact
 	value TEXT                     -- its value; NULL: the session was not told
@@ -40,7 +40,7 @@ CREATE TABLE process (
 	dp_size INTEGER                 -- data-parallel ranks; NULL: the runtime did not say
 );
 
--- Something that computes: the host's processors, and the GPU whose passes are recorded.
+-- Something that computes: the host's processors, and GPUs, those whose passes are recorded and those that collectors read.
 CREATE TABLE device (
 	device_id INTEGER PRIMARY KEY, -- key
 	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process that uses it

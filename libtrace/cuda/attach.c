@@ -23,11 +23,24 @@
 #define WORDS_BYTES (MOETRACE_CUDA_MAX_LANES * MT_CUDA_WORD_BYTES)
 #define POISON 0xff
 
+/* The first device is source 'cuda', the others 'cuda.1' and so on. */
+void mt_cuda_post_state(struct moetrace_session *session, uint32_t index, const char *state)
+{
+	struct mt_message *message;
+	char name[16] = "cuda";
+
+	if (index)
+		snprintf(name, sizeof(name), "cuda.%u", index);
+	message = mt_message_new(MT_MESSAGE_SOURCE, name, state);
+	if (message)
+		(void)mt_session_post(session, message);
+}
+
 /* Say why, and leave a record of it. */
 static int refuse(struct moetrace_session *session, int status, const char *what, const char *call,
 		  int result, const struct mt_cu *cu)
 {
-	struct mt_message *message;
+	struct mt_cuda_set *set = atomic_load(&session->cuda);
 	char text[512];
 
 	if (call)
@@ -35,9 +48,7 @@ static int refuse(struct moetrace_session *session, int status, const char *what
 			 mt_cu_name(cu, result));
 	else
 		snprintf(text, sizeof(text), "absent: %s", what);
-	message = mt_message_new(MT_MESSAGE_SOURCE, "cuda", text);
-	if (message)
-		(void)mt_session_post(session, message);
+	mt_cuda_post_state(session, set ? atomic_load(&set->n_devices) : 0, text);
 	return mt_session_error(session, status, "cuda: %s", text + strlen("absent: "));
 }
 
@@ -139,17 +150,17 @@ static void record_device(struct moetrace_cuda *cuda)
 	mt_collect_use_gpu(cuda->session->collect, uuid);
 	message = mt_message_new(MT_MESSAGE_DEVICE, cuda->name[0] ? cuda->name : NULL,
 				 uuid[0] ? uuid : NULL);
-	if (message)
+	if (message) {
+		message->state = cuda->index;
 		(void)mt_session_post(cuda->session, message);
+	}
 	mt_cuda_timer_post(cuda);
 	snprintf(state, sizeof(state),
 		 "attached: driver %u.%u, words written by %s, ring %llu bytes, timer %llu ns",
 		 cuda->driver_version / 1000, cuda->driver_version % 1000 / 10,
 		 cuda->has_write ? "the stream" : "a kernel", (unsigned long long)cuda->ring_bytes,
 		 (unsigned long long)cuda->resolution_ns);
-	message = mt_message_new(MT_MESSAGE_SOURCE, "cuda", state);
-	if (message)
-		(void)mt_session_post(cuda->session, message);
+	mt_cuda_post_state(cuda->session, cuda->index, state);
 }
 
 static struct moetrace_cuda *new_cuda(struct moetrace_session *session, const struct mt_cu *cu)
@@ -161,9 +172,7 @@ static struct moetrace_cuda *new_cuda(struct moetrace_session *session, const st
 	memset(cuda, 0, sizeof(*cuda));
 	cuda->session = session;
 	cuda->cu = cu;
-	cuda->last = &cuda->first;
 	pthread_mutex_init(&cuda->deliver, NULL);
-	pthread_mutex_init(&cuda->messages, NULL);
 	return cuda;
 }
 
@@ -217,46 +226,67 @@ static int set_up(struct moetrace_cuda *cuda)
 	return status;
 }
 
+/* With the set's place for the device kept, as the session's lock is held. */
+static int open_device(struct moetrace_cuda *cuda, const struct moetrace_cuda_opts *opts)
+{
+	struct moetrace_session *session = cuda->session;
+	struct mt_cuda_set *set = cuda->set;
+	const struct mt_cu *cu = cuda->cu;
+	void *ignored;
+	int status = find_context(cuda, opts);
+
+	if (status)
+		return status;
+	for (uint32_t i = 0; i < cuda->index; i++)
+		if (set->devices[i]->context == cuda->context)
+			return mt_session_error(session, MOETRACE_E_LIMIT,
+						"cuda: the session is attached to this device already");
+	status = cu->ctx_push(cuda->context);
+	if (status)
+		return refuse(session, MOETRACE_E_IO, "the context cannot be made current",
+			      "cuCtxPushCurrent", status, cu);
+	status = set_up(cuda);
+	(void)cu->ctx_pop(&ignored);
+	return status;
+}
+
 static int attach_locked(struct moetrace_session *session, const struct moetrace_cuda_opts *opts,
 			 struct moetrace_cuda **ret_cuda)
 {
 	const struct mt_cu *cu;
+	struct mt_cuda_set *set;
 	struct moetrace_cuda *cuda;
 	char error[256];
-	void *ignored;
+	int mode;
 	int status;
 
-	if (atomic_load(&session->cuda))
-		return mt_session_error(session, MOETRACE_E_LIMIT,
-					"cuda: the session is attached to a device already");
 	status = mt_cu_open(&cu, error, sizeof(error));
 	if (status)
 		return refuse(session, status, error, NULL, 0, NULL);
-	cuda = new_cuda(session, cu);
+	set = mt_cuda_set_of(session);
+	if (set && atomic_load(&set->n_devices) == MOETRACE_CUDA_MAX_DEVICES)
+		return mt_session_error(session, MOETRACE_E_LIMIT,
+					"cuda: the session is attached to %u devices already",
+					MOETRACE_CUDA_MAX_DEVICES);
+	cuda = set ? new_cuda(session, cu) : NULL;
 	if (!cuda)
 		return mt_session_error(session, MOETRACE_E_NOMEM, "out of memory");
+	cuda->set = set;
+	cuda->index = atomic_load(&set->n_devices);
 	cuda->ring_bytes = opts->ring_bytes ? opts->ring_bytes : DEFAULT_RING_BYTES;
-	status = find_context(cuda, opts);
-	if (status)
-		goto err_cuda;
-	status = cu->ctx_push(cuda->context);
+	mode = mt_cu_capture_relaxed(cu);
+	status = open_device(cuda, opts);
+	mt_cu_capture_restore(cu, mode);
 	if (status) {
-		status = refuse(session, MOETRACE_E_IO, "the context cannot be made current",
-				"cuCtxPushCurrent", status, cu);
-		goto err_cuda;
+		free_cuda(cuda);
+		return status;
 	}
-	status = set_up(cuda);
-	(void)cu->ctx_pop(&ignored);
-	if (status)
-		goto err_cuda;
 	record_device(cuda);
-	atomic_store(&session->cuda, cuda);
+	set->devices[cuda->index] = cuda;
+	/* Pairs with whoever waits for devices or keeps messages back for them. */
+	atomic_store(&set->n_devices, cuda->index + 1);
 	*ret_cuda = cuda;
 	return MOETRACE_OK;
-
-err_cuda:
-	free_cuda(cuda);
-	return status;
 }
 
 int moetrace_cuda_attach(struct moetrace_session *session, const struct moetrace_cuda_opts *opts,
@@ -316,12 +346,16 @@ static int init_layers(struct moetrace_cuda_lane *lane, const struct mt_model *m
 	lane->layers = calloc(model->n_layers + 1ul, sizeof(*lane->layers));
 	if (!lane->layers)
 		return mt_session_error(lane->cuda->session, MOETRACE_E_NOMEM, "out of memory");
-	for (uint32_t i = 0; i < model->n_layers; i++)
-		if (mt_cuda_layer_init(&lane->layers[i], model->layers[i].n_ids,
-				       model->layers[i].top_k))
+	for (uint32_t i = 0; i < model->n_layers; i++) {
+		/* How many slots there will be is not known yet. */
+		uint32_t n_ids = lane->id_space == MOETRACE_ID_PHYSICAL ? MT_CUDA_MAX_IDS :
+									  model->layers[i].n_ids;
+
+		if (mt_cuda_layer_init(&lane->layers[i], n_ids, model->layers[i].top_k))
 			return mt_session_error(lane->cuda->session, MOETRACE_E_UNSUPPORTED,
 						"cuda: layer %u has %u ids; 65534 are possible", i,
-						model->layers[i].n_ids);
+						n_ids);
+	}
 	return MOETRACE_OK;
 }
 
@@ -329,6 +363,7 @@ static int init_layers(struct moetrace_cuda_lane *lane, const struct mt_model *m
 static int make_side(struct moetrace_cuda_lane *lane)
 {
 	const struct mt_cu *cu = lane->cuda->cu;
+	int mode = mt_cu_capture_relaxed(cu);
 	void *ignored;
 	int result = cu->ctx_push(lane->cuda->context);
 
@@ -340,6 +375,7 @@ static int make_side(struct moetrace_cuda_lane *lane)
 		}
 		(void)cu->ctx_pop(&ignored);
 	}
+	mt_cu_capture_restore(cu, mode);
 	return result ? mt_session_error(lane->cuda->session, MOETRACE_E_IO,
 					 "cuda: no stream for copies: error %d %s", result,
 					 mt_cu_name(cu, result)) :
@@ -358,15 +394,17 @@ static int lane_add_locked(struct moetrace_cuda *cuda, const struct moetrace_cud
 		return mt_session_error(session, MOETRACE_E_LIMIT, "cuda: %u lanes are there already",
 					number);
 	if (!info->model || info->model > atomic_load(&session->n_models) ||
-	    info->order > MOETRACE_ORDER_UNORDERED)
+	    info->order > MOETRACE_ORDER_UNORDERED || info->id_space > MOETRACE_ID_PHYSICAL)
 		return mt_session_error(session, MOETRACE_E_INVALID,
-					"cuda: a lane for a model or an order that does not exist");
+					"cuda: a lane for a model, an order or an id space that does "
+					"not exist");
 	memset(lane, 0, sizeof(*lane));
 	lane->cuda = cuda;
 	lane->number = number;
 	lane->stream = info->stream;
 	lane->model = info->model;
 	lane->order = info->order;
+	lane->id_space = info->id_space;
 	lane->word = cuda->words + (uint64_t)number * MT_CUDA_WORD_BYTES;
 	lane->weight_format = info->without_weights ? MOETRACE_WEIGHT_FORMAT_NONE :
 						      (uint8_t)session->opts.weight_format;
@@ -422,11 +460,13 @@ static int clear_words(struct moetrace_cuda *cuda)
 static void release_device(struct moetrace_cuda *cuda)
 {
 	const struct mt_cu *cu = cuda->cu;
+	int mode;
 	void *ignored;
 
 	if (atomic_load(&cuda->error) || mt_ring_waiting_bytes(&cuda->ring) ||
 	    cu->ctx_push(cuda->context))
 		return;
+	mode = mt_cu_capture_relaxed(cu);
 	if (!clear_words(cuda)) {
 		for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++) {
 			(void)cu->event_destroy(cuda->lanes[i].event);
@@ -434,21 +474,13 @@ static void release_device(struct moetrace_cuda *cuda)
 		}
 		free_memory(cuda);
 	}
+	mt_cu_capture_restore(cu, mode);
 	(void)cu->ctx_pop(&ignored);
 }
 
-void mt_cuda_close(struct moetrace_session *session)
+void mt_cuda_release(struct moetrace_cuda *cuda, int is_forked)
 {
-	struct moetrace_cuda *cuda = atomic_load(&session->cuda);
-
-	if (!cuda)
-		return;
-	if (!atomic_load(&session->forked)) {
-		(void)mt_cuda_wait(session, session->opts.stop_timeout_ms * MT_NS_PER_MS);
-		(void)mt_cuda_abandon(session);
-		mt_cuda_drain_stop(cuda);
+	if (!is_forked)
 		release_device(cuda);
-	}
-	atomic_store(&session->cuda, NULL);
 	free_cuda(cuda);
 }

@@ -10,7 +10,7 @@
  *
  * Order: what ends something (a request's end, say) and is said after a pass has begun must reach
  * the writer after that pass. Such messages wait in a list until the passes before them are
- * delivered; see mt_cuda_defer().
+ * delivered, on all devices of the session; see devices.c.
  *
  * Lock order: deliver -> messages -> those of the queue. Neither is taken on the hot path.
  */
@@ -66,6 +66,7 @@ struct moetrace_cuda_lane {
 	uint32_t number;
 	uint32_t model;
 	uint32_t order;
+	uint32_t id_space;
 	uint8_t weight_format; /* enum moetrace_weight_format, of what kernels store */
 	void *stream;
 	void *side;          /* copies run here, after the pass */
@@ -99,6 +100,8 @@ struct mt_cuda_timer {
 
 struct moetrace_cuda {
 	struct moetrace_session *session;
+	struct mt_cuda_set *set;
+	uint32_t index; /* in the set */
 	const struct mt_cu *cu;
 	void *context;
 	void *module;
@@ -140,11 +143,18 @@ struct moetrace_cuda {
 	uint32_t offset_ns;         /* low half of: session clock minus the GPU's timer */
 	int has_offset;
 	struct mt_cuda_timer timer; /* protected by deliver, too */
-	pthread_mutex_t messages;   /* protects first and last */
-	struct mt_message *first;
+	struct mt_cuda_scratch *scratch; /* of the drain thread */
+};
+
+/* The devices of a session, and the messages that are kept back for their passes. */
+struct mt_cuda_set {
+	struct moetrace_session *session;
+	_Atomic uint32_t n_devices;
+	struct moetrace_cuda *devices[MOETRACE_CUDA_MAX_DEVICES];
+	pthread_mutex_t messages; /* protects first and last */
+	struct mt_message *first; /* message->heads [n_devices]: positions of the devices' rings */
 	struct mt_message **last;
 	_Atomic uint32_t n_messages;
-	struct mt_cuda_scratch *scratch; /* of the drain thread */
 };
 
 #define MT_CUDA_WORD_BYTES 64u
@@ -203,6 +213,19 @@ static inline uint64_t mt_cuda_in_flight(struct moetrace_cuda *cuda)
 
 	return n_begun > n_done ? n_begun - n_done : 0;
 }
+
+/* attach.c: what was found of a device, or became of it. */
+void mt_cuda_post_state(struct moetrace_session *session, uint32_t index, const char *state);
+/* attach.c: leave a device whose thread has ended; in a forked child only memory is freed. */
+void mt_cuda_release(struct moetrace_cuda *cuda, int is_forked);
+
+/*
+ * devices.c: of what is kept back, hand to the queue what waits for nothing any more; 1: nothing
+ * that is left must be there before the record at @position of the device is delivered.
+ */
+int mt_cuda_post_messages(struct moetrace_cuda *cuda, uint64_t position);
+/* A session's set, made when first asked for; NULL: out of memory. */
+struct mt_cuda_set *mt_cuda_set_of(struct moetrace_session *session);
 
 /*
  * What the session asks; each accepts a session without a device.

@@ -225,6 +225,7 @@ static void deliver_layer(struct moetrace_cuda_lane *lane, const struct mt_cuda_
 	selection.layer_index = layer_index;
 	selection.k = layer->k;
 	selection.order = lane->order;
+	selection.id_space = lane->id_space;
 	selection.id_type = MOETRACE_TYPE_U16;
 	selection.ids = ids;
 	if (lane->weight_format != MOETRACE_WEIGHT_FORMAT_NONE) {
@@ -271,6 +272,7 @@ static void deliver_adopted(struct moetrace_cuda_lane *lane, struct mt_cuda_reco
 		selection.k = lane->layers[i].k;
 		selection.n_rows = n_rows;
 		selection.order = buffer->order;
+		selection.id_space = lane->id_space;
 		selection.id_type = buffer->id_type;
 		selection.ids = data + i * layer_bytes;
 		selection.ids_row_bytes = buffer->row_bytes;

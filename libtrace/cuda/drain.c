@@ -20,47 +20,6 @@
 #define IDLE_PAUSE_NS 20000000
 /* A pass that takes longer than this may have died with its device. */
 #define SUSPECT_NS (2 * MT_NS_PER_S)
-/* How long stop waits for calls of the hot path to return. */
-#define PATIENCE_NS (100 * MT_NS_PER_MS)
-
-static void post_messages(struct moetrace_cuda *cuda, uint64_t position)
-{
-	if (!atomic_load_explicit(&cuda->n_messages, memory_order_acquire))
-		return;
-	pthread_mutex_lock(&cuda->messages);
-	while (cuda->first && cuda->first->number_kept <= position) {
-		struct mt_message *message = cuda->first;
-
-		cuda->first = message->next;
-		if (!cuda->first)
-			cuda->last = &cuda->first;
-		message->next = NULL;
-		mt_session_post_stamped(cuda->session, message);
-		atomic_fetch_sub(&cuda->n_messages, 1);
-	}
-	pthread_mutex_unlock(&cuda->messages);
-}
-
-int mt_cuda_defer(struct moetrace_session *session, struct mt_message *message)
-{
-	struct moetrace_cuda *cuda = atomic_load(&session->cuda);
-
-	/* What begins something is never too early. */
-	if (!cuda || message->type < MT_MESSAGE_REQUEST_END)
-		return 0;
-	pthread_mutex_lock(&cuda->messages);
-	if (!cuda->first && !mt_cuda_in_flight(cuda)) {
-		pthread_mutex_unlock(&cuda->messages);
-		return 0;
-	}
-	message->number_kept = mt_ring_head(&cuda->ring);
-	message->next = NULL;
-	*cuda->last = message;
-	cuda->last = &message->next;
-	atomic_fetch_add_explicit(&cuda->n_messages, 1, memory_order_release);
-	pthread_mutex_unlock(&cuda->messages);
-	return 1;
-}
 
 /* Is the record complete: the host is done with it, and the GPU too? */
 static int is_complete(const struct moetrace_cuda *cuda, struct mt_cuda_record *record)
@@ -88,7 +47,6 @@ static void take(struct moetrace_cuda *cuda, struct mt_record *taken)
 	struct mt_cuda_record *record = (struct mt_cuda_record *)taken;
 	uint64_t position = mt_ring_tail(&cuda->ring);
 
-	post_messages(cuda, position);
 	pthread_mutex_lock(&cuda->deliver);
 	if (taken->type != MT_RECORD_PAD && position < cuda->abandoned) {
 		settle_late(cuda, record);
@@ -110,11 +68,12 @@ static uint32_t drain(struct moetrace_cuda *cuda)
 
 	while ((record = mt_ring_peek(&cuda->ring, mt_ring_head(&cuda->ring))) &&
 	       (record->type == MT_RECORD_PAD ||
-		is_complete(cuda, (struct mt_cuda_record *)record))) {
+		is_complete(cuda, (struct mt_cuda_record *)record)) &&
+	       mt_cuda_post_messages(cuda, mt_ring_tail(&cuda->ring))) {
 		take(cuda, record);
 		n++;
 	}
-	post_messages(cuda, mt_ring_tail(&cuda->ring));
+	(void)mt_cuda_post_messages(cuda, mt_ring_tail(&cuda->ring));
 	return n;
 }
 
@@ -136,7 +95,6 @@ static void ask_device(struct moetrace_cuda *cuda)
 static void report_error(struct moetrace_cuda *cuda)
 {
 	int error = atomic_load(&cuda->error);
-	struct mt_message *message;
 	char text[256];
 
 	if (!error || cuda->is_reported)
@@ -144,9 +102,7 @@ static void report_error(struct moetrace_cuda *cuda)
 	cuda->is_reported = 1;
 	snprintf(text, sizeof(text), "failed: %s: error %d %s; passes on the GPU are lost from then on",
 		 atomic_load(&cuda->error_call), error, mt_cu_name(cuda->cu, error));
-	message = mt_message_new(MT_MESSAGE_SOURCE, "cuda", text);
-	if (message)
-		(void)mt_session_post(cuda->session, message);
+	mt_cuda_post_state(cuda->session, cuda->index, text);
 }
 
 static void pause_between(struct moetrace_cuda *cuda)
@@ -165,6 +121,7 @@ static void *run(void *argument)
 	struct moetrace_cuda *cuda = argument;
 	uint64_t last_ns = mt_monotonic_ns();
 
+	(void)mt_cu_capture_relaxed(cuda->cu);
 	while (!atomic_load(&cuda->is_closing)) {
 		if (drain(cuda) || !mt_ring_waiting_bytes(&cuda->ring))
 			last_ns = mt_monotonic_ns();
@@ -197,73 +154,4 @@ void mt_cuda_drain_stop(struct moetrace_cuda *cuda)
 	atomic_store(&cuda->is_closing, 1);
 	pthread_join(cuda->thread, NULL);
 	report_error(cuda);
-}
-
-/* Of the first @n_begun passes, those that are still on their way. */
-static uint64_t count_left(struct moetrace_cuda *cuda, uint64_t n_begun)
-{
-	uint64_t n_done = atomic_load(&cuda->n_settled) + atomic_load(&cuda->n_given_up);
-
-	return n_done < n_begun ? n_begun - n_done : 0;
-}
-
-uint64_t mt_cuda_wait(struct moetrace_session *session, uint64_t timeout_ns)
-{
-	struct moetrace_cuda *cuda = atomic_load(&session->cuda);
-	uint64_t until_ns = mt_monotonic_ns() + timeout_ns;
-	const struct timespec pause = { 0, BUSY_PAUSE_NS };
-	uint64_t n_left;
-	uint64_t n_begun;
-
-	if (!cuda)
-		return 0;
-	n_begun = atomic_load(&cuda->n_begun);
-	while (((n_left = count_left(cuda, n_begun)) || atomic_load(&cuda->n_messages)) &&
-	       mt_monotonic_ns() < until_ns)
-		nanosleep(&pause, NULL);
-	return n_left;
-}
-
-/*
- * Whoever is in a call on a lane may have seen the recording that is over, whoever comes later
- * does not. The calls are short; one that is stuck in the driver is not waited for.
- */
-static void wait_for_callers(struct moetrace_cuda *cuda)
-{
-	uint64_t until_ns = mt_monotonic_ns() + PATIENCE_NS;
-	const struct timespec pause = { 0, BUSY_PAUSE_NS };
-
-	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++)
-		while (atomic_fetch_or(&cuda->lanes[i].is_busy, 0) && mt_monotonic_ns() < until_ns)
-			nanosleep(&pause, NULL);
-}
-
-uint64_t mt_cuda_abandon(struct moetrace_session *session)
-{
-	struct moetrace_cuda *cuda = atomic_load(&session->cuda);
-	uint64_t now_ns = mt_session_ns(session, mt_monotonic_ns());
-	uint64_t n_open = 0;
-	uint64_t n;
-
-	if (!cuda)
-		return 0;
-	wait_for_callers(cuda);
-	pthread_mutex_lock(&cuda->deliver);
-	n = mt_cuda_in_flight(cuda);
-	for (uint32_t i = 0; n && i < atomic_load(&cuda->n_lanes); i++) {
-		if (!cuda->lanes[i].pass)
-			continue;
-		/* Some of its groups came: it is stored with the others dropped. */
-		mt_cuda_deliver_end(&cuda->lanes[i], now_ns);
-		n_open++;
-	}
-	if (n) {
-		mt_cuda_lose(cuda, n - n_open);
-		cuda->abandoned = mt_ring_head(&cuda->ring);
-		atomic_fetch_add(&cuda->n_settled, n_open);
-		atomic_fetch_add(&cuda->n_given_up, n - n_open);
-	}
-	pthread_mutex_unlock(&cuda->deliver);
-	post_messages(cuda, UINT64_MAX);
-	return n;
 }

@@ -103,6 +103,20 @@ int mt_cu_open(const struct mt_cu **ret_cu, char *ret_error, size_t error_bytes)
 	return status;
 }
 
+int mt_cu_capture_relaxed(const struct mt_cu *cu)
+{
+	int mode = MT_CU_CAPTURE_RELAXED;
+
+	/* It exchanges; without an answer there is nothing to restore. */
+	return cu->capture_mode(&mode) ? -1 : mode;
+}
+
+void mt_cu_capture_restore(const struct mt_cu *cu, int mode)
+{
+	if (mode >= 0)
+		(void)cu->capture_mode(&mode);
+}
+
 const char *mt_cu_name(const struct mt_cu *cu, int error)
 {
 	const char *name = NULL;

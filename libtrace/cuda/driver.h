@@ -19,6 +19,7 @@
 #define MT_CU_EVENT_DISABLE_TIMING 2u
 #define MT_CU_MEMHOSTALLOC_PORTABLE 1u
 #define MT_CU_WAIT_GEQ 0u
+#define MT_CU_CAPTURE_RELAXED 2
 
 /* CUDA_MEMCPY2D: one side of a copy of rows, and the copy. */
 struct mt_cu_side {
@@ -70,6 +71,7 @@ _Static_assert(sizeof(struct mt_cu_copy_2d) == 128, "the driver's layout");
 	X(stream_wait, "cuStreamSynchronize", (void *stream))                                  \
 	X(stream_query, "cuStreamQuery", (void *stream))                                       \
 	X(stream_is_capturing, "cuStreamIsCapturing", (void *stream, int *ret_state))          \
+	X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                      \
 	X(stream_wait_event, "cuStreamWaitEvent",                                              \
 	  (void *stream, void *event, unsigned int flags))                                     \
 	X(event_create, "cuEventCreate", (void **ret_event, unsigned int flags))               \
@@ -100,6 +102,14 @@ struct mt_cu {
  * MOETRACE_OK, or MOETRACE_E_UNSUPPORTED with the reason in @ret_error.
  */
 int mt_cu_open(const struct mt_cu **ret_cu, char *ret_error, size_t error_bytes);
+
+/*
+ * While some thread of the program captures a stream, calls that are not part of it are errors that
+ * also end the capture, unless the calling thread says that it knows better: a thread of ours for
+ * ever, the program's for a while. Returns what is to be restored.
+ */
+int mt_cu_capture_relaxed(const struct mt_cu *cu);
+void mt_cu_capture_restore(const struct mt_cu *cu, int mode);
 
 /* The driver's name of an error, "" where it has none. */
 const char *mt_cu_name(const struct mt_cu *cu, int error);

@@ -209,10 +209,10 @@ static int close_record(struct moetrace_cuda_lane *lane, int is_lost)
 	return is_lost ? MOETRACE_E_IO : clear_word(lane);
 }
 
-/* Numbers of passes on a GPU are above those of the rings. */
+/* Numbers of passes on a GPU are above those of the rings, and each device has its own. */
 static uint64_t new_number(struct moetrace_cuda *cuda)
 {
-	return (UINT64_C(1) << 63) +
+	return (UINT64_C(1) << 63) + ((uint64_t)cuda->index << 56) +
 	       atomic_fetch_add_explicit(&cuda->n_numbers, 1, memory_order_relaxed);
 }
 

@@ -55,9 +55,11 @@ struct mt_cuda_group {
 };
 
 /* The two largest values of 16 bits say "no expert" and "none that exists". */
+#define MT_CUDA_MAX_IDS 65534u
+
 static inline int mt_cuda_layer_init(struct mt_cuda_layer *layer, uint32_t n_ids, uint32_t k)
 {
-	if (n_ids > 65534)
+	if (n_ids > MT_CUDA_MAX_IDS)
 		return -1;
 	layer->n_ids = n_ids;
 	layer->k = k;

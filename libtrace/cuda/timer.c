@@ -21,6 +21,7 @@ static void post(struct moetrace_cuda *cuda, uint64_t session_ns)
 	timer->has_bounds = 0;
 	if (!message)
 		return;
+	message->state = cuda->index;
 	message->source = session_ns;
 	message->number = session_ns - (uint64_t)offset_ns;
 	message->request = (uint64_t)(timer->most_ns - timer->least_ns);

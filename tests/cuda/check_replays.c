@@ -260,7 +260,7 @@ START_TEST(test_switched)
 		replay(&rig, graph, i);
 	atomic_store(&switcher.is_over, 1);
 	ck_assert_int_eq(pthread_join(switcher.thread, NULL), 0);
-	ck_assert_uint_ge(switcher.n_starts, 10);
+	ck_assert_uint_ge(switcher.n_starts, 2);
 	db = toy_close_and_open(&rig.toy);
 	n = kept_compare(db, &rig.kept);
 	printf("switched: %u of %d replays in %u recordings\n", n, N_SOME, switcher.n_starts + 1);

@@ -16,6 +16,7 @@ check_LTLIBRARIES += %D%/libcuda.la
 %C%_programs = \
 	%D%/check_attach \
 	%D%/check_buffers \
+	%D%/check_devices \
 	%D%/check_lane
 
 check_PROGRAMS += $(%C%_programs)
@@ -37,12 +38,16 @@ thread_tests += $(%C%_programs)
 %C%_check_buffers_CFLAGS = $(%C%_cflags)
 %C%_check_buffers_LDADD = $(%C%_libs)
 
+%C%_check_devices_SOURCES = %D%/check_devices.c $(%C%_support)
+%C%_check_devices_CFLAGS = $(%C%_cflags)
+%C%_check_devices_LDADD = $(%C%_libs)
+
 %C%_check_lane_SOURCES = %D%/check_lane.c $(%C%_support)
 %C%_check_lane_CFLAGS = $(%C%_cflags)
 %C%_check_lane_LDADD = $(%C%_libs)
 
 if HAVE_NVCC
-%C%_gpu_programs = %D%/check_capture %D%/check_replays
+%C%_gpu_programs = %D%/check_capture %D%/check_gpus %D%/check_replays
 check_PROGRAMS += $(%C%_gpu_programs)
 TESTS += $(%C%_gpu_programs)
 gpu_tests += $(%C%_gpu_programs)
@@ -55,6 +60,10 @@ endif
 %C%_check_capture_SOURCES = %D%/check_capture.c $(%C%_gpu_support)
 %C%_check_capture_CFLAGS = $(%C%_cflags)
 %C%_check_capture_LDADD = $(%C%_libs) $(CUDA_LIBS)
+
+%C%_check_gpus_SOURCES = %D%/check_gpus.c $(%C%_gpu_support)
+%C%_check_gpus_CFLAGS = $(%C%_cflags)
+%C%_check_gpus_LDADD = $(%C%_libs) $(CUDA_LIBS)
 
 %C%_check_replays_SOURCES = %D%/check_replays.c $(%C%_gpu_support)
 %C%_check_replays_CFLAGS = $(%C%_cflags)

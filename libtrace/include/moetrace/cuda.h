@@ -50,7 +50,8 @@
 
 MOETRACE_BEGIN_DECLS
 
-#define MOETRACE_CUDA_MAX_LANES 16 /* a session */
+#define MOETRACE_CUDA_MAX_LANES 16   /* an attached device */
+#define MOETRACE_CUDA_MAX_DEVICES 16 /* a session */
 #define MOETRACE_CUDA_MAX_ROWS 2080768 /* rows a pass, padding included: 127 << 14 */
 
 struct moetrace_cuda;      /* an attached device; memory of the session */
@@ -85,8 +86,10 @@ struct moetrace_cuda_status {
 
 /**
  * Attach the session to a GPU: probe the driver, make the ring, start the thread that takes
- * passes out of it. May be called at any time; waits for the device. What was found, or why
- * nothing was, is recorded (meta 'source.cuda', table device).
+ * passes out of it. May be called at any time, also while a stream is captured; waits for the
+ * device. What was found, or why nothing was, is recorded (meta 'source.cuda', table device).
+ * A process that uses several GPUs attaches to each, and gives each lanes of its own; the further
+ * ones are 'source.cuda.1' and so on. The passes of all of them are in one recording.
  *
  * @opts      NULL: all defaults.
  * @ret_cuda  The device; set to NULL on failure. It lives until the session is closed, which waits
@@ -99,7 +102,8 @@ struct moetrace_cuda_status {
  *                                  no context is current, or MOETRACE_DISABLE is set
  *          MOETRACE_E_NOMEM        the ring could not be made
  *          MOETRACE_E_IO           the device failed
- *          MOETRACE_E_LIMIT        the session is attached already
+ *          MOETRACE_E_LIMIT        the session is attached to this device already (to its
+ *                                  context, to be exact), or to MOETRACE_CUDA_MAX_DEVICES
  *          MOETRACE_E_STATE        this is a forked child
  *          Why in words: moetrace_errmsg().
  */
@@ -122,6 +126,9 @@ struct moetrace_cuda_lane_info {
 	uint32_t model; /* from moetrace_model_add(): the model of the lane's passes */
 	uint32_t order; /* enum moetrace_selection_order: of the rows that kernels store */
 	uint32_t without_weights; /* 1: kernels store ids alone */
+	uint32_t id_space; /* enum moetrace_id_space of the ids that kernels store and buffers hold.
+	                      Physical ones are stored, and converted to logical ids by the map that is
+	                      in force when the pass begins (moetrace_expert_map_set()). */
 };
 
 /**
@@ -130,8 +137,8 @@ struct moetrace_cuda_lane_info {
  * @ret_lane  Lives as long as the session; set to NULL on failure.
  *
  * Returns  MOETRACE_OK
- *          MOETRACE_E_INVALID      NULL, or no such model
- *          MOETRACE_E_LIMIT        MOETRACE_CUDA_MAX_LANES are there
+ *          MOETRACE_E_INVALID      NULL, or no such model, order or id space
+ *          MOETRACE_E_LIMIT        the device has MOETRACE_CUDA_MAX_LANES
  *          MOETRACE_E_UNSUPPORTED  a layer of the model has more than 65534 ids
  *          MOETRACE_E_NOMEM
  *          MOETRACE_E_IO           the driver refused
@@ -177,6 +184,10 @@ int moetrace_cuda_target_get(struct moetrace_cuda_lane *lane, uint32_t layer_ind
 /**
  * Begin a pass in the lane's stream. All of @info is copied. Idle sessions: returns at once.
  *
+ * Parts of a pass (two-batch overlap) run on lanes of their own, between the begin and the end of
+ * their parent on a further lane, which has no rows and thus costs no driver call:
+ * moetrace_pass_info.parent is then the parent's moetrace_cuda_pass_number().
+ *
  * @lane  NULL: nothing happens and the result is MOETRACE_OK.
  *
  * Returns  MOETRACE_OK          recorded, or the session is idle
@@ -195,7 +206,7 @@ int moetrace_cuda_pass_begin(struct moetrace_cuda_lane *lane,
 
 /**
  * The recorder's number of the lane's open pass, for moetrace_pass_accept(); 0: none is open, or
- * it is not recorded. Passes on a GPU may not be parents.
+ * it is not recorded.
  *
  * @lane  NULL: the result is 0.
  */

@@ -50,13 +50,14 @@ struct work {
 struct stream {
 	pthread_t thread;
 	struct work *first, **last;
-	bool is_working, is_closing, is_capturing;
+	bool is_working, is_closing, is_capturing, is_held;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects everything below */
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static struct stream *default_stream;
 static bool is_held, has_context = true;
+static uint32_t n_capturing;
 static uint32_t delay_us;
 static uint64_t n_allocated_bytes;
 static struct {
@@ -66,7 +67,10 @@ static struct {
 static char bad_symbol[64];
 static uint32_t n_good_left;
 static int bad_error;
-static int context_object;
+#define N_DEVICES 2
+static int contexts[N_DEVICES]; /* a primary context each; that of the first is current */
+static _Thread_local int *pushed;
+static _Thread_local int capture_mode;
 
 static uint64_t timer_ns(void)
 {
@@ -148,7 +152,7 @@ static void *stream_main(void *argument)
 		struct work *work = stream->first;
 		struct timespec pause = {0, (long)delay_us * 1000};
 
-		if (!work || is_held || must_wait(work)) {
+		if (!work || is_held || stream->is_held || must_wait(work)) {
 			pthread_cond_wait(&changed, &lock);
 			continue;
 		}
@@ -251,8 +255,8 @@ API int cuDriverGetVersion(int *version)
 API int cuDeviceGet(int *device, int ordinal);
 API int cuDeviceGet(int *device, int ordinal)
 {
-	*device = 0;
-	return ordinal == 0 ? 0 : 101;
+	*device = ordinal;
+	return ordinal >= 0 && ordinal < N_DEVICES ? 0 : 101;
 }
 
 API int cuDeviceGetName(char *name, int n_bytes, int device);
@@ -266,9 +270,9 @@ API int cuDeviceGetName(char *name, int n_bytes, int device)
 API int cuDeviceGetUuid_v2(uint8_t *uuid, int device);
 API int cuDeviceGetUuid_v2(uint8_t *uuid, int device)
 {
-	(void)device;
 	for (int i = 0; i < 16; i++)
 		uuid[i] = (uint8_t)(i * 17);
+	uuid[15] -= (uint8_t)device;
 	return 0;
 }
 
@@ -276,7 +280,7 @@ API int cuCtxGetCurrent(void **context);
 API int cuCtxGetCurrent(void **context)
 {
 	CALLED("cuCtxGetCurrent");
-	*context = has_context ? &context_object : NULL;
+	*context = has_context ? &contexts[0] : NULL;
 	return 0;
 }
 
@@ -291,22 +295,25 @@ API int cuCtxPushCurrent_v2(void *context);
 API int cuCtxPushCurrent_v2(void *context)
 {
 	CALLED("cuCtxPushCurrent");
-	return context == &context_object ? 0 : 201;
+	if (context != &contexts[0] && context != &contexts[1])
+		return 201;
+	pushed = context;
+	return 0;
 }
 
 API int cuCtxPopCurrent_v2(void **context);
 API int cuCtxPopCurrent_v2(void **context)
 {
-	*context = &context_object;
+	*context = pushed;
+	pushed = NULL;
 	return 0;
 }
 
 API int cuDevicePrimaryCtxRetain(void **context, int device);
 API int cuDevicePrimaryCtxRetain(void **context, int device)
 {
-	(void)device;
 	CALLED("cuDevicePrimaryCtxRetain");
-	*context = &context_object;
+	*context = &contexts[device];
 	return 0;
 }
 
@@ -354,12 +361,36 @@ static void memory_free(void *memory)
 	free(block);
 }
 
+/* What ends the capture of any stream, unless the calling thread is relaxed about it. */
+static int is_forbidden(void)
+{
+	int result;
+
+	pthread_mutex_lock(&lock);
+	result = n_capturing && capture_mode != MT_CU_CAPTURE_RELAXED ? 900 : 0;
+	pthread_mutex_unlock(&lock);
+	return result;
+}
+
+API int cuThreadExchangeStreamCaptureMode(int *mode);
+API int cuThreadExchangeStreamCaptureMode(int *mode)
+{
+	const int before = capture_mode;
+
+	CALLED("cuThreadExchangeStreamCaptureMode");
+	capture_mode = *mode;
+	*mode = before;
+	return 0;
+}
+
 API int cuMemAlloc_v2(uint64_t *address, size_t n_bytes);
 API int cuMemAlloc_v2(uint64_t *address, size_t n_bytes)
 {
 	void *memory;
 
 	CALLED("cuMemAlloc");
+	if (is_forbidden())
+		return 900;
 	memory = memory_new(n_bytes, false);
 	*address = (uint64_t)(uintptr_t)memory;
 	return memory ? 0 : 2;
@@ -378,6 +409,8 @@ API int cuMemHostAlloc(void **memory, size_t n_bytes, unsigned int flags)
 {
 	(void)flags;
 	CALLED("cuMemHostAlloc");
+	if (is_forbidden())
+		return 900;
 	*memory = memory_new(n_bytes, false);
 	return *memory ? 0 : 2;
 }
@@ -475,7 +508,7 @@ API int cuStreamQuery(void *stream)
 {
 	(void)stream;
 	CALLED("cuStreamQuery");
-	return MT_CU_NOT_READY;
+	return is_forbidden() ? 900 : MT_CU_NOT_READY;
 }
 
 API int cuStreamIsCapturing(void *stream, int *state);
@@ -710,9 +743,20 @@ static void hold(bool held)
 	pthread_mutex_unlock(&lock);
 }
 
+static void hold_one(void *stream, bool held)
+{
+	pthread_mutex_lock(&lock);
+	((struct stream *)stream)->is_held = held;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
 static void capture(void *stream, bool is_capturing)
 {
 	stream_of(stream)->is_capturing = is_capturing;
+	pthread_mutex_lock(&lock);
+	n_capturing += is_capturing ? 1 : -1u;
+	pthread_mutex_unlock(&lock);
 }
 
 static void make_current(bool is_current)
@@ -745,8 +789,9 @@ static uint64_t allocated_bytes(void)
 API const struct fake_api *fake_api(void)
 {
 	static const struct fake_api api = {launch,	  stream_new, stream_wait, fail,
-					    heal,	  set_delay,  hold,	   capture,
-					    make_current, n_calls,    timer_ns,	   allocated_bytes};
+					    heal,	  set_delay,  hold,	   hold_one,
+					    capture,	  make_current, n_calls,   timer_ns,
+					    allocated_bytes};
 
 	return &api;
 }

@@ -23,6 +23,7 @@ struct fake_api {
 	void (*delay)(uint32_t delay_us);
 	/* Streams stand still, or go on. */
 	void (*hold)(bool is_held);
+	void (*hold_one)(void *stream, bool is_held);
 	void (*capture)(void *stream, bool is_capturing);
 	void (*make_current)(bool has_context);
 	/* Calls of a function so far, by prefix. */

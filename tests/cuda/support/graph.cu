@@ -157,6 +157,35 @@ extern "C" void graph_stream_wait(void *stream)
 	CHECK(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)));
 }
 
+static std::vector<void *> taken;
+
+extern "C" void graph_memory_take(size_t left_bytes)
+{
+	size_t n_free = 0, n_total = 0;
+
+	/* Smaller and smaller blocks, since memory is in pieces. */
+	for (size_t n_bytes = size_t(1) << 36; n_bytes >= size_t(1) << 21; n_bytes /= 2)
+		for (;;) {
+			void *memory;
+
+			CHECK(cudaMemGetInfo(&n_free, &n_total));
+			if (n_free < left_bytes + n_bytes)
+				break;
+			if (cudaMalloc(&memory, n_bytes) != cudaSuccess) {
+				(void)cudaGetLastError();
+				break;
+			}
+			taken.push_back(memory);
+		}
+}
+
+extern "C" void graph_memory_give(void)
+{
+	for (void *memory : taken)
+		CHECK(cudaFree(memory));
+	taken.clear();
+}
+
 extern "C" void graph_capture_begin(void *stream)
 {
 	CHECK(cudaStreamBeginCapture(static_cast<cudaStream_t>(stream),

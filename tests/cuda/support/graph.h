@@ -34,6 +34,9 @@ void graph_use(uint32_t ordinal);
 
 void *graph_stream_new(void);
 void graph_stream_wait(void *stream);
+/* Take the device's memory but for @left_bytes; give it back. */
+void graph_memory_take(size_t left_bytes);
+void graph_memory_give(void);
 /* Begin a capture that is thrown away by _end(). */
 void graph_capture_begin(void *stream);
 void graph_capture_end(void *stream);
