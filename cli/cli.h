@@ -43,6 +43,7 @@ mt_verb_fn mt_cmd_doctor;
 mt_verb_fn mt_cmd_kernels;
 mt_verb_fn mt_cmd_power;
 mt_verb_fn mt_cmd_check;
+mt_verb_fn mt_cmd_diff;
 mt_verb_fn mt_cmd_dump;
 mt_verb_fn mt_cmd_efficiency;
 mt_verb_fn mt_cmd_eplb;
@@ -153,6 +154,7 @@ struct mt_trace {
 	bool is_check;	   /* errors end the proofs; set by the verb */
 	bool is_wal;	   /* its header asks for a journal beside it */
 	bool is_immutable; /* the journal could not be read, see mt_trace_open() */
+	const char *parameters; /* with which SQLite opened it */
 	int64_t file_bytes;
 	int64_t wal_bytes; /* 0: there is none */
 };
@@ -171,6 +173,9 @@ struct mt_trace {
  */
 int mt_trace_open(const char *path, struct mt_trace *ret_trace);
 void mt_trace_close(struct mt_trace *trace);
+
+/* Make another trace, or the same one again, readable as database @schema of @trace's connection. */
+int mt_trace_attach(const struct mt_trace *trace, const char *path, const char *schema);
 
 /* "file:PATH?PARAMETERS" for SQLite, whatever PATH holds; to be freed. NULL: out of memory. */
 char *mt_trace_uri(const char *path, const char *parameters);

@@ -153,7 +153,8 @@ static int immutable_open(struct mt_trace *trace)
 
 	sqlite3_close(trace->db);
 	trace->db = NULL;
-	rc = connection_open(trace->path, "immutable=1", &trace->db);
+	trace->parameters = "immutable=1";
+	rc = connection_open(trace->path, trace->parameters, &trace->db);
 	if (rc != SQLITE_OK)
 		return rc;
 	trace->is_immutable = true;
@@ -173,10 +174,9 @@ static int trace_connect(struct mt_trace *trace)
 	 * A WAL file without a journal that nobody has open is whole: opened as such, it gets no
 	 * empty journal beside it, which a reader could not remove again.
 	 */
-	rc = connection_open(trace->path,
-			     trace->is_wal && !trace->is_held && !trace->wal_bytes ? "immutable=1"
-										   : "mode=ro",
-			     &trace->db);
+	trace->parameters = trace->is_wal && !trace->is_held && !trace->wal_bytes ? "immutable=1"
+										   : "mode=ro";
+	rc = connection_open(trace->path, trace->parameters, &trace->db);
 	if (rc == SQLITE_CANTOPEN || rc == SQLITE_READONLY)
 		rc = immutable_open(trace);
 	if (rc == SQLITE_OK)
@@ -239,6 +239,29 @@ int mt_trace_open(const char *path, struct mt_trace *ret_trace)
 	}
 	*ret_trace = trace;
 	return MT_EXIT_OK;
+}
+
+int mt_trace_attach(const struct mt_trace *trace, const char *path, const char *schema)
+{
+	struct mt_trace other;
+	int status = mt_trace_open(path, &other);
+	char *uri, *sql;
+	int rc = SQLITE_NOMEM;
+
+	if (status != MT_EXIT_OK)
+		return status;
+	uri = mt_trace_uri(path, other.parameters);
+	sql = uri ? sqlite3_mprintf("ATTACH %Q AS \"%w\"", uri, schema) : NULL;
+	mt_trace_close(&other);
+	if (sql)
+		rc = sqlite3_exec(trace->db, sql, NULL, NULL, NULL);
+	sqlite3_free(sql);
+	free(uri);
+	if (rc == SQLITE_OK)
+		return MT_EXIT_OK;
+	mt_error("%s: cannot be opened beside %s: %s; try again or copy the file", path, trace->path,
+		 rc == SQLITE_NOMEM ? "out of memory" : sqlite3_errmsg(trace->db));
+	return MT_EXIT_FAILED;
 }
 
 void mt_trace_close(struct mt_trace *trace)

@@ -9,19 +9,35 @@
 
 #include <moetrace/status.h>
 
+/* @sql, which is freed, with the table's name replaced by what it holds. NULL: out of memory. */
+static char *table_replace(char *sql, const char *name, const char *holds)
+{
+	sqlite3_str *text = sqlite3_str_new(NULL);
+	const char *from = sql, *at;
+
+	while (from && (at = strstr(from, name))) {
+		sqlite3_str_appendf(text, "%.*s%s", (int)(at - from), from, holds);
+		from = at + strlen(name);
+	}
+	if (from)
+		sqlite3_str_appendall(text, from);
+	sqlite3_free(sql);
+	return sqlite3_str_finish(text);
+}
+
 /* To be sqlite3_free()d; NULL: out of memory. */
 static char *query_text(const struct mt_explain *explain, sqlite3_stmt *stmt)
 {
-	static const char table[] = "temp.lift_count";
-	char *sql = sqlite3_expanded_sql(stmt), *whole;
-	const char *at = sql && explain->lift ? strstr(sql, table) : NULL;
+	const struct mt_explain_table *table = explain->tables;
+	char *sql = sqlite3_expanded_sql(stmt);
+	char *lift = sql && explain->lift ? sqlite3_mprintf("(%s)", explain->lift) : NULL;
 
-	if (!at)
-		return sql;
-	whole = sqlite3_mprintf("%.*s(%s)%s", (int)(at - sql), sql, explain->lift,
-				at + sizeof(table) - 1);
-	sqlite3_free(sql);
-	return whole;
+	if (lift)
+		sql = table_replace(sql, "temp.lift_count", lift);
+	sqlite3_free(lift);
+	for (; sql && table && table->name; table++)
+		sql = table_replace(sql, table->name, table->sql);
+	return sql;
 }
 
 static int query_add(struct mt_explain *explain, struct mt_output *output, const char *name,

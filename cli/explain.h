@@ -11,8 +11,15 @@
 
 #define MT_EXPLAIN_MAX_QUERIES 16
 
+struct mt_explain_table {
+	const char *name;
+	char *sql;
+};
+
 struct mt_explain {
 	bool is_on;
+	/* Tables of the connection, up to one without a name, and what they hold, as queries. */
+	const struct mt_explain_table *tables;
 	char *lift; /* what temp.lift_count holds, as a query of its own; NULL: it is not in use */
 	struct {
 		const char *section;

@@ -30,6 +30,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_power.c \
 	%D%/cmd_check.c \
 	%D%/cmd_control.c \
+	%D%/cmd_diff.c %D%/diff_sql.h \
 	%D%/cmd_dump.c %D%/cmd_dump.h \
 	%D%/cmd_dump_live.c \
 	%D%/cmd_efficiency.c %D%/efficiency_sql.h \

@@ -33,6 +33,7 @@ static const struct verb verbs[] = {
 	{"oea", mt_cmd_oea, "what opportunistic expert activation would save, or did", false},
 	{"kernels", mt_cmd_kernels, "what operations and layers took", false},
 	{"power", mt_cmd_power, "what a recording drew, and energy a token", false},
+	{"diff", mt_cmd_diff, "what two recordings chose differently, and where", false},
 	{"info", mt_cmd_info, "what a trace holds, and what recorded it", false},
 	{"dump", mt_cmd_dump, "the tables, or the rows of one of them; a snapshot of a live session", false},
 	{"query", mt_cmd_query, "run one SQL statement on a trace", false},

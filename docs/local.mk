@@ -15,6 +15,7 @@ moetrace_verbs = \
 	oea \
 	kernels \
 	power \
+	diff \
 	info \
 	dump \
 	query \

@@ -78,7 +78,8 @@ static void weights_compare(const struct mt_diff *diff, bool is_same_weight,
 		compared->weight_difference += difference;
 		compared->max_weight_difference = fmax(compared->max_weight_difference, difference);
 	}
-	compared->weight_distance = fmax(0, 1 - shared);
+	/* 16-bit weights differ by more, if they do. */
+	compared->weight_distance = 1 - shared > 1e-9 ? 1 - shared : 0;
 }
 
 void mt_diff_compare(const struct mt_diff *diff, size_t layer, const struct mt_diff_row *a,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 #
-# Every number that report, experts, balance, oea, efficiency, kernels and power print is also what a
+# Every number that report, experts, balance, oea, efficiency, kernels, power and diff print is also what a
 # stock sqlite3 gets by the query that --explain prints: all rows and columns of every section, with the
 # extension loaded; those of load and balance without it, too, where no rows have to be decoded.
 
@@ -54,6 +54,7 @@ same() {
 	{
 		echo .bail on
 		[ "$loads" = 0 ] || echo ".load $module sqlite3_moetracesql_init"
+		[ "$1" != diff ] || echo "ATTACH '$3' AS b;"
 		echo .mode json
 		sqlite3 -batch :memory: "SELECT '.once ' || key || '.json' || char(10) || json_extract(value, '\$.sql') || ';'
 			FROM json_each(readfile('said.json'), '\$.queries')"
@@ -117,6 +118,9 @@ done <<'END'
 0 power FILE
 0 power FILE --readings
 END
+expect_ok "$MOETRACE_BUILDDIR/tests/schema/make_pairs" a.db 0
+expect_ok "$MOETRACE_BUILDDIR/tests/schema/make_pairs" b.db 1
+same 1 diff a.db b.db --top 100
 [ "$n_verbs" -ge 60 ] || fail "only $n_verbs command lines were compared"
 [ "$n_numbers" -ge 5000 ] || fail "only $n_numbers numbers were compared"
 echo "$n_numbers numbers of $n_verbs command lines"

@@ -10,6 +10,8 @@
 golden=$MOETRACE_SRCDIR/tests/cli/golden
 make_sound "$tmp/sound.db"
 cd "$tmp" || exit 99
+expect_ok "$MOETRACE_BUILDDIR/tests/schema/make_pairs" a.db 0
+expect_ok "$MOETRACE_BUILDDIR/tests/schema/make_pairs" b.db 1
 
 # golden NAME ARGUMENT...: the command prints what golden/NAME holds, and nothing on stderr.
 n_golden=0
@@ -57,6 +59,7 @@ golden kernels-layer.csv kernels sound.db --by-layer --recording 1 --format csv
 golden kernels-role.txt kernels sound.db --by-role
 golden kernels-overlap.txt kernels sound.db --overlap
 golden power-readings.csv power sound.db --readings --recording 1 --format csv
+golden diff.txt diff a.db b.db --top 3
 golden info.txt info sound.db
 golden info.json info sound.db --format json
 golden report.txt report sound.db
