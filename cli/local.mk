@@ -76,6 +76,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/routing.h \
 	%D%/routing_bias.c \
 	%D%/routing_define.c \
+	%D%/routing_dispatch.c \
 	%D%/routing_judge.c \
 	%D%/routing_preset.c \
 	%D%/routing_print.c \

@@ -23,7 +23,7 @@
 /* X(identifier, name, what is looked for, what it takes to look). The order is the output's. */
 #define ROUTING_LOOKS(X)                                                                           \
 	X(ID_SPACE, "id_space", "physical ids where logical ones belong",                          \
-	  "an expert map; and two epochs of it, biases, groups or candidates")                     \
+	  "an expert map; and two epochs of it, dispatches, biases, groups or candidates")         \
 	X(FOREIGN_IDS, "foreign_ids", "ids that the layer does not have", "a recording")           \
 	X(DUPLICATE_IDS, "duplicate_ids", "an expert twice in a row", "stored rows")               \
 	X(PADDING, "padding_routed", "padding rows that reached an expert", "passes with padding") \
@@ -201,6 +201,9 @@ struct routing_count {
 	size_t n_epochs;
 	uint64_t n_told, n_multiple; /* passes of which counts were told, and those of a multiple */
 	uint64_t multiple;
+	/* Dispatches: those that were compared, those that ids do not give, and of them slots do.
+	 */
+	uint64_t n_dispatches, n_other_dispatches, n_dispatched_slots;
 };
 
 struct routing_finding {
@@ -236,6 +239,9 @@ struct routing {
 	uint32_t serial;
 	sqlite3_stmt *map_stmt;
 	sqlite3_stmt *counts_stmt;
+	sqlite3_stmt *dispatch_stmt; /* goes along with the scan */
+	bool has_dispatch;	     /* it stands on a row */
+	bool is_at_dispatch;	     /* of the current layer */
 	double *scores; /* [n_columns] of the row whose candidates are looked at, and its errors */
 	double *errors;
 	size_t max_columns;
@@ -316,6 +322,10 @@ void routing_row_take(struct routing *routing, struct routing_row *row);
 void routing_bias_take(struct routing *routing, const struct routing_row *row);
 /* Of a row with candidates: the choice and the weights against their scores. */
 void routing_scores_take(struct routing *routing, const struct routing_row *row);
+/* The dispatch of the current layer, if there is one: routing->is_at_dispatch. */
+int routing_dispatch_seek(struct routing *routing, int64_t layer_id);
+/* Hold it against the layer's rows. */
+void routing_dispatch_take(struct routing *routing, struct routing_count *count);
 /* Two neighbours of equal score in the order of the choice. */
 void routing_tie_take(struct routing_count *count, uint32_t before, uint32_t after);
 

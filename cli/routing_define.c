@@ -438,6 +438,7 @@ void routing_free(struct routing *routing)
 		mt_reader_close(&routing->reader);
 	sqlite3_finalize(routing->map_stmt);
 	sqlite3_finalize(routing->counts_stmt);
+	sqlite3_finalize(routing->dispatch_stmt);
 	for (size_t i = 0; i < routing->n_recordings; i++) {
 		for (size_t j = 0; j < routing->n_layers; j++)
 			count_free(routing->recordings[i].counts[j]);

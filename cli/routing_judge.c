@@ -158,6 +158,16 @@ static void id_space_judge(struct judged *j)
 		     "has "
 		     "other experts in these slots",
 		     (unsigned long long)count->faults[ROUTING_ID_SPACE].n_bad);
+	if (count->n_dispatched_slots >= LEAST_PASSES &&
+	    count->n_dispatched_slots == count->n_other_dispatches)
+		find(j, ROUTING_ID_SPACE, true,
+		     "the dispatch sent tokens to the ranks of these slots",
+		     fault_of(j, ROUTING_ID_SPACE, count->n_dispatched_slots, count->n_dispatches),
+		     "in %llu of %llu dispatches the tokens sent to each rank are those that the "
+		     "ids "
+		     "give as slots, and not those that they give as experts",
+		     (unsigned long long)count->n_dispatched_slots,
+		     (unsigned long long)count->n_dispatches);
 	for (size_t i = 0; i < sizeof(marks) / sizeof(marks[0]); i++) {
 		if (j->is_found[ROUTING_ID_SPACE] ||
 		    !is_explained(marks[i].causes, ROUTING_AS_SLOTS) ||

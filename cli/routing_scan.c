@@ -204,8 +204,14 @@ static int layer_take(struct routing *routing, struct routing_recording *recordi
 	count->n_passes[reader->state]++;
 	if (routing_map_load(routing, layer, reader->map_epoch) != MT_EXIT_OK)
 		return MT_EXIT_FAILED;
-	if (reader->state == MT_LAYER_STORED)
+	if (reader->state == MT_LAYER_STORED) {
+		if (reader->map_epoch > 0 &&
+		    routing_dispatch_seek(routing, reader->layer_id) != MT_EXIT_OK)
+			return MT_EXIT_FAILED;
+		if (reader->map_epoch > 0 && routing->is_at_dispatch)
+			routing_dispatch_take(routing, count);
 		return rows_take(routing, count);
+	}
 	return reader->state == MT_LAYER_COUNTED ? counts_take(routing, count) : MT_EXIT_OK;
 }
 

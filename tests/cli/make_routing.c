@@ -165,10 +165,10 @@ static void layer_select(const struct model *m, struct moetrace_pass *pass, uint
 	selection.weight_type = MOETRACE_TYPE_F32;
 	selection.weights = m->weights;
 	selection.order = m->is_unordered ? MOETRACE_ORDER_UNORDERED : MOETRACE_ORDER_SELECTION;
-	if (m->has_candidates) {
-		selection.n_candidates = m->n_columns;
+	if (m->n_candidates > 0) {
+		selection.n_candidates = m->n_candidates;
 		selection.candidate_ids = m->candidates;
-		selection.candidate_scores = m->scores;
+		selection.candidate_scores = m->candidate_scores;
 		selection.candidate_score_type = MOETRACE_TYPE_F32;
 	}
 	moetrace_select_experts(pass, &selection);
@@ -188,6 +188,31 @@ static void layer_count(const struct model *m, struct moetrace_pass *pass, uint3
 	info.counts = counts;
 	info.n_counts = m->told.n_experts;
 	moetrace_expert_load(pass, &info);
+}
+
+/* Tokens to each of two ranks, by the experts that were chosen. */
+static void tokens_send(const struct model *m, struct moetrace_pass *pass, uint32_t layer)
+{
+	int32_t tokens[2] = {0, 0};
+	struct moetrace_dispatch_info info;
+
+	for (uint32_t i = 0; i < N_ROWS; i++) {
+		bool goes[2] = {false, false};
+
+		for (uint32_t j = 0; j < m->width; j++) {
+			const int32_t slot = m->slots[i * m->width + j];
+
+			goes[(uint32_t)slot / (m->n_slots / 2)] = true;
+		}
+		tokens[0] += goes[0];
+		tokens[1] += goes[1];
+	}
+	MOETRACE_INIT(&info);
+	info.layer_index = layer;
+	info.count_type = MOETRACE_TYPE_I32;
+	info.n_ranks = 2;
+	info.rank_tokens = tokens;
+	moetrace_dispatch(pass, &info);
 }
 
 static void layer_dispatch(struct moetrace_pass *pass, uint32_t layer)
@@ -221,6 +246,8 @@ static void pass_run(struct model *m, uint32_t number)
 			layer_select(m, pass, layer);
 		if (m->fault == PAGE_BY_DISPATCH)
 			layer_dispatch(pass, layer);
+		if (m->n_slots > 0 && m->fault <= SLOTS_BY_DISPATCH)
+			tokens_send(m, pass, layer);
 	}
 	moetrace_pass_end(pass);
 }
@@ -266,7 +293,8 @@ static void model_run(struct model *m, const char *name, uint32_t n_passes)
 	routing_break(m);
 	routing_bias_make(m);
 	model_add(m, name);
-	if (m->fault == NO_OUTPUT || (m->fault >= SLOTS_BY_BIAS && m->fault <= SLOTS_BY_SCORES))
+	if ((m->fault == NONE && !m->preset) || m->fault == NO_OUTPUT ||
+	    (m->fault >= SLOTS_BY_DISPATCH && m->fault <= SLOTS_BY_SCORES))
 		map_set(m, 7, 0);
 	if (m->fault == SLOTS_BEYOND)
 		map_set(m, 7, 16);
@@ -299,7 +327,8 @@ int main(int argc, char **argv)
 	first = (uint32_t)strtoul(argv[2], NULL, 10);
 	check(moetrace_session_open(argv[3], NULL, &session), "open");
 	check(moetrace_start(session, NULL), "start");
-	for (uint32_t i = first; n < MOETRACE_MAX_MODELS && i < (is_clean ? n_presets : N_FAULTS); i++) {
+	for (uint32_t i = first; n < MOETRACE_MAX_MODELS && i < (is_clean ? n_presets : N_FAULTS);
+	     i++) {
 		if (is_clean && !presets[i].has_routing)
 			continue;
 		memset(&model, 0, sizeof(model));

@@ -23,6 +23,7 @@ enum {
 /* What is broken, and the finding that says so. */
 #define FAULTS(X)                                                                  \
 	X(NONE, "right", "-")                                                      \
+	X(SLOTS_BY_DISPATCH, "slots_by_dispatch", "id_space")                      \
 	X(SLOTS_BY_BIAS, "slots_by_bias", "id_space")                              \
 	X(SLOTS_BY_LOAD, "slots_by_load", "id_space")                              \
 	X(SLOTS_BY_SCORES, "slots_by_scores", "id_space")                          \
@@ -35,6 +36,7 @@ enum {
 	X(NUMBERS_SHIFTED, "numbers_shifted", "layer_shift")                       \
 	X(GROUPS_IGNORED, "groups_ignored", "groups")                              \
 	X(GROUPS_BY_MAX, "groups_by_max", "groups")                                \
+	X(LEFT_OUT, "left_out", "choice")                                          \
 	X(BIAS_UNUSED, "bias_unused", "choice")                                    \
 	X(BIAS_ROUNDED, "bias_rounded", "choice")                                  \
 	X(TIES_BY_HIGHER, "ties_by_higher", "tie_rule")                            \
@@ -77,8 +79,10 @@ struct model {
 	int32_t ids[N_ROWS * MAX_WIDTH], slots[N_ROWS * MAX_WIDTH];
 	float weights[N_ROWS * MAX_WIDTH];
 	int32_t candidates[N_ROWS * MAX_COLUMNS];
-	float scores[N_ROWS * MAX_COLUMNS];
-	bool has_candidates, is_unordered;
+	float candidate_scores[N_ROWS * MAX_COLUMNS];
+	float scores[N_ROWS * MAX_COLUMNS]; /* of all columns */
+	uint32_t n_candidates;
+	bool is_unordered;
 };
 
 /* The setting that is told of a fault's model. */

@@ -26,15 +26,18 @@ done
 
 # ---- no alarm missed ----
 # A line a fault: its model's number, what is broken, and the one finding that says so.
-for first in 0 16; do
+n=0
+for first in 0 16 32; do
 	expect_ok "$make_routing" faults $first "faults$first.db"
 	cp "$tmp/out" models
+	n=$((n + $(wc -l <models)))
 	expect_status 1 "$moetrace" check --routing --format csv "faults$first.db"
 	cut -d, -f2,5 "$tmp/out" | sed 1d | sort -u >found
 	while read -r model name finding; do
 		expect_eq "findings of $name" "$(sed -n "s/,$model\$//p" found)" "${finding#-}"
 	done <models
 done
+expect_eq "faults" "$n" "$(grep -c '^	X(' "$MOETRACE_SRCDIR/tests/cli/make_routing.h")"
 
 # ---- what only other programs can write ----
 # broken MODEL FINDINGS SQL...: model 4 or 5 of faults0.db, changed so, has these findings.

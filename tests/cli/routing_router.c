@@ -67,6 +67,8 @@ struct mtk_route_config routing_told(enum fault fault)
 
 	switch (fault) {
 	case SLOTS_BY_LOAD:
+	case SLOTS_BY_DISPATCH:
+	case LEFT_OUT:
 	case TIES_BY_HIGHER:
 	case SIGMOID_FOR_SOFTMAX:
 	case RENORMALIZED:
@@ -168,7 +170,6 @@ static void scores_make(struct model *m)
 		for (uint32_t e = 0; e < m->n_columns; e++) {
 			const double x = (double)logits[e];
 
-			m->candidates[i * m->n_columns + e] = (int32_t)e;
 			m->scores[i * m->n_columns + e] =
 				(float)(m->told.scoring == MTK_ROUTE_SIGMOID ? 1 / (1 + exp(-x))
 					: m->told.scoring == MTK_ROUTE_SQRTSOFTPLUS
@@ -248,15 +249,59 @@ static void shared_into_sum(struct model *m)
 	}
 }
 
-static void rows_break(struct model *m, uint32_t layer)
+/* The scores of all experts, or of the few best ones of those that a row did not take. */
+static void candidates_make(struct model *m)
+{
+	for (uint32_t i = 0; i < N_ROWS; i++) {
+		const float *scores = &m->scores[i * m->n_columns];
+		const int32_t *ids = &m->ids[i * m->width];
+		bool is_taken[MAX_COLUMNS] = {false};
+
+		for (uint32_t j = 0; j < m->width && m->n_candidates < m->n_columns; j++)
+			is_taken[ids[j]] = true;
+		for (uint32_t j = 0; j < m->n_candidates; j++) {
+			int32_t best = -1;
+
+			for (uint32_t e = 0; e < m->n_columns; e++)
+				if (!is_taken[e] &&
+				    (best < 0 ||
+				     scores[e] + m->bias[e] > scores[best] + m->bias[best]))
+					best = (int32_t)e;
+			is_taken[best] = true;
+			m->candidates[i * m->n_candidates + j] = best;
+			m->candidate_scores[i * m->n_candidates + j] = scores[best];
+		}
+	}
+}
+
+/* The last expert of each row makes room for one that is not as good. */
+static void last_leave_out(struct model *m)
+{
+	for (uint32_t i = 0; i < N_ROWS; i++) {
+		const uint32_t last = i * m->width + m->k - 1;
+		const uint32_t worst = (i + 1) * m->n_candidates - 1;
+		const int32_t id = m->ids[last];
+		const float score = m->weights[last];
+
+		m->ids[last] = m->candidates[worst];
+		m->weights[last] = m->candidate_scores[worst];
+		m->candidates[worst] = id;
+		m->candidate_scores[worst] = score;
+	}
+}
+
+static void rows_break(struct model *m)
 {
 	switch (m->fault) {
 	case SLOTS_BY_BIAS:
 	case SLOTS_BY_LOAD:
+	case SLOTS_BY_DISPATCH:
 	case SLOTS_BY_SCORES:
 	case SLOTS_BEYOND:
-		slots_make(m, layer);
 		memcpy(m->ids, m->slots, sizeof(m->ids));
+		break;
+	case LEFT_OUT:
+		last_leave_out(m);
 		break;
 	case DUPLICATE:
 		m->ids[5 * m->width + 1] = m->ids[5 * m->width];
@@ -277,20 +322,33 @@ static void rows_break(struct model *m, uint32_t layer)
 	}
 }
 
+/* How many candidates are told beside the rows of a pass. */
+static uint32_t n_candidates(const struct model *m, uint32_t pass)
+{
+	if (m->preset && (m->told.scoring == MTK_ROUTE_SOFTMAX_SELECTED ||
+			  m->told.scoring == MTK_ROUTE_SPARSEMIXER))
+		return 0;
+	if (m->preset)
+		return pass % 2 == 1 ? m->n_columns : 4;
+	if (m->fault == LEFT_OUT)
+		return 4;
+	return m->fault == GROUPS_BY_MAX || m->fault == SLOTS_BY_SCORES ||
+			       m->fault == BIAS_IN_WEIGHTS_TOLD || m->fault == BIAS_UNUSED
+		       ? m->n_columns
+		       : 0;
+}
+
 void routing_rows_make(struct model *m, uint32_t pass, uint32_t layer)
 {
-	const bool has_scores = m->told.scoring != MTK_ROUTE_SOFTMAX_SELECTED &&
-				m->told.scoring != MTK_ROUTE_SPARSEMIXER;
-
 	logits_make(m, pass, layer);
 	route(m);
 	scores_make(m);
 	m->is_unordered = false;
-	m->has_candidates = m->preset ? has_scores && pass % 2 == 1
-				      : m->fault == GROUPS_BY_MAX || m->fault == SLOTS_BY_SCORES ||
-						m->fault == BIAS_IN_WEIGHTS_TOLD ||
-						m->fault == BIAS_UNUSED;
-	rows_break(m, layer);
+	m->n_candidates = n_candidates(m, pass);
+	candidates_make(m);
+	if (m->n_slots > 0)
+		slots_make(m, layer);
+	rows_break(m);
 }
 
 /* ---- what a family's own router chose ---- */
@@ -328,7 +386,7 @@ void routing_bias_make(struct model *m)
 bool routing_oracle_read(struct model *m)
 {
 	m->is_unordered = true;
-	m->has_candidates = false;
+	m->n_candidates = 0;
 	return items_read(m, "ids_sorted.i32", m->ids, (size_t)N_ROWS * m->width) &&
 	       items_read(m, "weights_by_id.f32", m->weights, (size_t)N_ROWS * m->width);
 }
