@@ -13,6 +13,7 @@
 
 #include "cli/explain.h"
 #include "cli/file_read.h"
+#include "schema/functions/oea_general.h"
 
 enum {
 	OPT_K0 = MT_OPT_OWN,
@@ -103,10 +104,44 @@ static error_t expand_parse(struct mt_oea_args *args, const char *text)
 					   1, 65536, &args->kmax);
 }
 
-/* With --verify it is the name of any rule. Else "oea:k0=3" is the rule oea at one k0, as the engine writes it. */
+/* Takes the k0 out of a rule's options, "NAME:k0=3,kmax=9", and leaves the others in args->form. */
+static error_t options_take(struct mt_oea_args *args, const char *text)
+{
+	size_t n_form = strcspn(text, ":");
+	struct mt_oea_form form;
+	char k0[64];
+
+	if (strlen(text) >= sizeof(args->form))
+		return mt_args_error(&args->common, "--rule '%s' is too long", text);
+	memcpy(args->form, text, n_form);
+	for (text += n_form; *text != '\0';) {
+		const size_t n = strcspn(++text, ",");
+
+		if ((strncmp(text, "k0=", 3) == 0 || (*text >= '0' && *text <= '9')) &&
+		    n < sizeof(k0)) {
+			snprintf(k0, sizeof(k0), "%.*s", (int)n, text);
+			if (k0_parse(args, *text == 'k' ? k0 + 3 : k0) != 0)
+				return EINVAL;
+		} else {
+			args->form[n_form] = args->form[strcspn(args->rule, ":")] ? ',' : ':';
+			memcpy(args->form + n_form + 1, text, n);
+			n_form += n + 1;
+		}
+		text += n;
+	}
+	args->form[n_form] = '\0';
+	if (!mt_oea_form_parse(args->form, &form))
+		return mt_args_error(&args->common,
+				     "--rule '%s': options are k0=N, kmax=N, p=X, maxp=N, groups=any "
+				     "and order=weight; of pruned k0, p and order",
+				     args->rule);
+	args->rule = args->form;
+	return 0;
+}
+
+/* With --verify it is the name of any rule. Else it is one that is analysed, as the engine writes it. */
 static error_t rule_complete(struct mt_oea_args *args)
 {
-	static const char with_k0[] = ":k0=";
 	const char *text = args->rule;
 	size_t n_name;
 
@@ -114,17 +149,12 @@ static error_t rule_complete(struct mt_oea_args *args)
 		return 0;
 	n_name = strcspn(text, ":");
 	if ((n_name == 3 && strncmp(text, "oea", 3) == 0) ||
-	    (n_name == 6 && strncmp(text, "pruned", 6) == 0)) {
-		args->rule = n_name == 3 ? "oea" : "pruned";
-		if (text[n_name] == '\0')
-			return 0;
-		if (strncmp(text + n_name, with_k0, strlen(with_k0)) == 0)
-			return k0_parse(args, text + n_name + strlen(with_k0));
-	} else if (strncmp(text, "budget:", 7) == 0) {
+	    (n_name == 6 && strncmp(text, "pruned", 6) == 0))
+		return options_take(args, text);
+	if (strncmp(text, "budget:", 7) == 0)
 		return 0;
-	} else if (strncmp(text, "expand:", 7) == 0) {
+	if (strncmp(text, "expand:", 7) == 0)
 		return expand_parse(args, text + 7);
-	}
 	return mt_args_error(&args->common,
 			     "--rule '%s': give oea or pruned, with or without :k0=N, budget:N or "
 			     "expand:margin=D[,kmax=N]",
@@ -199,8 +229,9 @@ static const struct argp_option options[] = {
 	{"batch-buckets", OPT_BATCH_BUCKETS, NULL, 0, "A row a size of batches: 1, 2, 3-4, 5-8, ...",
 	 1},
 	{"rule", OPT_RULE, "RULE", 0,
-	 "oea (the best k0 of all rows are loaded, rows fill up from these), pruned (rows keep their "
-	 "best k0 alone), budget:N (N experts a batch) or expand:margin=D[,kmax=N] (further experts "
+	 "oea (the best k0 of all rows are loaded, rows fill up from these; with kmax=N entries, from "
+	 "their first maxp=N places, and with fewer than k0 where these hold a share p=X of the "
+	 "router's score), pruned (rows keep their best k0 alone), budget:N (N experts a batch) or expand:margin=D[,kmax=N] (further experts "
 	 "whose score is within D of the least chosen one, from recorded candidates) [oea]",
 	 1},
 	{"ranks", OPT_RANKS, "R", 0,
@@ -278,6 +309,7 @@ static const char sql_expand[] =
 	"SELECT recording_id, model_id, layer, phase, rows, known_rows,"
 	" round(1.0 * further_entries / nullif(known_rows, 0), 4) AS further_a_row,"
 	" round(1.0 * free_entries / nullif(known_rows, 0), 4) AS free_a_row,"
+	" round(1.0 * (further_entries - free_entries) / nullif(known_rows, 0), 4) AS loading_a_row,"
 	" round(1.0 * full_rows / nullif(known_rows, 0), 4) AS full_share,"
 	" round(1.0 * active_before / nullif(n_batches, 0), 3) AS active_before,"
 	" round(1.0 * active_after / nullif(n_batches, 0), 3) AS active_after"
@@ -438,7 +470,7 @@ static const char sql_fit[] =
 	" AND (f.layer_id IS NULL OR l.layer_id = f.layer_id)) / nullif(f.b_ns, 0), 2)"
 	" AS expert_gb_per_s FROM moe_fit(?1) AS f ORDER BY f.model_id, f.layer";
 
-/* ?1 recording. What is in no figure, and what to know about those that are. */
+/* ?1 recording, ?2 rule. What is in no figure, and what to know about those that are. */
 static const char sql_left_out[] =
 	"WITH r AS (SELECT * FROM recording WHERE ?1 IS NULL OR recording_id = ?1),"
 	" p AS (SELECT * FROM pass WHERE recording_id IN (SELECT recording_id FROM r))"
@@ -449,9 +481,11 @@ static const char sql_left_out[] =
 	" WHEN 'equal' THEN 'all weights of each row are equal: ranks mean nothing'"
 	" WHEN 'base' THEN 'a rule changed the choice and the router''s own was not recorded: pass"
 	" base_ids'"
+	" WHEN 'scores' THEN 'p is a share of the router''s whole score, and weights or candidates of a"
+	" softmax over all experts, which tell it, are not there'"
 	" WHEN 'sampled' THEN 'rows of requests that are not sampled are missing'"
 	" ELSE 'more entries a row than are looked at' END AS left_out"
-	" FROM moe_oea(0) WHERE refusal IS NOT NULL AND (?1 IS NULL OR recording_id = ?1)"
+	" FROM moe_oea(0, 0, ?2) WHERE refusal IS NOT NULL AND (?1 IS NULL OR recording_id = ?1)"
 	" GROUP BY recording_id, refusal"
 	" UNION ALL SELECT recording_id, count(*), 'batches of ' || phase || ' passes: the rule leaves"
 	" them alone' FROM p JOIN pass_layer AS pl USING (pass_id)"
@@ -468,6 +502,20 @@ static const char sql_left_out[] =
 	" UNION ALL SELECT r.recording_id, NULL, 'note: one of ' || dp_size || ' data-parallel ranks:"
 	" a layer that gathers their rows touches more experts' FROM r JOIN process USING (process_id)"
 	" WHERE dp_size > 1"
+	" UNION ALL SELECT recording_id, NULL, printf('note: an active expert has %.0f rows in the mean:"
+	" far above a hundred a layer is not bound by memory, and its time no line in active experts',"
+	" 1.0 * sum(rows * k) / sum(active_before)) FROM moe_oea(0, 0, ?2) WHERE k0 = 1 AND"
+	" (?1 IS NULL OR recording_id = ?1) GROUP BY recording_id"
+	" HAVING sum(rows * k) > 100 * sum(active_before)"
+	" UNION ALL SELECT r.recording_id, NULL, iif(?2 GLOB '*groups=any*', 'note: rows take experts"
+	" outside of the groups that they had kept, which the model was never trained on', 'note:"
+	" experts are grouped, and rows take what is of the groups that they had kept: from recorded"
+	" candidates alone (retained), else it is not known') FROM r JOIN process USING (process_id)"
+	" WHERE EXISTS (SELECT 1 FROM layer WHERE n_groups > 1 AND model_id IN (SELECT model_id FROM p))"
+	" UNION ALL SELECT r.recording_id, NULL, 'note: a bias acts on the choice: the order is '"
+	" || iif(?2 GLOB '*order=weight*', 'that of the weights', 'that of the choice, weights and shares"
+	" are without it') FROM r WHERE EXISTS (SELECT 1 FROM layer WHERE has_correction_bias"
+	" AND model_id IN (SELECT model_id FROM p))"
 	" ORDER BY 1";
 
 static int lists_print(const struct mt_trace *trace, struct mt_output *output,
@@ -485,10 +533,12 @@ static int lists_print(const struct mt_trace *trace, struct mt_output *output,
 	}
 	if (status != MT_EXIT_OK)
 		return status;
+	stmt = mt_trace_prepare_recording(trace, sql_left_out, args->common.recording_id);
+	if (stmt)
+		sqlite3_bind_text(stmt, 2, args->rule && !args->expands ? args->rule : "oea", -1,
+				  SQLITE_STATIC);
 	return mt_explain_print(explain, trace, output, "left_out",
-				"Not in these figures, or to know about them",
-				mt_trace_prepare_recording(trace, sql_left_out,
-							   args->common.recording_id));
+				"Not in these figures, or to know about them", stmt);
 }
 
 static int oea_print(const struct mt_trace *trace, const struct mt_oea_args *args)

@@ -12,6 +12,7 @@ struct mt_oea_args {
 	bool has_k0[MT_OEA_MAX_K0 + 1]; /* [0]: a list was given */
 	bool by_layer, by_batch;
 	const char *rule; /* NULL: oea, or with --verify every rule of the trace */
+	char form[128];	  /* rule without its k0 */
 	bool fits, verifies;
 	bool expands; /* --rule expand */
 	double margin;

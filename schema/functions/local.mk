@@ -29,6 +29,7 @@ mt_sql_sources = \
 	%D%/moe_topk.c \
 	%D%/mt_sql.c %D%/mt_sql.h \
 	%D%/oea_batch.c %D%/oea_batch.h \
+	%D%/oea_general.c %D%/oea_general.h \
 	%D%/oea_group.c %D%/oea_group.h \
 	%D%/oea_ranks.c %D%/oea_ranks.h \
 	%D%/oea_rules.c %D%/oea_rules.h \

@@ -3,9 +3,10 @@
  * moe_expand(margin, kmax, by_layer): what it would take to let rows have more experts than k, those
  * whose score lies within margin of the least score of the row's own choice, best first and kmax
  * entries a row at most; from recorded candidates. free_entries are of experts that the batch has
- * active anyway, and cost no weights; active_after counts the others, too. Rows that have no
- * candidates, or whose scores are not known (a bias or groups acted on the choice), are in rows and
- * not in known_rows, of which all other figures are. full_rows have further candidates that are
+ * active anyway, and cost no weights; active_after counts the others, too. Scores are those that the
+ * choice goes by, with the bias. Rows that have no candidates, or whose scores are not known (a bias that
+ * the file does not have, or groups of which the row's own entries do not show all), are in rows and not
+ * in known_rows, of which all other figures are. full_rows have further candidates that are
  * within the margin to the last one recorded: there may be more.
  */
 #include <sqlite3ext.h>
@@ -100,7 +101,7 @@ static int group_find(struct state *state, struct group **ret_group)
 static void row_expand(struct state *state, struct group *group, size_t row)
 {
 	const struct mt_oea_batch *batch = &state->source.batch;
-	const size_t n = batch->n_valid ? batch->n_valid[row] : batch->k;
+	const size_t n = mt_oea_n_of(batch, row);
 	float scores[MT_OEA_MAX_K], cut = INFINITY;
 	size_t n_candidates, n_taken = 0;
 
@@ -108,10 +109,10 @@ static void row_expand(struct state *state, struct group *group, size_t row)
 					 &n_candidates))
 		return;
 	for (size_t j = 0; j < n; j++)
-		cut = fminf(cut, scores[j]);
+		cut = fminf(cut, scores[j] + mt_oea_bias(&state->source, mt_oea_id_at(batch, row, j)));
 	group->figures[KNOWN]++;
 	while (n_taken < n_candidates && n + n_taken < state->kmax &&
-	       (double)state->candidates[n_taken].score >= (double)cut - state->margin) {
+	       (double)state->candidates[n_taken].key >= (double)cut - state->margin) {
 		uint8_t *place = &state->scratch.place[state->candidates[n_taken].id];
 
 		group->figures[FURTHER]++;
@@ -124,8 +125,9 @@ static void row_expand(struct state *state, struct group *group, size_t row)
 	group->figures[FULL] += n_taken == n_candidates && n + n_taken < state->kmax;
 }
 
-static int batch_add(struct state *state)
+static int batch_add(void *data)
 {
+	struct state *state = data;
 	const struct mt_oea_source *source = &state->source;
 	struct mt_oea_batch unweighted = source->batch;
 	const size_t n_candidates = source->reader.run->n_candidates;
@@ -175,26 +177,6 @@ static int group_list(const struct state *state, const struct group *group)
 	return rc;
 }
 
-static int read_all(struct state *state, sqlite3 *db)
-{
-	const struct mt_filter filter = {.schema = NULL};
-	struct mt_oea_source *source = &state->source;
-	int rc = mt_oea_source_open(source, db, expand.name, &filter);
-
-	while (rc == SQLITE_OK) {
-		rc = mt_oea_source_next(source);
-		if (rc != SQLITE_ROW)
-			break;
-		rc = batch_add(state);
-	}
-	if (rc != SQLITE_DONE && source->reader.error && !state->rows->error) {
-		state->rows->error = source->reader.error;
-		source->reader.error = NULL;
-	}
-	mt_oea_source_close(source);
-	return rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
-
 static int margin_take(struct state *state, sqlite3_value *value)
 {
 	state->margin = value ? sqlite3_value_double(value) : -1;
@@ -221,7 +203,8 @@ static int compute(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_r
 		rc = mt_tvf_uint(rows, &expand, arguments, ARG_BY_LAYER, "by_layer", 0, 1, 1,
 				 &state->by_layer);
 	if (rc == SQLITE_OK)
-		rc = read_all(state, db);
+		rc = mt_oea_source_walk(&state->source, db, expand.name, batch_add, state,
+					&rows->error);
 	for (size_t i = 0; rc == SQLITE_OK && i < state->n_groups; i++)
 		rc = group_list(state, &state->groups[i]);
 	sqlite3_free(state->groups);

@@ -6,7 +6,8 @@
  *
  *   by_layer  1: a group a layer; 0: all layers together
  *   by_batch  1: a group a size of batches (1, 2, 3-4, 5-8, ...); 0: all sizes together
- *   rule      'oea', 'pruned' or 'budget:N' (k0 is N then)
+ *   rule      'oea' or 'pruned', with options of oea_general.h behind a colon, or 'budget:N' (k0 is
+ *             N then)
  *   n_ranks, placement  as in moe_balance(); absent: rank_active_before and _after are NULL
  *
  * Batches that cannot be judged are counted in rows of their own, in which refusal says why and k0
@@ -17,6 +18,7 @@
 SQLITE_EXTENSION_INIT3
 
 #include "mt_sql.h"
+#include "oea_general.h"
 #include "oea_group.h"
 #include "oea_ranks.h"
 #include "oea_rules.h"
@@ -51,7 +53,7 @@ static const struct mt_tvf oea = {
 	.compute = compute,
 };
 
-enum rule { RULE_OEA, RULE_PRUNED, RULE_BUDGET };
+enum rule { RULE_SIMPLE, RULE_FORM, RULE_BUDGET };
 
 /* Uniform expectations of the batch shape seen last: layers of a pass share theirs. */
 struct uniform {
@@ -64,12 +66,17 @@ struct state {
 	struct mt_tvf_rows *rows;
 	uint32_t by_layer, by_batch;
 	enum rule rule;
+	struct mt_oea_form form;
 	uint32_t n_budget;
 	struct mt_oea_source source;
 	struct mt_oea_groups groups;
 	struct mt_oea_scratch scratch;
 	struct mt_oea_result result;
 	struct mt_oea_taken taken;
+	struct mt_oea_fill fill;
+	uint8_t *limits; /* of the rows' bases, where p bounds them */
+	size_t n_limits;
+	double uniform_form[MT_OEA_MAX_K];
 	struct mt_oea_ranks ranks;
 	struct uniform uniform;
 	double uniform_budget;
@@ -105,27 +112,72 @@ static void uniform_expect(struct uniform *uniform, const struct mt_oea_batch *b
 	}
 }
 
+/* The limits of the rows' bases; or the batch is refused, because p cannot be applied. */
+static int limits_find(struct state *state)
+{
+	struct mt_oea_source *source = &state->source;
+	int rc;
+
+	if (state->form.p >= 1 || source->refusal != MT_OEA_REFUSED_NONE)
+		return SQLITE_OK;
+	if (source->batch.n_rows > state->n_limits) {
+		void *limits = sqlite3_realloc64(state->limits, source->batch.n_rows);
+
+		if (!limits)
+			return SQLITE_NOMEM;
+		state->limits = limits;
+		state->n_limits = source->batch.n_rows;
+	}
+	rc = mt_oea_limits(source, state->form.p, state->limits);
+	if (rc == SQLITE_DONE)
+		source->refusal = MT_OEA_REFUSED_SCORES;
+	return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
+}
+
 static int rule_apply(struct state *state, uint32_t *bins, struct mt_oea_figures *figures)
 {
 	const struct mt_oea_source *source = &state->source;
 	const struct mt_oea_batch *batch = &source->batch;
-	struct mt_oea_batch unweighted = *batch;
+	const uint8_t *limits = state->form.p < 1 ? state->limits : NULL;
 	struct mt_oea_result *result = &state->result;
 
 	if (state->rule == RULE_BUDGET) {
 		mt_oea_budget(batch, &state->scratch, state->n_budget, state->weights, bins, result);
 		return SQLITE_OK;
 	}
-	if (state->rule == RULE_PRUNED)
-		unweighted.weights = NULL;
-	mt_oea_sweep(&unweighted, &state->scratch, bins, result);
-	if (state->rule == RULE_PRUNED)
-		mt_oea_prune(batch, bins, result);
-	if (state->rule != RULE_OEA || !mt_oea_has_candidates(source))
+	if (state->rule == RULE_SIMPLE) {
+		mt_oea_sweep(batch, &state->scratch, bins, result);
+	} else {
+		mt_oea_sweep_form(batch, &state->form, limits, source->layer->n_zero_experts,
+				  &state->scratch, bins, result, &state->fill);
+		figures->n_below = state->fill.n_below;
+		figures->n_taken = state->fill.n_taken;
+	}
+	if (state->form.maxp == 0 || !mt_oea_has_candidates(source))
 		return SQLITE_OK;
 	figures->n_truncated = state->taken.n_truncated;
 	figures->retained = state->taken.retained;
-	return mt_oea_take(source, &state->scratch, result, &state->taken);
+	return mt_oea_take(source, &state->form, limits, &state->scratch, result, &state->taken);
+}
+
+/* With p the bases of rows differ, and evenly spread choices of as many are what is expected. */
+static void uniform_of_limits(struct state *state)
+{
+	const struct mt_oea_batch *batch = &state->source.batch;
+	const double n = batch->n_experts;
+
+	for (size_t k0 = 1; k0 <= batch->k; k0++) {
+		double miss = 1;
+
+		for (size_t r = 0; r < batch->n_rows; r++) {
+			const bool is_kept = batch->rows && (batch->rows[r] & MT_OEA_ROW_KEPT);
+			const size_t limit = is_kept ? batch->k : state->limits[r];
+			const size_t base = !is_kept && k0 < limit ? k0 : limit;
+
+			miss *= (double)base < n ? 1 - (double)base / n : 0;
+		}
+		state->uniform_form[k0 - 1] = n * (1 - miss);
+	}
 }
 
 static void figures_complete(struct state *state, struct mt_oea_figures *figures)
@@ -143,14 +195,21 @@ static void figures_complete(struct state *state, struct mt_oea_figures *figures
 		state->uniform_budget = fmin(state->n_budget, figures->uniform_before);
 		figures->uniform = &state->uniform_budget;
 	}
+	if (state->form.p < 1) {
+		uniform_of_limits(state);
+		figures->uniform = state->uniform_form;
+	}
 	figures->active_before = state->scratch.n_active;
 	figures->n_entries = result->n_entries;
 	figures->n_changed_rows = result->n_changed_rows;
 	figures->n_rated_rows = result->n_rated_rows;
 	figures->fill_max = (uint32_t)source->batch.k;
 	figures->n_zero_experts = source->layer->n_zero_experts;
-	figures->has_groups = source->layer->n_groups > 1;
-	figures->only_prunes = state->rule == RULE_PRUNED;
+	/* What lies behind a row's own entries is not known up to a place, or within groups. */
+	figures->takes_unknown =
+		state->form.maxp > source->batch.k &&
+		((source->layer->n_groups > 1 && !state->form.any_group) ||
+		 state->form.maxp < source->layer->n_experts + source->layer->n_zero_experts);
 	if (figures->n_truncated)
 		figures->n_candidate_rows = state->taken.n_rows;
 }
@@ -195,13 +254,16 @@ static int group_find(struct state *state, struct mt_oea_group **ret_group)
 	return group_fail(state, rc);
 }
 
-static int batch_add(struct state *state)
+static int batch_add(void *data)
 {
+	struct state *state = data;
 	const struct mt_oea_source *source = &state->source;
 	struct mt_oea_figures figures = {0};
 	struct mt_oea_group *group;
-	int rc = group_find(state, &group);
+	int rc = limits_find(state);
 
+	if (rc == SQLITE_OK)
+		rc = group_find(state, &group);
 	if (rc != SQLITE_OK)
 		return rc;
 	if (source->refusal != MT_OEA_REFUSED_NONE) {
@@ -305,15 +367,16 @@ static int list_counts(struct mt_tvf_rows *rows, const struct mt_oea_group *grou
 	if (rc == SQLITE_OK)
 		rc = mt_tvf_int64(rows, (sqlite3_int64)(group->n_entries - param->survivors));
 	if (rc == SQLITE_OK)
-		rc = list_int(rows, !group->has_groups, param->swapped);
-	return rc == SQLITE_OK ? list_int(rows, !group->has_groups, param->below_k) : rc;
+		rc = list_int(rows, !group->takes_unknown, param->swapped);
+	return rc == SQLITE_OK ? list_int(rows, !group->takes_unknown, param->below_k) : rc;
 }
 
-static int list_quality(struct mt_tvf_rows *rows, const struct mt_oea_group *group, uint32_t i)
+static int list_quality(struct state *state, const struct mt_oea_group *group, uint32_t i)
 {
+	struct mt_tvf_rows *rows = state->rows;
 	const struct mt_oea_param *param = &group->params[i];
 	const bool is_rated = group->sums.n_rated_rows > 0, has_more = group->n_candidate_rows > 0;
-	const bool keeps_all = group->n_params > 1 && i == group->n_params - 1;
+	const bool keeps_all = state->rule == RULE_SIMPLE && i == group->n_params - 1;
 	int rc = mt_tvf_int64(rows, (sqlite3_int64)group->sums.n_rated_rows);
 
 	if (rc == SQLITE_OK)
@@ -371,7 +434,7 @@ static int group_list(struct state *state, const struct mt_oea_group *group)
 		if (rc == SQLITE_OK)
 			rc = list_counts(state->rows, group, &group->params[i]);
 		if (rc == SQLITE_OK)
-			rc = list_quality(state->rows, group, i);
+			rc = list_quality(state, group, i);
 		if (rc == SQLITE_OK)
 			rc = list_interval(state->rows, group, i);
 		if (rc == SQLITE_OK)
@@ -391,39 +454,24 @@ static int rule_parse(struct state *state, sqlite3_value *value)
 
 	if (!text)
 		return SQLITE_NOMEM;
-	state->rule = strcmp(text, "pruned") == 0 ? RULE_PRUNED : RULE_OEA;
-	if (strcmp(text, "oea") == 0 || state->rule == RULE_PRUNED)
+	if (mt_oea_form_parse(text, &state->form)) {
+		state->rule = mt_oea_form_is_simple(&state->form) ? RULE_SIMPLE : RULE_FORM;
 		return SQLITE_OK;
+	}
 	state->rule = RULE_BUDGET;
+	state->form = (struct mt_oea_form){.p = 1, .maxp = UINT32_MAX};
 	n = strncmp(text, budget, strlen(budget)) == 0 &&
 			    strspn(text + strlen(budget), "0123456789") > 0
 		    ? strtol(text + strlen(budget), &end, 10)
 		    : 0;
 	if (n < 1 || n > 65536 || *end != '\0')
-		return mt_tvf_fail(state->rows, "moe_oea: rule '%.40s': give oea, pruned or"
-				   " budget:N, N experts from 1 to 65536", text);
+		return mt_tvf_fail(state->rows,
+				   "moe_oea: rule '%.60s': give oea or pruned, perhaps with options "
+				   "as in oea:kmax=9,p=0.7,maxp=32, or budget:N, N experts from 1 to "
+				   "65536",
+				   text);
 	state->n_budget = (uint32_t)n;
 	return SQLITE_OK;
-}
-
-static int read_all(struct state *state, sqlite3 *db)
-{
-	const struct mt_filter filter = {.schema = NULL};
-	struct mt_oea_source *source = &state->source;
-	int rc = mt_oea_source_open(source, db, oea.name, &filter);
-
-	while (rc == SQLITE_OK) {
-		rc = mt_oea_source_next(source);
-		if (rc != SQLITE_ROW)
-			break;
-		rc = batch_add(state);
-	}
-	if (rc != SQLITE_DONE && source->reader.error && !state->rows->error) {
-		state->rows->error = source->reader.error;
-		source->reader.error = NULL;
-	}
-	mt_oea_source_close(source);
-	return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
 static int compute(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_rows *rows)
@@ -443,18 +491,21 @@ static int compute(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_r
 				 &state->by_batch);
 	if (rc == SQLITE_OK)
 		rc = rule_parse(state, arguments[ARG_RULE]);
+	state->source.any_group = state->form.any_group;
+	state->source.by_weight = state->form.by_weight;
 	if (rc == SQLITE_OK)
 		rc = mt_tvf_uint(rows, &oea, arguments, ARG_RANKS, "n_ranks", 1, 65536, 0, &n_ranks);
 	if (rc == SQLITE_OK)
 		rc = mt_oea_ranks_open(&state->ranks, rows, oea.name, db, n_ranks,
 				       arguments[ARG_PLACEMENT]);
 	if (rc == SQLITE_OK)
-		rc = read_all(state, db);
+		rc = mt_oea_source_walk(&state->source, db, oea.name, batch_add, state, &rows->error);
 	if (state->groups.n_groups > 0)
 		qsort(state->groups.groups, state->groups.n_groups, sizeof(*state->groups.groups),
 		      compare_groups);
 	for (size_t i = 0; rc == SQLITE_OK && i < state->groups.n_groups; i++)
 		rc = group_list(state, state->groups.groups[i]);
+	sqlite3_free(state->limits);
 	mt_oea_groups_free(&state->groups);
 	mt_oea_ranks_close(&state->ranks);
 	sqlite3_free(state);

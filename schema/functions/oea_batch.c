@@ -9,6 +9,7 @@ SQLITE_EXTENSION_INIT3
 
 #include "oea_batch.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "trace_reader_internal.h"
@@ -16,7 +17,7 @@ SQLITE_EXTENSION_INIT3
 const char *const mt_oea_kind_names[MT_OEA_N_KINDS] = {NULL, "decode", "draft", "verify", "mixed"};
 
 const char *const mt_oea_refusal_names[MT_OEA_N_REFUSALS] = {
-	NULL, "hash", "order", "equal", "base", "sampled", "wide",
+	NULL, "hash", "order", "equal", "base", "sampled", "wide", "scores",
 };
 
 /* ---- layers ---- */
@@ -24,7 +25,36 @@ const char *const mt_oea_refusal_names[MT_OEA_N_REFUSALS] = {
 static const char sql_layer[] =
 	"SELECT layer, model_id, moe_ordinal, n_experts, n_zero_experts, n_shared_slots,"
 	" coalesce(n_groups, 1), top_k, kind = 'hash', has_correction_bias IS 0,"
-	" weight_kind IS 'raw' FROM main.layer WHERE layer_id = ?1";
+	" weight_kind IS 'raw', scoring IS 'softmax', coalesce(topk_groups, 0), bias_values"
+	" FROM main.layer WHERE layer_id = ?1";
+
+enum { COLUMN_BIAS = 13 };
+
+/* Values that are no numbers say nothing of an order. */
+static int bias_read(sqlite3_stmt *stmt, struct mt_oea_layer *layer)
+{
+	const size_t n = (size_t)layer->n_experts + layer->n_zero_experts;
+	const uint8_t *bytes = sqlite3_column_blob(stmt, COLUMN_BIAS);
+
+	if (!bytes || n == 0 || (size_t)sqlite3_column_bytes(stmt, COLUMN_BIAS) != n * 4)
+		return SQLITE_OK;
+	layer->bias = sqlite3_malloc64(n * sizeof(*layer->bias));
+	if (!layer->bias)
+		return SQLITE_NOMEM;
+	for (size_t i = 0; i < n; i++) {
+		const uint32_t bits = (uint32_t)bytes[4 * i] | (uint32_t)bytes[4 * i + 1] << 8 |
+				      (uint32_t)bytes[4 * i + 2] << 16 |
+				      (uint32_t)bytes[4 * i + 3] << 24;
+
+		memcpy(&layer->bias[i], &bits, sizeof(bits));
+		if (!isfinite(layer->bias[i])) {
+			sqlite3_free(layer->bias);
+			layer->bias = NULL;
+			return SQLITE_OK;
+		}
+	}
+	return SQLITE_OK;
+}
 
 static int layer_read(struct mt_oea_source *source, sqlite3_stmt *stmt, struct mt_oea_layer *layer)
 {
@@ -45,7 +75,10 @@ static int layer_read(struct mt_oea_source *source, sqlite3_stmt *stmt, struct m
 	layer->is_hash = sqlite3_column_int(stmt, 8);
 	layer->is_unbiased = sqlite3_column_int(stmt, 9);
 	layer->is_raw = sqlite3_column_int(stmt, 10);
-	return SQLITE_OK;
+	layer->is_softmax = sqlite3_column_int(stmt, 11);
+	if (mt_column_count(stmt, 12, &numbers[0]) && numbers[0] <= layer->n_groups)
+		layer->topk_groups = (uint32_t)numbers[0];
+	return bias_read(stmt, layer);
 }
 
 static int layer_add(struct mt_oea_source *source)
@@ -72,8 +105,10 @@ static int layer_add(struct mt_oea_source *source)
 		size_t size = source->size ? source->size * 2 : 64;
 		void *layers = sqlite3_realloc64(source->layers, size * sizeof(*source->layers));
 
-		if (!layers)
+		if (!layers) {
+			sqlite3_free(layer.bias);
 			return SQLITE_NOMEM;
+		}
 		source->layers = layers;
 		source->size = size;
 	}
@@ -320,6 +355,8 @@ static enum mt_oea_refusal batch_take(struct mt_oea_source *source)
 		return MT_OEA_REFUSED_ORDER;
 	if (batch->k > MT_OEA_MAX_K)
 		return MT_OEA_REFUSED_WIDE;
+	if (source->by_weight && (run->has_rule || !run->weights))
+		return MT_OEA_REFUSED_ORDER;
 	batch->ids = (run->has_rule ? run->base_ids : run->ids) +
 		     reader->first_row * batch->k * run->id_bytes;
 	if (!run->has_rule && run->weights)
@@ -346,7 +383,8 @@ static int batch_make(struct mt_oea_source *source)
 	mt_oea_look(batch, &look);
 	if (look.n_looked > 0 && look.n_equal == look.n_looked)
 		source->refusal = MT_OEA_REFUSED_EQUAL;
-	else if (rc == SQLITE_OK && look.n_unordered > 0 && source->layer->is_unbiased) {
+	else if (rc == SQLITE_OK && look.n_unordered > 0 &&
+		 (source->layer->is_unbiased || source->by_weight)) {
 		batch_take(source);
 		rc = batch_copy(source, true);
 	}
@@ -394,10 +432,35 @@ int mt_oea_source_next(struct mt_oea_source *source)
 	}
 }
 
+int mt_oea_source_walk(struct mt_oea_source *source, sqlite3 *db, const char *name,
+		       int (*add)(void *state), void *state, char **ret_error)
+{
+	const struct mt_filter filter = {.schema = NULL};
+	const bool any_group = source->any_group, by_weight = source->by_weight;
+	int rc = mt_oea_source_open(source, db, name, &filter);
+
+	source->any_group = any_group;
+	source->by_weight = by_weight;
+	while (rc == SQLITE_OK) {
+		rc = mt_oea_source_next(source);
+		if (rc != SQLITE_ROW)
+			break;
+		rc = add(state);
+	}
+	if (rc != SQLITE_DONE && source->reader.error && !*ret_error) {
+		*ret_error = source->reader.error;
+		source->reader.error = NULL;
+	}
+	mt_oea_source_close(source);
+	return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
 void mt_oea_source_close(struct mt_oea_source *source)
 {
 	mt_reader_close(&source->reader);
 	sqlite3_finalize(source->pass_stmt);
+	for (size_t i = 0; i < source->n_layers; i++)
+		sqlite3_free(source->layers[i].bias);
 	sqlite3_free(source->layers);
 	sqlite3_free(source->memory);
 	memset(source, 0, sizeof(*source));

@@ -31,6 +31,7 @@ enum mt_oea_refusal {
 	MT_OEA_REFUSED_BASE,	/* a rule changed the choice, and the router's own was not told */
 	MT_OEA_REFUSED_SAMPLED, /* rows of some requests are not stored: the batch is not whole */
 	MT_OEA_REFUSED_WIDE,	/* more entries a row than MT_OEA_MAX_K */
+	MT_OEA_REFUSED_SCORES,	/* p is asked for, and no share of the router's whole score is known */
 	MT_OEA_N_REFUSALS
 };
 
@@ -39,10 +40,12 @@ extern const char *const mt_oea_refusal_names[MT_OEA_N_REFUSALS];
 
 struct mt_oea_layer {
 	sqlite3_int64 layer_id, layer, model_id, moe_ordinal;
-	uint32_t n_experts, n_zero_experts, n_shared_slots, n_groups, top_k;
+	uint32_t n_experts, n_zero_experts, n_shared_slots, n_groups, topk_groups, top_k;
 	bool is_hash;
 	bool is_unbiased; /* no bias acts on the choice, and it is known */
 	bool is_raw;	  /* weights are the router's scores */
+	bool is_softmax;  /* scores of all experts add up to 1 */
+	float *bias;	  /* [n_experts + n_zero_experts], added for the choice alone; NULL: not known */
 };
 
 /* The layers seen so far, and buffers that grow to the largest batch. */
@@ -56,6 +59,8 @@ struct mt_oea_source {
 	size_t n_layers, size, hint;
 	uint8_t *memory;
 	size_t memory_bytes;
+	bool any_group; /* set by the caller: groups do not bound what a row may take */
+	bool by_weight; /* likewise: rows are in the order of their weights, bias or not */
 
 	const struct mt_oea_layer *layer;
 	enum mt_oea_refusal refusal;
@@ -73,5 +78,14 @@ int mt_oea_source_open(struct mt_oea_source *source, sqlite3 *db, const char *na
 		       const struct mt_filter *filter);
 int mt_oea_source_next(struct mt_oea_source *source);
 void mt_oea_source_close(struct mt_oea_source *source);
+
+/*
+ * Call @add for each layer of a pass that is of a kind. @source is zeroed but for what its caller sets;
+ * it is open while @add runs, and closed at the end. @add returns an SQLite code.
+ *
+ * @ret_error  What the reader says, if there is nothing in it yet.
+ */
+int mt_oea_source_walk(struct mt_oea_source *source, sqlite3 *db, const char *name,
+		       int (*add)(void *state), void *state, char **ret_error);
 
 #endif

@@ -184,11 +184,9 @@ static void add_swapped(struct mt_oea_param *param, const struct mt_oea_figures 
 	const uint64_t fill = figures->fill_max < n_union ? figures->fill_max : n_union;
 	const uint64_t n_filled = fill * figures->n_changed_rows;
 
-	if (figures->only_prunes) {
-		param->below_k += figures->survivors[i] <
-						  figures->fill_max * figures->n_changed_rows
-					  ? figures->n_changed_rows
-					  : 0;
+	if (figures->n_below) {
+		param->below_k += figures->n_below[i];
+		param->swapped += figures->n_taken[i];
 		return;
 	}
 	param->below_k += fill < figures->fill_max ? figures->n_changed_rows : 0;
@@ -236,7 +234,7 @@ void mt_oea_group_add(struct mt_oea_group *group, sqlite3_int64 pass_id, size_t 
 	group->n_changed_rows += figures->n_changed_rows;
 	group->n_entries += figures->n_entries;
 	group->n_candidate_rows += figures->n_candidate_rows;
-	group->has_groups |= figures->has_groups;
+	group->takes_unknown |= figures->takes_unknown;
 	group->uniform_before += figures->uniform_before;
 	group->no_map |= figures->no_map;
 	group->has_ranks |= figures->rank_active != NULL;

@@ -39,9 +39,11 @@ struct mt_oea_figures {
 	uint64_t n_entries, n_changed_rows, n_rated_rows;
 	uint32_t fill_max; /* entries of a full row */
 	uint32_t n_zero_experts;
-	bool has_groups; /* what rows could take is not known */
+	bool takes_unknown; /* what rows could take is not known */
 	bool no_map;	 /* nor where experts were */
-	bool only_prunes;
+	/* In a general form; NULL: rows fill up from the union, to fill_max entries or to all of it. */
+	const uint64_t *n_below; /* [n_params]: rows that end with fewer than k */
+	const uint64_t *n_taken; /* [n_params]: entries that rows take from the union */
 	/* Of the rows whose further candidates are known; NULL: none. */
 	const uint64_t *n_truncated; /* [n_params] */
 	const double *retained;	     /* [n_params] */
@@ -65,7 +67,7 @@ struct mt_oea_group {
 	uint64_t n_passes, n_rows, n_changed_rows, n_entries, n_candidate_rows, n_restored_rows;
 	uint64_t padding_active, n_padding_unknown, rank_active_before;
 	double uniform_before;
-	bool has_groups, has_ranks, no_map;
+	bool takes_unknown, has_ranks, no_map;
 	struct mt_oea_sums sums;
 	struct mt_oea_param *params;	   /* [n_params] */
 	uint32_t *bins;			   /* [n_params][MT_OEA_N_BINS] */

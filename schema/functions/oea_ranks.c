@@ -139,6 +139,7 @@ int mt_oea_ranks_count(struct mt_oea_ranks *ranks, const struct mt_oea_source *s
 	int rc;
 
 	memset(ranks->active, 0, k * sizeof(*ranks->active));
+	ranks->active_before = 0;
 	ranks->is_known = !ranks->is_recorded || epoch > 0;
 	if (!ranks->is_known)
 		return SQLITE_OK;
@@ -150,11 +151,18 @@ int mt_oea_ranks_count(struct mt_oea_ranks *ranks, const struct mt_oea_source *s
 	a_rank = map->n_slots / map->n_ranks;
 	for (uint32_t rank = 0; rank < map->n_ranks; rank++) {
 		uint32_t *counts = ranks->counts + (size_t)rank * MT_OEA_MAX_K, sum = 0;
+		uint32_t n_active = 0;
 
-		for (uint32_t i = rank * a_rank; i < (rank + 1) * a_rank; i++)
-			if (map->expert_of[i] != MT_SLOT_EMPTY &&
-			    scratch->place[map->expert_of[i]] != 255)
+		for (uint32_t i = rank * a_rank; i < (rank + 1) * a_rank; i++) {
+			if (map->expert_of[i] == MT_SLOT_EMPTY ||
+			    scratch->place[map->expert_of[i]] == 255)
+				continue;
+			n_active++;
+			if (scratch->place[map->expert_of[i]] < MT_OEA_MAX_K)
 				counts[scratch->place[map->expert_of[i]]]++;
+		}
+		if (n_active > ranks->active_before)
+			ranks->active_before = n_active;
 		for (size_t j = 0; j < k; j++) {
 			sum += counts[j];
 			if (sum > ranks->active[j])
@@ -162,7 +170,6 @@ int mt_oea_ranks_count(struct mt_oea_ranks *ranks, const struct mt_oea_source *s
 		}
 		memset(counts, 0, k * sizeof(*counts));
 	}
-	ranks->active_before = ranks->active[k - 1];
 	return SQLITE_OK;
 }
 

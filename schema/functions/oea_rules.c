@@ -8,27 +8,9 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
-static uint32_t id_at(const struct mt_oea_batch *batch, size_t r, size_t j)
-{
-	const size_t at = r * batch->k + j;
-
-	return batch->id_bytes == 1 ? batch->ids[at]
-				    : (uint32_t)(batch->ids[2 * at] | batch->ids[2 * at + 1] << 8);
-}
-
-static size_t n_of(const struct mt_oea_batch *batch, size_t r)
-{
-	return batch->n_valid ? batch->n_valid[r] : batch->k;
-}
-
 static bool is_changed(const struct mt_oea_batch *batch, size_t r)
 {
 	return !batch->rows || !(batch->rows[r] & MT_OEA_ROW_KEPT);
-}
-
-static float weight_at(const struct mt_oea_batch *batch, size_t r, size_t j)
-{
-	return mt_oea_weight(batch->weights + (r * batch->k + j) * 2, batch->is_bf16);
 }
 
 /* The row's weight; 0 where the row is not rated. */
@@ -38,8 +20,8 @@ static float total_of(const struct mt_oea_batch *batch, size_t r)
 
 	if (!batch->weights || (batch->rows && batch->rows[r] != 0))
 		return 0.0f;
-	for (size_t j = 0; j < n_of(batch, r); j++)
-		total += weight_at(batch, r, j);
+	for (size_t j = 0; j < mt_oea_n_of(batch, r); j++)
+		total += mt_oea_weight_at(batch, r, j);
 	return total > MT_OEA_MIN_WEIGHT && total < MT_OEA_MAX_WEIGHT ? total : 0.0f;
 }
 
@@ -51,32 +33,6 @@ static void lose(float lost, uint32_t param, uint32_t *bins, struct mt_oea_resul
 	bins[(size_t)param * MT_OEA_N_BINS + (bin < MT_OEA_N_BINS ? bin : MT_OEA_N_BINS - 1)]++;
 }
 
-/* ---- pruning ---- */
-
-void mt_oea_prune(const struct mt_oea_batch *batch, uint32_t *bins, struct mt_oea_result *result)
-{
-	memset(result->survivors, 0, sizeof(result->survivors));
-	memset(result->lost, 0, sizeof(result->lost));
-	result->n_rated_rows = 0;
-	for (size_t r = 0; r < batch->n_rows; r++) {
-		const float total = total_of(batch, r);
-		float kept = 0.0f;
-
-		if (!is_changed(batch, r))
-			continue;
-		result->n_rated_rows += total > 0.0f;
-		for (size_t j = 0; j < batch->k; j++) {
-			const size_t n = n_of(batch, r);
-
-			result->survivors[j] += n < j + 1 ? n : j + 1;
-			if (total <= 0.0f)
-				continue;
-			kept += j < n ? weight_at(batch, r, j) : 0.0f;
-			lose(kept < total ? 1.0f - kept / total : 0.0f, (uint32_t)j, bins, result);
-		}
-	}
-}
-
 /* ---- a budget ---- */
 
 static void weights_sum(const struct mt_oea_batch *batch, float *weights)
@@ -84,11 +40,11 @@ static void weights_sum(const struct mt_oea_batch *batch, float *weights)
 	for (size_t r = 0; r < batch->n_rows; r++) {
 		const float total = total_of(batch, r);
 
-		for (size_t j = 0; is_changed(batch, r) && j < n_of(batch, r); j++) {
+		for (size_t j = 0; is_changed(batch, r) && j < mt_oea_n_of(batch, r); j++) {
 			if (!batch->weights)
-				weights[id_at(batch, r, j)] += 1.0f;
+				weights[mt_oea_id_at(batch, r, j)] += 1.0f;
 			else if (total > 0.0f)
-				weights[id_at(batch, r, j)] += weight_at(batch, r, j) / total;
+				weights[mt_oea_id_at(batch, r, j)] += mt_oea_weight_at(batch, r, j) / total;
 		}
 	}
 }
@@ -131,12 +87,12 @@ void mt_oea_budget(const struct mt_oea_batch *batch, struct mt_oea_scratch *scra
 		const float total = total_of(batch, r);
 		float lost = 0.0f;
 
-		for (size_t j = 0; is_changed(batch, r) && j < n_of(batch, r); j++) {
-			const bool survives = scratch->place[id_at(batch, r, j)] == 0;
+		for (size_t j = 0; is_changed(batch, r) && j < mt_oea_n_of(batch, r); j++) {
+			const bool survives = scratch->place[mt_oea_id_at(batch, r, j)] == 0;
 
 			ret_result->survivors[0] += survives;
 			if (!survives && total > 0.0f)
-				lost += weight_at(batch, r, j);
+				lost += mt_oea_weight_at(batch, r, j);
 		}
 		if (!is_changed(batch, r) || total <= 0.0f)
 			continue;
@@ -147,18 +103,63 @@ void mt_oea_budget(const struct mt_oea_batch *batch, struct mt_oea_scratch *scra
 
 /* ---- further candidates ---- */
 
+/* Without the bias that acted, or how many groups a row had kept, nobody knows what came next. */
 bool mt_oea_has_candidates(const struct mt_oea_source *source)
 {
-	return source->reader.run->n_candidates > 0 && source->layer->is_unbiased &&
-	       source->layer->n_groups <= 1;
+	const struct mt_oea_layer *layer = source->layer;
+
+	return source->reader.run->n_candidates > 0 && (layer->is_unbiased || layer->bias) &&
+	       (layer->n_groups <= 1 || source->any_group || layer->topk_groups > 0);
+}
+
+float mt_oea_bias(const struct mt_oea_source *source, uint32_t id)
+{
+	const struct mt_oea_layer *layer = source->layer;
+
+	return layer->bias && id < layer->n_experts + layer->n_zero_experts ? layer->bias[id] : 0.0f;
+}
+
+/* The groups of a row's own choice. */
+struct groups {
+	uint32_t n_each; /* experts of a group; 0: groups do not matter */
+	uint32_t groups[MT_OEA_MAX_K];
+	size_t n;
+};
+
+static bool is_in_groups(const struct groups *groups, uint32_t group)
+{
+	for (size_t i = 0; i < groups->n; i++)
+		if (groups->groups[i] == group)
+			return true;
+	return false;
+}
+
+/* A row that chose from as many groups as are kept had these; of others it is not known which. */
+static bool groups_find(const struct mt_oea_source *source, size_t row, struct groups *groups)
+{
+	const struct mt_oea_layer *layer = source->layer;
+
+	groups->n = 0;
+	groups->n_each = layer->n_groups > 1 && !source->any_group
+				 ? layer->n_experts / layer->n_groups
+				 : 0;
+	if (groups->n_each == 0)
+		return layer->n_groups <= 1 || source->any_group;
+	for (size_t j = 0; j < mt_oea_n_of(&source->batch, row); j++) {
+		const uint32_t id = mt_oea_id_at(&source->batch, row, j);
+
+		if (id < layer->n_experts && !is_in_groups(groups, id / groups->n_each))
+			groups->groups[groups->n++] = id / groups->n_each;
+	}
+	return groups->n >= layer->topk_groups;
 }
 
 static int compare_candidates(const void *left, const void *right)
 {
 	const struct mt_oea_candidate *a = left, *b = right;
 
-	if (a->score != b->score)
-		return a->score > b->score ? -1 : 1;
+	if (a->key != b->key)
+		return a->key > b->key ? -1 : 1;
 	return a->id < b->id ? -1 : a->id > b->id;
 }
 
@@ -168,15 +169,15 @@ static bool scores_complete(const struct mt_oea_source *source, size_t row, floa
 	const struct mt_oea_batch *batch = &source->batch;
 	float scale = source->layer->is_raw ? 1.0f : 0.0f;
 
-	for (size_t j = 0; batch->weights && j < n_of(batch, row) && scale <= 0.0f; j++)
-		if (scores[j] > 0.0f && weight_at(batch, row, j) > 0.0f)
-			scale = scores[j] / weight_at(batch, row, j);
-	for (size_t j = 0; j < n_of(batch, row); j++) {
+	for (size_t j = 0; batch->weights && j < mt_oea_n_of(batch, row) && scale <= 0.0f; j++)
+		if (scores[j] > 0.0f && mt_oea_weight_at(batch, row, j) > 0.0f)
+			scale = scores[j] / mt_oea_weight_at(batch, row, j);
+	for (size_t j = 0; j < mt_oea_n_of(batch, row); j++) {
 		if (scores[j] >= 0.0f)
 			continue;
 		if (!batch->weights || scale <= 0.0f)
 			return false;
-		scores[j] = weight_at(batch, row, j) * scale;
+		scores[j] = mt_oea_weight_at(batch, row, j) * scale;
 	}
 	return true;
 }
@@ -188,8 +189,11 @@ bool mt_oea_row_scores(const struct mt_oea_source *source, size_t row, float *re
 	const struct mt_oea_batch *batch = &source->batch;
 	const uint32_t n_ids = source->layer->n_experts + source->layer->n_zero_experts;
 	const size_t first = (source->reader.first_row + row) * run->n_candidates;
+	struct groups groups;
 	size_t n = 0;
 
+	if (!groups_find(source, row, &groups))
+		return false;
 	for (size_t j = 0; j < batch->k; j++)
 		ret_scores[j] = -1.0f;
 	for (size_t i = first; i < first + run->n_candidates; i++) {
@@ -199,71 +203,107 @@ bool mt_oea_row_scores(const struct mt_oea_source *source, size_t row, float *re
 						  run->score_format == MT_WEIGHT_BF16);
 		bool is_chosen = id >= n_ids || !(score < 65536.0f);
 
-		for (size_t j = 0; j < n_of(batch, row); j++) {
-			if (id_at(batch, row, j) != id)
+		for (size_t j = 0; j < mt_oea_n_of(batch, row); j++) {
+			if (mt_oea_id_at(batch, row, j) != id)
 				continue;
 			ret_scores[j] = score;
 			is_chosen = true;
 		}
+		if (groups.n_each > 0 && id < source->layer->n_experts)
+			is_chosen |= !is_in_groups(&groups, id / groups.n_each);
 		if (!is_chosen)
-			ret_candidates[n++] = (struct mt_oea_candidate){id, score};
+			ret_candidates[n++] = (struct mt_oea_candidate){
+				id, score, score + mt_oea_bias(source, id)};
 	}
 	qsort(ret_candidates, n, sizeof(*ret_candidates), compare_candidates);
 	*ret_n_candidates = n;
 	return scores_complete(source, row, ret_scores);
 }
 
-static void take_row(const struct mt_oea_source *source, size_t row,
-		     const struct mt_oea_scratch *scratch, const struct mt_oea_result *swept,
-		     struct mt_oea_candidate *candidates, struct mt_oea_taken *taken)
+struct take {
+	const struct mt_oea_source *source;
+	const struct mt_oea_form *form;
+	const uint8_t *limits;
+	const struct mt_oea_scratch *scratch;
+	const struct mt_oea_result *swept;
+	struct mt_oea_candidate *candidates;
+};
+
+/* A row at one k0: what its set holds of the router's score, and whether it lacks candidates. */
+static float row_fill(const struct take *take, size_t row, size_t k0, const float *scores,
+		      size_t n_candidates, bool *ret_truncated)
 {
-	const struct mt_oea_batch *batch = &source->batch;
+	const struct mt_oea_batch *batch = &take->source->batch;
+	const size_t n_zero = take->source->layer->n_zero_experts;
+	const size_t n_union = take->swept->active[k0 - 1] + n_zero;
+	const size_t limit = take->limits ? take->limits[row] : batch->k;
+	const size_t base = k0 < limit ? k0 : limit, maxp = take->form->maxp;
+	size_t fill = mt_oea_form_fill(take->form, batch->k), n = 0, i;
+	float held = 0.0f;
+
+	fill = fill < n_union ? fill : n_union;
+	for (size_t j = 0; j < mt_oea_n_of(batch, row); j++) {
+		const bool is_in = take->scratch->place[mt_oea_id_at(batch, row, j)] < k0;
+
+		if (j >= base && !(is_in && j < maxp && n < fill))
+			continue;
+		held += scores[j];
+		n++;
+	}
+	for (i = 0; i < n_candidates && n < fill && batch->k + i < maxp; i++) {
+		const bool is_in = take->scratch->place[take->candidates[i].id] < k0;
+
+		held += is_in ? take->candidates[i].score : 0.0f;
+		n += is_in;
+	}
+	*ret_truncated = n < fill && batch->k + i < maxp &&
+			 batch->k + i < batch->n_experts + n_zero;
+	return held;
+}
+
+static void take_row(const struct take *take, size_t row, struct mt_oea_taken *taken)
+{
+	const struct mt_oea_batch *batch = &take->source->batch;
 	float scores[MT_OEA_MAX_K], own = 0.0f;
 	size_t n_candidates;
 
-	if (!mt_oea_row_scores(source, row, scores, candidates, &n_candidates))
+	if (!mt_oea_row_scores(take->source, row, scores, take->candidates, &n_candidates))
 		return;
-	for (size_t j = 0; j < n_of(batch, row); j++)
+	for (size_t j = 0; j < mt_oea_n_of(batch, row); j++)
 		own += scores[j];
 	if (!(own > 0.0f))
 		return;
 	taken->n_rows++;
 	for (size_t k0 = 1; k0 <= batch->k; k0++) {
-		const size_t n_union = swept->active[k0 - 1] + source->layer->n_zero_experts;
-		const size_t fill = batch->k < n_union ? batch->k : n_union;
-		float held = 0.0f;
-		size_t n = 0;
+		bool is_truncated;
+		const float held = row_fill(take, row, k0, scores, n_candidates, &is_truncated);
 
-		for (size_t j = 0; j < n_of(batch, row); j++) {
-			const bool survives = scratch->place[id_at(batch, row, j)] < k0;
-
-			held += survives ? scores[j] : 0.0f;
-			n += survives;
-		}
-		for (size_t i = 0; i < n_candidates && n < fill; i++) {
-			const bool is_in = scratch->place[candidates[i].id] < k0;
-
-			held += is_in ? candidates[i].score : 0.0f;
-			n += is_in;
-		}
-		taken->n_truncated[k0 - 1] += n < fill;
+		taken->n_truncated[k0 - 1] += is_truncated;
 		taken->retained[k0 - 1] += (double)(held / own);
 	}
 }
 
-int mt_oea_take(const struct mt_oea_source *source, const struct mt_oea_scratch *scratch,
+int mt_oea_take(const struct mt_oea_source *source, const struct mt_oea_form *form,
+		const uint8_t *limits, const struct mt_oea_scratch *scratch,
 		const struct mt_oea_result *swept, struct mt_oea_taken *ret_taken)
 {
 	const struct mt_oea_batch *batch = &source->batch;
-	struct mt_oea_candidate *candidates =
-		sqlite3_malloc64(source->reader.run->n_candidates * sizeof(*candidates));
+	const struct take take = {
+		.source = source,
+		.form = form,
+		.limits = limits,
+		.scratch = scratch,
+		.swept = swept,
+		.candidates = sqlite3_malloc64(source->reader.run->n_candidates *
+					       sizeof(*take.candidates)),
+	};
 
-	if (!candidates)
+	if (!take.candidates)
 		return SQLITE_NOMEM;
 	memset(ret_taken, 0, sizeof(*ret_taken));
 	for (size_t r = 0; r < batch->n_rows; r++)
 		if (!batch->rows || batch->rows[r] == 0)
-			take_row(source, r, scratch, swept, candidates, ret_taken);
-	sqlite3_free(candidates);
+			take_row(&take, r, ret_taken);
+	sqlite3_free(take.candidates);
 	return SQLITE_OK;
 }

@@ -72,7 +72,27 @@ void mt_oea_look(const struct mt_oea_batch *batch, struct mt_oea_look *ret_look)
 void mt_oea_sweep(const struct mt_oea_batch *batch, struct mt_oea_scratch *scratch, uint32_t *bins,
 		  struct mt_oea_result *ret_result);
 
+/* A row's entries in use, and one of them. */
+static inline size_t mt_oea_n_of(const struct mt_oea_batch *batch, size_t row)
+{
+	return batch->n_valid ? batch->n_valid[row] : batch->k;
+}
+
+static inline uint32_t mt_oea_id_at(const struct mt_oea_batch *batch, size_t row, size_t j)
+{
+	const size_t at = row * batch->k + j;
+
+	return batch->id_bytes == 1 ? batch->ids[at]
+				    : (uint32_t)(batch->ids[2 * at] | batch->ids[2 * at + 1] << 8);
+}
+
 /* A stored weight; not a number and infinity come out as 65536 or more, a sign is dropped. */
 float mt_oea_weight(const uint8_t *bits, bool is_bf16);
+
+/* The weight of an entry of a batch that has weights. */
+static inline float mt_oea_weight_at(const struct mt_oea_batch *batch, size_t row, size_t j)
+{
+	return mt_oea_weight(batch->weights + (row * batch->k + j) * 2, batch->is_bf16);
+}
 
 #endif

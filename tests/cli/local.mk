@@ -21,6 +21,7 @@ cli_tests = \
 	%D%/journal.sh \
 	%D%/modes.sh \
 	%D%/oea.sh \
+	%D%/oea-pitfalls.sh \
 	%D%/overhead.sh \
 	%D%/routing.sh
 

@@ -40,6 +40,10 @@ expect_ok "$moetrace" oea plain.db --layers --batch-buckets --format csv
 expect_eq "rows of layers and sizes" "$(wc -l <out)" "$(ask plain.db "select 1 + count(*) from moe_oea(1, 1)")"
 expect_ok "$moetrace" oea plain.db --rule pruned:k0=3 --format csv
 expect_eq "rows of a rule with its k0" "$(wc -l <out)" 2
+expect_ok "$moetrace" oea plain.db --rule oea:kmax=4,k0=2,3,maxp=5 --format csv
+expect_eq "a rule in its general form" "$(tr -d '\r' <out | cut -d, -f4,14 | tail -n 2 | tr '\n' ' ')" "$(ask plain.db "select
+	group_concat(k0 || ',' || round(lost_weight / rated_rows, 6), ' ') || ' ' from moe_oea(0, 0, 'oea:kmax=4,maxp=5')
+	where k0 in (2, 3)" | tr -d '"')"
 expect_ok "$moetrace" oea plain.db --k0 3 --ranks 4 --format csv
 expect_match out 'max_rank_before,max_rank_after'
 expect_ok "$moetrace" eplb plain.db --ranks 4 --format json
@@ -190,6 +194,9 @@ for bad in expand: expand:margin= expand:margin=-1 expand:margin=x expand:kmax=3
 	expect_error 2 "rule '$bad': give margin=D" "$moetrace" oea plain.db --rule "$bad"
 done
 expect_error 2 "rule 'top2'" "$moetrace" oea plain.db --rule top2
+for bad in oea:kmax=0 oea:p=2 oea:k0=3,kmax oea:maxp=3,depth=2 pruned:kmax=9 oea:; do
+	expect_error 2 "rule '$bad': options are" "$moetrace" oea plain.db --rule "$bad"
+done
 expect_error 2 'give one of --fit' "$moetrace" oea plain.db --fit --b 3
 expect_error 2 '.-b is missing' "$moetrace" oea plain.db --a 3
 expect_error 2 "b 'x': give a number" "$moetrace" oea plain.db --b x

@@ -294,36 +294,162 @@ START_TEST(test_look)
 }
 END_TEST
 
-/* Pruning keeps the best k0 of each row, whatever the batch holds. */
-START_TEST(test_prune)
+/* ---- the general form, as it is written down ---- */
+
+/* Algorithm 2 of the paper for one row: marks in_set; returns how many these are. */
+static size_t form_row(const struct mt_oea_batch *batch, const struct mt_oea_form *form, size_t r,
+		       size_t k0, size_t limit, const uint8_t *is_in, bool *in_set)
 {
-	struct rng rng = {.state = (uint64_t)_i + 40};
-	const struct mt_oea_batch batch = draw_batch(&rng, 8, 20, _i % 2 == 0);
-	double lost[8] = {0};
-	uint64_t survivors[8] = {0};
+	const size_t kmax = form->kmax ? form->kmax : batch->k, base = k0 < limit ? k0 : limit;
+	size_t n = 0;
 
-	mt_oea_sweep(&batch, &scratch, bins, &got);
-	memset(bins, 0, sizeof(bins));
-	mt_oea_prune(&batch, bins, &got);
-	for (size_t r = 0; r < batch.n_rows; r++) {
-		float total = 0, kept = 0;
+	memset(in_set, 0, MAX_K * sizeof(*in_set));
+	for (size_t j = 0; j < n_of(batch, r) && j < base; j++) {
+		in_set[j] = true;
+		n++;
+	}
+	for (size_t j = base; j < n_of(batch, r) && j < form->maxp; j++) {
+		if (n >= kmax)
+			break;
+		if (!is_in[id_at(batch, r * batch->k + j)])
+			continue;
+		in_set[j] = true;
+		n++;
+	}
+	return n;
+}
 
-		for (size_t j = 0; batch.weights && j < n_of(&batch, r); j++)
-			total += mt_oea_weight(batch.weights + 2 * (8 * r + j), batch.is_bf16);
-		for (size_t j = 0; is_changed(&batch, r) && j < 8; j++) {
-			survivors[j] += n_of(&batch, r) > j ? j + 1 : n_of(&batch, r);
-			if (!(total > MT_OEA_MIN_WEIGHT) || (batch.rows && batch.rows[r] != 0))
-				continue;
-			if (j < n_of(&batch, r))
-				kept += mt_oea_weight(batch.weights + 2 * (8 * r + j),
-						      batch.is_bf16);
-			lost[j] += 1 - (double)(kept / total);
+static uint32_t form_unite(const struct mt_oea_batch *batch, size_t k0, const uint8_t *limits,
+			   uint8_t *is_in)
+{
+	uint32_t n = 0;
+
+	memset(is_in, 0, 65536);
+	for (size_t r = 0; r < batch->n_rows; r++)
+		for (size_t j = 0; j < n_of(batch, r); j++)
+			if (!is_changed(batch, r) || (j < k0 && j < limits[r]))
+				is_in[id_at(batch, r * batch->k + j)] = 1;
+	for (uint32_t e = 0; e < batch->n_experts; e++)
+		n += is_in[e];
+	memset(is_in + batch->n_experts, 1, 65536 - batch->n_experts);
+	return n;
+}
+
+static void form_define(const struct mt_oea_batch *batch, const struct mt_oea_form *form,
+			const uint8_t *limits, size_t k0, struct mt_oea_fill *fill)
+{
+	static uint8_t is_in[65536];
+	const uint32_t n_union = form_unite(batch, k0, limits, is_in);
+	const size_t kmax = form->kmax ? form->kmax : batch->k;
+	bool in_set[MAX_K];
+
+	want.active[k0 - 1] = n_union;
+	for (size_t r = 0; r < batch->n_rows; r++) {
+		float total = 0, lost = 0;
+		size_t n, n_end;
+
+		if (!is_changed(batch, r))
+			continue;
+		n = form_row(batch, form, r, k0, limits[r], is_in, in_set);
+		want.survivors[k0 - 1] += n;
+		n_end = form->maxp > batch->k && n < kmax && n < n_union
+				? (kmax < n_union ? kmax : n_union)
+				: n;
+		fill->n_below[k0 - 1] += n_end < batch->k;
+		fill->n_taken[k0 - 1] += n_end - n;
+		for (size_t j = 0; batch->weights && j < n_of(batch, r); j++) {
+			const float weight = mt_oea_weight(
+				batch->weights + 2 * (r * batch->k + j), batch->is_bf16);
+
+			total += weight;
+			lost += in_set[j] ? 0 : weight;
 		}
+		if (total > MT_OEA_MIN_WEIGHT && !(batch->rows && batch->rows[r]))
+			want.lost[k0 - 1] += (double)(lost / total);
 	}
+}
+
+static void expect_form(const struct mt_oea_batch *batch, const struct mt_oea_form *form,
+			const uint8_t *limits)
+{
+	static uint8_t none[MAX_ROWS];
+	struct mt_oea_fill fill, want_fill = {{0}, {0}};
+
+	memset(none, 255, sizeof(none));
+	memset(&want, 0, sizeof(want));
+	mt_oea_sweep_form(batch, form, limits, 0, &scratch, bins, &got, &fill);
+	for (size_t k0 = 1; k0 <= batch->k; k0++) {
+		form_define(batch, form, limits ? limits : none, k0, &want_fill);
+		ck_assert_uint_eq(got.active[k0 - 1], want.active[k0 - 1]);
+		ck_assert_uint_eq(got.survivors[k0 - 1], want.survivors[k0 - 1]);
+		ck_assert_uint_eq(fill.n_below[k0 - 1], want_fill.n_below[k0 - 1]);
+		ck_assert_uint_eq(fill.n_taken[k0 - 1], want_fill.n_taken[k0 - 1]);
+		ck_assert_double_le(fabs(got.lost[k0 - 1] - want.lost[k0 - 1]),
+				    1e-5 * (1 + (double)batch->n_rows));
+	}
+}
+
+START_TEST(test_form_random)
+{
+	static const uint32_t kmaxs[] = {0, 1, 5, 9}, maxps[] = {0, 1, 6, UINT32_MAX};
+	struct rng rng = {.state = (uint64_t)_i + 80};
+	uint8_t limits[MAX_ROWS];
+
+	for (size_t i = 0; i < 16; i++) {
+		const struct mt_oea_form form = {
+			.p = 1, .kmax = kmaxs[i % 4], .maxp = maxps[i / 4]};
+		const size_t k = 1 + rng_below(&rng, MAX_K);
+		const struct mt_oea_batch batch =
+			draw_batch(&rng, k, 1 + rng_below(&rng, 40), false);
+
+		for (size_t r = 0; r < batch.n_rows; r++)
+			limits[r] = (uint8_t)(1 + rng_below(&rng, (uint32_t)k));
+		expect_form(&batch, &form, NULL);
+		expect_form(&batch, &form, limits);
+	}
+}
+END_TEST
+
+/* Without any option it is what the fast sweep finds, and all that was chosen is active before. */
+START_TEST(test_form_simple)
+{
+	struct rng rng = {.state = (uint64_t)_i + 90};
+	const struct mt_oea_batch batch = draw_batch(&rng, 8, 30, _i % 2 == 0);
+	struct mt_oea_form form;
+	struct mt_oea_fill fill;
+	uint32_t n_active;
+
+	ck_assert(mt_oea_form_parse("oea", &form));
+	ck_assert(mt_oea_form_is_simple(&form));
+	mt_oea_sweep(&batch, &scratch, bins, &want);
+	n_active = scratch.n_active;
+	mt_oea_sweep_form(&batch, &form, NULL, 0, &scratch, bins, &got, &fill);
+	ck_assert_uint_eq(scratch.n_active, n_active);
+	ck_assert_uint_eq(got.n_rated_rows, want.n_rated_rows);
 	for (size_t j = 0; j < 8; j++) {
-		ck_assert_uint_eq(got.survivors[j], survivors[j]);
-		ck_assert_double_le(fabs(got.lost[j] - lost[j]), 1e-4);
+		ck_assert_uint_eq(got.active[j], want.active[j]);
+		ck_assert_uint_eq(got.survivors[j], want.survivors[j]);
+		ck_assert_double_le(fabs(got.lost[j] - want.lost[j]), 1e-3);
 	}
+}
+END_TEST
+
+START_TEST(test_form_parse)
+{
+	static const char *const bad[] = {
+		"", "oae", "oea:", "oea:kmax", "oea:kmax=", "oea:kmax=0", "oea:kmax=9x", "oea:p=0",
+		"oea:p=1.5", "oea:p=x", "oea:maxp=-1", "oea:kmax=9,", "oea:,kmax=9", "oea:groups=all",
+		"oea:order=id", "pruned:kmax=9", "pruned:maxp=3", "oea:k0=3", "prunedx"};
+	struct mt_oea_form form = {.kmax = 77};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		ck_assert_msg(!mt_oea_form_parse(bad[i], &form), "'%s' is taken", bad[i]);
+	ck_assert_uint_eq(form.kmax, 77);
+	ck_assert(mt_oea_form_parse("oea:p=0.25,kmax=9,maxp=32,groups=any,order=weight", &form));
+	ck_assert(form.p == 0.25 && form.kmax == 9 && form.maxp == 32 && form.any_group &&
+		  form.by_weight);
+	ck_assert(mt_oea_form_parse("pruned:p=0.5", &form));
+	ck_assert(form.p == 0.5 && form.maxp == 0 && !mt_oea_form_is_simple(&form));
 }
 END_TEST
 
@@ -368,7 +494,9 @@ int main(void)
 	tcase_add_test(sweep, test_sweep_alike);
 	tcase_add_test(sweep, test_sweep_uniform);
 	tcase_add_loop_test(sweep, test_look, 0, 8);
-	tcase_add_loop_test(rules, test_prune, 0, 4);
+	tcase_add_loop_test(rules, test_form_random, 0, 6);
+	tcase_add_loop_test(rules, test_form_simple, 0, 4);
+	tcase_add_test(rules, test_form_parse);
 	tcase_add_loop_test(rules, test_budget, 0, 4);
 	suite_add_tcase(suite, sweep);
 	suite_add_tcase(suite, rules);

@@ -218,10 +218,73 @@ expect_ok sqlite3 "$tmp/changed.db" "UPDATE layer SET has_correction_bias = 1"
 answer "a bias that is not known" "$tmp/changed.db" "SELECT sum(known_rows) FROM moe_expand(1);
 	SELECT sum(candidate_rows) FROM moe_oea" "0
 0"
+
+# ---- the general form ----
+# A bias that the file has, 0.02 on expert 48: it comes nearer to the cut, and the score is without it.
+zeros() {
+	printf "%0$(($1 * 8))d" 0
+}
+expect_ok sqlite3 "$tmp/changed.db" "UPDATE layer SET bias_values = x'$(zeros 48)0ad7a33c$(zeros 15)'"
+answer "a bias that is known" "$tmp/changed.db" "$replay_48
+	SELECT sum(known_rows - rows), sum(further_entries) - (SELECT count(*) + sum(NOT has) FROM r) FROM moe_expand(0.05);
+	SELECT sum(candidate_rows - rated_rows) FROM moe_oea;
+	SELECT count(*) FROM moe_oea(1, 0, 'oea:order=weight') WHERE k0 = 3" "0|0
+0
+3"
+# Eight groups of eight experts, of which rows keep six: known where a row's own entries are of six.
+# Candidates are of groups 7 and 6.
+expect_ok sqlite3 "$tmp/changed.db" "UPDATE layer SET has_correction_bias = 0, bias_values = NULL, n_groups = 8, topk_groups = 6"
+in_groups="CREATE TEMP TABLE g AS SELECT count(DISTINCT expert / 8) = 6 AS known, max(expert / 8 = 7) AS seven,
+	max(expert / 8 = 6) AS six, max(expert = 48) AS has FROM moe_topk WHERE phase = 'decode' GROUP BY pass_id, layer_id, row;"
+answer "groups that rows had kept" "$tmp/changed.db" "$in_groups
+	SELECT sum(known) > 100, sum(known) - (SELECT sum(known_rows) FROM moe_expand(1)),
+		sum(known * seven + known * six * NOT has) - (SELECT sum(further_entries) FROM moe_expand(1)) FROM g;
+	SELECT sum(candidate_rows) - 6 * (SELECT sum(known) FROM g), count(swapped_entries), count(tokens_below_k) FROM moe_oea;
+	SELECT sum(a.active_after <> b.active_after) FROM moe_oea AS a JOIN moe_oea(1, 0, 'oea:groups=any') AS b
+		USING (layer_id, k0)" "1|0|0
+0|0|0
+0"
+answer "groups that do not matter" "$tmp/changed.db" "SELECT sum(candidate_rows - rated_rows), sum(swapped_entries IS NULL) FROM
+	moe_oea(1, 0, 'oea:groups=any')" "0|0"
+expect_ok sqlite3 "$tmp/changed.db" "UPDATE layer SET n_groups = NULL, topk_groups = NULL"
+# Weights are 0.5, 0.375, ...: a share of 0.5 is the first entry alone, one of 0.8 two, one of 0.9 three.
+answer "p without scores" "$tmp/changed.db" "SELECT DISTINCT refusal, k0 FROM moe_oea(0, 0, 'oea:p=0.5')" "scores|"
+expect_ok sqlite3 "$tmp/changed.db" "UPDATE layer SET scoring = 'softmax'"
+answer "p" "$tmp/changed.db" "
+	SELECT p.value, count(*), sum(a.active_after <> b.active_after), sum(a.active_before <> b.active_before),
+		sum(abs(a.uniform_after - b.uniform_after) > 1e-6), sum(abs(a.lost_weight - b.lost_weight) > 1e-2),
+		sum(a.lost_entries <> b.lost_entries), sum(a.swapped_entries <> b.swapped_entries), sum(a.truncated_rows <> b.truncated_rows)
+	FROM (SELECT 0.5 AS p, 1 AS n UNION ALL SELECT 0.8, 2 UNION ALL SELECT 0.9, 3) AS t
+	CROSS JOIN json_each(json_array(t.p)) AS p
+	CROSS JOIN moe_oea(1, 0, printf('oea:p=%g', p.value)) AS a JOIN moe_oea AS b ON b.layer_id = a.layer_id AND b.k0 = min(a.k0, t.n)
+	GROUP BY p.value;
+	SELECT sum(b.lost_entries <> b.changed_rows * (6 - min(b.k0, 2)) OR b.swapped_entries <> 0) FROM moe_oea(1, 0, 'pruned:p=0.8') AS b" \
+	"0.5|18|0|0|0|0|0|0|0
+0.8|18|0|0|0|0|0|0|0
+0.9|18|0|0|0|0|0|0|0
+0"
+# kmax = 7: with all places loaded, a row takes one entry more where the batch has seven. kmax = 3 bounds what is
+# taken, never the base. maxp = 6: nothing beyond a row's own; 8: as far as the candidates go, of rows without 48.
+answer "kmax and maxp" "$tmp/changed.db" "$replay_48
+	SELECT sum(a.active_after <> b.active_after OR a.lost_entries <> b.lost_entries), sum(iif(k0 = 6, a.swapped_entries, 0))
+		- (SELECT sum(pl.n_rows) FROM pass_layer AS pl JOIN pass USING (pass_id) WHERE phase = 'decode' AND active_experts > 6)
+		FROM moe_oea(1, 0, 'oea:kmax=7') AS a JOIN moe_oea AS b USING (layer_id, k0);
+	SELECT sum(lost_entries <> changed_rows * iif(k0 = 3, 3, 0)), sum(tokens_below_k - iif(k0 = 3, changed_rows, 0)) FROM
+		moe_oea(1, 0, 'oea:kmax=3') WHERE k0 IN (3, 6);
+	SELECT sum(a.lost_entries <> b.lost_entries OR a.swapped_entries <> 0 OR a.truncated_rows <> 0 OR a.retained_score
+		> b.retained_score) FROM moe_oea(1, 0, 'oea:maxp=6') AS a JOIN moe_oea AS b USING (layer_id, k0);
+	SELECT count(swapped_entries), count(tokens_below_k), sum(retained_score IS NULL), max(truncated_rows) <= (SELECT sum(has) FROM r)
+		FROM moe_oea(0, 0, 'oea:maxp=8');
+	SELECT sum(a.lost_entries <> b.lost_entries) FROM moe_oea(1, 0, 'oea:maxp=1') AS a JOIN moe_oea(1, 0, 'pruned') AS b
+		USING (layer_id, k0)" "0|0
+0|0
+0
+0|0|0|1
+0"
 answer "arguments" "$tmp/domains.db" "SELECT count(*) FROM moe_oea(NULL, NULL, NULL);
 	SELECT DISTINCT by_layer, by_batch, rule FROM moe_oea(0, 1, 'oea')" "18
 0|1|oea"
-for bad in moe_expand "moe_expand(-1)" "moe_expand('x')" "moe_expand(1, 0)" "moe_oea(2)" "moe_oea('x')" "moe_oea(0, -1)" "moe_oea(0, 0, 'oae')" "moe_oea(0, 0, 'budget:')" \
+for bad in moe_expand "moe_expand(-1)" "moe_expand('x')" "moe_expand(1, 0)" "moe_oea(2)" "moe_oea('x')" "moe_oea(0, -1)" "moe_oea(0, 0, 'oae')" "moe_oea(0, 0, 'oea:kmax=0')" "moe_oea(0, 0, 'pruned:maxp=2')" "moe_oea(0, 0, 'budget:')" \
 	"moe_oea(0, 0, 'oea', NULL, '[[0]]')" "moe_oea(0, 0, 'oea', 7)" "moe_oea(0, 0, 'budget:0')" "moe_oea(0, 0, 'budget:9x')" "moe_oea(0, 0, 'budget:70000')"; do
 	expect_status 1 "$runner" "$tmp/domains.db" "SELECT * FROM $bad"
 	expect_match "$tmp/err" 'moe_(oea|expand): (margin|kmax|by_layer|by_batch|rule|n_ranks|layer 0)'
