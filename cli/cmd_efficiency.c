@@ -8,18 +8,28 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <moetrace/moetrace.h>
 
 #include "cli/cli.h"
 #include "cli/explain.h"
 #include "cli/efficiency_sql.h"
 #include "cli/notes.h"
+#include "kernels/cpu.h"
 
-enum { OPT_BITS = MT_OPT_OWN, OPT_TFLOPS, OPT_GBPS, OPT_TOP };
+enum { OPT_BITS = MT_OPT_OWN, OPT_TFLOPS, OPT_GBPS, OPT_TOP, OPT_MEASURE };
+
+/* Some times what the caches of a processor hold. */
+#define MEASURE_BYTES ((size_t)512 << 20)
 
 struct options {
 	struct mt_args args;
 	uint64_t weight_bits, n_top;
-	double peak_tflops, peak_gbps; /* 0: not given */
+	double peak_tflops, peak_gbps; /* 0: not known */
+	bool measures;
+	char tflops_source[64], gbps_source[64]; /* where they are from */
 };
 
 static error_t peak_parse(struct options *options, const char *name, const char *text,
@@ -51,6 +61,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return peak_parse(options, "--peak-gbps", arg, &options->peak_gbps);
 	case OPT_TOP:
 		return mt_args_uint(&options->args, "--top", arg, 1, UINT32_MAX, &options->n_top);
+	case OPT_MEASURE:
+		options->measures = true;
+		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -60,6 +73,10 @@ static const struct argp_option argp_options[] = {
 	{"weight-bits", OPT_BITS, "N", 0, "Bits a weight takes [by the model's quantization]", 1},
 	{"peak-tflops", OPT_TFLOPS, "X", 0, "What the machine computes at most, in TFLOP/s", 1},
 	{"peak-gbps", OPT_GBPS, "X", 0, "What its memory delivers at most, in GB/s", 1},
+	{"measure", OPT_MEASURE, NULL, 0,
+	 "Measure what the CPU of this machine does at most, where it is not given: half a second, "
+	 "512 MiB",
+	 1},
 	{"top", OPT_TOP, "N", 0, "Rows of the layers, and slow passes, to print [12]", 1},
 	{0},
 };
@@ -72,9 +89,8 @@ static const struct argp argp = {
 	.args_doc = "FILE",
 	.doc = "Print what the experts of each layer had to do and how fast that was, how many "
 	       "rows an "
-	       "expert gets in a pass, what power was drawn, and which passes were slow and in "
-	       "what they "
-	       "differ."
+	       "expert gets in a pass, what power was drawn and why not more, and which passes "
+	       "were slow and in what they differ."
 	       "\v"
 	       "Columns:\n"
 	       "  gflop          2 x weights of an expert x rows x experts a row, mean of a pass\n"
@@ -85,6 +101,7 @@ static const struct argp argp = {
 	       "  share_of_peak  that time / the time it took\n"
 	       "  padding        rows that whole blocks add / rows (align_waste)\n"
 	       "  times          duration / mean of passes of the same phase and size\n"
+	       "  operation_...  the operation that took most more than it usually does in its layer\n"
 	       "What is missing for a figure is said on standard error.\n",
 	.children = children,
 };
@@ -92,6 +109,8 @@ static const struct argp argp = {
 static const struct section {
 	const char *name, *title, *sql;
 } sections[] = {
+	{"peaks", "What the machine does at most", MT_SQL_PEAKS},
+	{"why", "Why it draws what it draws", MT_SQL_WHY},
 	{"layers", "Layers: work, bytes and speed, those that took longest first", MT_SQL_LAYERS},
 	{"rows", "Rows that an expert gets in a pass", MT_SQL_ROWS},
 	{"power", "Power", MT_SQL_POWER},
@@ -115,12 +134,67 @@ static sqlite3_stmt *prepare(const struct mt_trace *trace, const struct options 
 	if (options->peak_gbps > 0)
 		sqlite3_bind_double(stmt, 4, options->peak_gbps);
 	sqlite3_bind_int64(stmt, 5, (int64_t)options->n_top);
+	sqlite3_bind_text(stmt, 6, options->tflops_source, -1, SQLITE_STATIC);
+	sqlite3_bind_text(stmt, 7, options->gbps_source, -1, SQLITE_STATIC);
 	return stmt;
 }
 
-static int print(struct mt_trace *trace, void *input)
+/* Peaks of another machine than the recording's are worth a word. */
+static const char sql_elsewhere[] =
+	"SELECT printf('peaks were measured on this machine, %s, and process %d ran on %s', ?1, "
+	"process_id, host) FROM process WHERE host <> ?1 UNION ALL SELECT 'peaks were measured on the "
+	"CPU, and passes ran on a GPU: give --peak-tflops and --peak-gbps of it' WHERE EXISTS "
+	"(SELECT 1 FROM device WHERE kind = 'cuda')";
+
+static int elsewhere_print(const struct mt_trace *trace)
 {
-	const struct options *options = input;
+	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql_elsewhere);
+	char host[256] = "";
+
+	gethostname(host, sizeof(host) - 1);
+	if (stmt)
+		sqlite3_bind_text(stmt, 1, host, -1, SQLITE_TRANSIENT);
+	return mt_trace_print_notes(trace, stmt);
+}
+
+static int measure(const struct mt_trace *trace, struct options *options)
+{
+	const long n_online = sysconf(_SC_NPROCESSORS_ONLN);
+	const uint32_t n_threads = n_online < 1			? 1
+				   : n_online > MTK_MAX_THREADS ? MTK_MAX_THREADS
+								: (uint32_t)n_online;
+	const struct mtk_cpu_ops *ops = mtk_cpu_ops_choose();
+	struct mtk_threads *threads = NULL;
+	struct mtk_peaks peaks;
+	char source[64];
+	int status;
+
+	if (!ops) {
+		mt_error("MOETRACE_CPU names an instruction set that this machine does not have");
+		return MT_EXIT_FAILED;
+	}
+	status = mtk_threads_create(n_threads, &threads);
+	if (status == MOETRACE_OK)
+		status = mtk_peaks_measure(ops, threads, MEASURE_BYTES, &peaks);
+	mtk_threads_destroy(threads);
+	if (status != MOETRACE_OK) {
+		mt_error("--measure: %s", moetrace_status_string(status));
+		return MT_EXIT_FAILED;
+	}
+	snprintf(source, sizeof(source), "measured: %s, %u threads", peaks.level, peaks.n_threads);
+	if (options->peak_tflops == 0) {
+		options->peak_tflops = peaks.flop_per_s / 1e12;
+		memcpy(options->tflops_source, source, sizeof(source));
+	}
+	if (options->peak_gbps == 0) {
+		options->peak_gbps = peaks.bytes_per_s / 1e9;
+		memcpy(options->gbps_source, source, sizeof(source));
+	}
+	return elsewhere_print(trace);
+}
+
+static int sections_print(struct mt_trace *trace, const struct options *options)
+{
 	struct mt_explain explain = {.is_on = options->args.explains};
 	struct mt_output output;
 	int status = MT_EXIT_OK;
@@ -141,6 +215,18 @@ static int print(struct mt_trace *trace, void *input)
 	if (status == MT_EXIT_OK)
 		status = mt_notes_print(trace, options->args.recording_id, MT_NOTES_LOAD);
 	return status;
+}
+
+static int print(struct mt_trace *trace, void *input)
+{
+	struct options *options = input;
+	int status = MT_EXIT_OK;
+
+	snprintf(options->tflops_source, sizeof(options->tflops_source), "given");
+	snprintf(options->gbps_source, sizeof(options->gbps_source), "given");
+	if (options->measures)
+		status = measure(trace, options);
+	return status == MT_EXIT_OK ? sections_print(trace, options) : status;
 }
 
 int mt_cmd_efficiency(int argc, char **argv)

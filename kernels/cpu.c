@@ -19,6 +19,8 @@ static const struct mtk_cpu_ops ops_plain = {
 	.swiglu_clamped = mtk_swiglu_clamped_plain,
 	.combine = mtk_combine_plain,
 	.combine_pairs = mtk_combine_pairs_plain,
+	.peak_fma = mtk_peak_fma_plain,
+	.peak_read = mtk_peak_read_plain,
 };
 
 #if defined(__x86_64__)

@@ -14,6 +14,7 @@
 #include "kernels/combine/combine.h"
 #include "kernels/experts/experts.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/peaks/peaks.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/route/route.h"
 
@@ -34,6 +35,8 @@ struct mtk_cpu_ops {
 	mtk_swiglu_clamped_fn swiglu_clamped;
 	mtk_combine_fn combine;
 	mtk_combine_pairs_fn combine_pairs;
+	mtk_peak_fma_fn peak_fma;
+	mtk_peak_read_fn peak_read;
 };
 
 extern const struct mtk_cpu_ops mtk_cpu_ops_avx2;

@@ -14,6 +14,7 @@
 #include "kernels/combine/combine_vec.h"
 #include "kernels/experts/experts_vec.h"
 #include "kernels/gemm/gemm_vec.h"
+#include "kernels/peaks/peaks_vec.h"
 #include "kernels/rmsnorm/rmsnorm_vec.h"
 #include "kernels/route/route_vec.h"
 
@@ -27,6 +28,8 @@ const struct mtk_cpu_ops mtk_cpu_ops_avx512 = {
 	.swiglu_clamped = swiglu_clamped_vec,
 	.combine = combine_vec,
 	.combine_pairs = combine_pairs_vec,
+	.peak_fma = peak_fma_vec,
+	.peak_read = peak_read_vec,
 };
 
 #endif

@@ -50,6 +50,9 @@ noinst_LTLIBRARIES += %D%/libmtk.la
 	%D%/map/map_cpu.c \
 	%D%/map/map_tables.h \
 	%D%/matrix.c %D%/matrix.h \
+	%D%/peaks/peaks.h \
+	%D%/peaks/peaks_cpu.c \
+	%D%/peaks/peaks_vec.h \
 	%D%/permute/permute.h \
 	%D%/permute/permute_cpu.c \
 	%D%/rmsnorm/rmsnorm.h \

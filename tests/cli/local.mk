@@ -11,6 +11,7 @@ cli_tests = \
 	%D%/control-files.sh \
 	%D%/diff.sh \
 	%D%/doctor.sh \
+	%D%/efficiency.sh \
 	%D%/eplb.sh \
 	%D%/errors.sh \
 	%D%/explain.sh \
