@@ -112,6 +112,7 @@ struct mt_args {
 	bool no_csv;	       /* the verb prints several tables; set by the verb */
 	uint64_t recording_id; /* --recording; 0: all of them */
 	bool explains;	       /* --explain */
+	const char *when_empty; /* what may have left nothing of the only table; NULL: nothing */
 	bool is_reported;      /* an error line was printed already */
 };
 

@@ -49,5 +49,7 @@ int mt_trace_print_only(const struct mt_trace *trace, const struct mt_args *args
 	sqlite3_finalize(stmt);
 	if (status == MT_EXIT_OK)
 		mt_output_end(&output);
+	if (status == MT_EXIT_OK && output.n_rows == 0 && args->when_empty)
+		mt_note("%s", args->when_empty);
 	return status;
 }

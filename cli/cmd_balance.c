@@ -40,10 +40,14 @@ struct options {
 static error_t ranks_parse(struct options *options, const char *text)
 {
 	size_t length = strspn(text, "0123456789,");
+	bool has_zero = false;
 
-	if (text[length] != '\0' || length == 0 || length > sizeof(options->ranks) - 3 ||
-	    text[0] == ',' || text[length - 1] == ',' || strstr(text, ",,") ||
-	    strspn(text, "0,") == length)
+	for (const char *at = text; at; at = strchr(at, ',')) {
+		at += *at == ',';
+		has_zero |= strtoul(at, NULL, 10) == 0;
+	}
+	if (has_zero || text[length] != '\0' || length == 0 || length > sizeof(options->ranks) - 3 ||
+	    text[0] == ',' || text[length - 1] == ',' || strstr(text, ",,"))
 		return mt_args_error(&options->args,
 				     "--ranks '%s': give a number, or several as 8,16,32", text);
 	snprintf(options->ranks, sizeof(options->ranks), "[%s]", text);
@@ -260,6 +264,29 @@ static int left_out_print(const struct mt_trace *trace, const struct options *op
 	return mt_trace_print_notes(trace, prepare(trace, options, SQL_LEFT_OUT));
 }
 
+/* Recordings in which no pass ran under a map. */
+#define SQL_NO_MAP                                                                             \
+	"SELECT r.recording_id, 'no layer of a pass has a map in force: see table expert_map' " \
+	"FROM recording AS r WHERE (?1 IS NULL OR recording_id = ?1) AND EXISTS (SELECT 1 FROM " \
+	"pass AS p WHERE p.recording_id = r.recording_id) AND NOT EXISTS (SELECT 1 FROM pass "   \
+	"AS p JOIN pass_layer AS l USING (pass_id) WHERE p.recording_id = r.recording_id AND "   \
+	"l.map_epoch IS NOT NULL) ORDER BY 1"
+
+static int model_check(const struct mt_trace *trace, const struct options *options)
+{
+	sqlite3_stmt *stmt = prepare(trace, options, "SELECT 1 FROM model WHERE model_id = ?7");
+	int rc = stmt ? sqlite3_step(stmt) : SQLITE_ERROR;
+
+	sqlite3_finalize(stmt);
+	if (rc == SQLITE_ROW || !options->model_id)
+		return MT_EXIT_OK;
+	if (rc != SQLITE_DONE)
+		return stmt ? mt_trace_error(trace) : MT_EXIT_FAILED;
+	mt_error("%s: has no model %llu; 'moetrace info' lists them", trace->path,
+		 (unsigned long long)options->model_id);
+	return MT_EXIT_NOT_FOUND;
+}
+
 static int print(const struct mt_trace *trace, const struct options *options)
 {
 	const bool is_of_ranks = options->ranks[0] != '\0';
@@ -271,6 +298,8 @@ static int print(const struct mt_trace *trace, const struct options *options)
 
 	if (status == MT_EXIT_OK)
 		status = left_out_print(trace, options);
+	if (status == MT_EXIT_OK && options->map && strcmp(options->map, "recorded") == 0)
+		status = mt_trace_print_notes(trace, prepare(trace, options, SQL_NO_MAP));
 	if (status == MT_EXIT_OK)
 		status = mt_notes_print(trace, options->args.recording_id,
 					is_of_ranks ? MT_NOTES_ROWS : MT_NOTES_LOAD);
@@ -303,6 +332,11 @@ static int placed_print(struct mt_trace *trace, void *input)
 				      &options->n_placement_bytes);
 	if (status == MT_EXIT_OK)
 		status = map_check(trace, options);
+	if (status == MT_EXIT_OK)
+		status = model_check(trace, options);
+	options->args.when_empty = options->phase
+					   ? "no layer of a pass of that phase was stored or counted"
+					   : "no layer of a pass was stored or counted";
 	if (status == MT_EXIT_OK && options->ranks[0] != '\0')
 		status = mt_trace_mode_check(trace, options->args.recording_id,
 					     "per_token,per_pass", "--ranks");

@@ -25,6 +25,7 @@ enum {
 	OPT_FROM,
 	OPT_UNTIL,
 	OPT_REQUEST,
+	OPT_ATTRIBUTE,
 };
 
 /* What is printed; one of them. */
@@ -46,11 +47,14 @@ struct experts_args {
 	uint64_t n_top;	       /* 0: all */
 	const char *attribute; /* NULL: the load */
 	uint64_t min_tokens;
+	bool has_min_tokens;
+	char *of_value; /* with attribute: only requests that have this value; NULL: all values */
 	enum view view;
 	uint64_t from_ms, until_ms; /* of the session's clock */
 	bool has_from, has_until;
 	const char *request; /* its external id or @N; NULL: all */
 	int64_t request_id;
+	char when_empty[200];
 };
 
 static error_t view_parse(struct experts_args *args, enum view view)
@@ -78,6 +82,47 @@ static error_t phase_parse(struct experts_args *args, const char *name)
 			     "--phase '%s' is not known: give prefill, decode, verify "
 			     "or other",
 			     name);
+}
+
+/* "KEY=VALUE" */
+static error_t attribute_parse(struct experts_args *args, char *text)
+{
+	char *value = strchr(text, '=');
+
+	if (!value || value == text)
+		return mt_args_error(&args->common, "--attribute '%s': give KEY=VALUE", text);
+	*value = '\0';
+	args->of_value = value + 1;
+	args->attribute = text;
+	return 0;
+}
+
+/* An option that would change nothing is a mistake. */
+static error_t complete(struct experts_args *args)
+{
+	if (args->attribute && args->phase && strcmp(args->phase, "other") == 0)
+		return mt_args_error(&args->common, "--%sattribute counts computed rows, and --phase "
+						    "other has none",
+				     args->of_value ? "" : "by-");
+	if (args->view != VIEW_LOAD &&
+	    (args->has_from || args->has_until || args->request || args->of_value))
+		return mt_args_error(&args->common, "--from, --until, --request and --attribute are "
+						    "for the load alone");
+	if (args->of_value && (args->has_from || args->has_until || args->request))
+		return mt_args_error(&args->common,
+				     "give --attribute, or --request, --from and --until");
+	if (args->has_from && args->has_until && args->from_ms >= args->until_ms)
+		return mt_args_error(&args->common, "--from %llu is not before --until %llu",
+				     (unsigned long long)args->from_ms,
+				     (unsigned long long)args->until_ms);
+	if (args->has_min_tokens && args->view != VIEW_ATTRIBUTE)
+		return mt_args_error(&args->common, "--min-tokens is for --by-attribute alone");
+	if (args->phase && args->view == VIEW_PAIRS)
+		return mt_args_error(&args->common, "--pairs counts all phases together");
+	if (args->n_top && (args->view == VIEW_COVERAGE || args->view == VIEW_STEPS))
+		return mt_args_error(&args->common, "--top is not for --coverage and --steps, which "
+						    "have a row a layer and phase");
+	return ARGP_ERR_UNKNOWN;
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -119,18 +164,14 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_REQUEST:
 		args->request = arg;
 		return 0;
+	case OPT_ATTRIBUTE:
+		return attribute_parse(args, arg);
 	case OPT_MIN_TOKENS:
+		args->has_min_tokens = true;
 		return mt_args_uint(&args->common, "--min-tokens", arg, 0, INT64_MAX,
 				    &args->min_tokens);
 	case ARGP_KEY_END:
-		if (args->attribute && args->phase && strcmp(args->phase, "other") == 0)
-			return mt_args_error(&args->common,
-					     "--by-attribute counts computed rows, and "
-					     "--phase other has none");
-		if (args->view != VIEW_LOAD && (args->has_from || args->has_until || args->request))
-			return mt_args_error(&args->common, "--from, --until and --request "
-							    "are for the load alone");
-		return ARGP_ERR_UNKNOWN;
+		return complete(args);
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -145,6 +186,8 @@ static const struct argp_option options[] = {
 	{"until", OPT_UNTIL, "MS", 0, "Only passes that begin before MS of the session's clock", 0},
 	{"request", OPT_REQUEST, "ID", 0, "Only rows of the request with this external id, or @N",
 	 0},
+	{"attribute", OPT_ATTRIBUTE, "KEY=VALUE", 0,
+	 "Only computed rows of requests that have this attribute", 0},
 	{"coverage", OPT_COVERAGE, NULL, 0, "How many experts carry 50, 90 and 99 % of the load",
 	 0},
 	{"pairs", OPT_PAIRS, NULL, 0, "Which experts are selected together", 0},
@@ -209,6 +252,8 @@ static void load_bind(sqlite3_stmt *stmt, const struct experts_args *args)
 	bind_uint(stmt, 5, args->from_ms * 1000000, args->has_from);
 	bind_uint(stmt, 6, args->until_ms * 1000000, args->has_until);
 	bind_uint(stmt, 7, (uint64_t)args->request_id, args->request != NULL);
+	if (args->of_value)
+		sqlite3_bind_text(stmt, 8, args->of_value, -1, SQLITE_STATIC);
 }
 
 static void attribute_bind(sqlite3_stmt *stmt, const struct experts_args *args)
@@ -250,7 +295,7 @@ static int thing_check(const struct mt_trace *trace, const char *sql, const char
 static bool is_of_rows(const struct experts_args *args)
 {
 	return args->view == VIEW_PAIRS || args->view == VIEW_STEPS ||
-	       args->view == VIEW_REQUESTS || args->view == VIEW_ATTRIBUTE || args->has_from ||
+	       args->view == VIEW_REQUESTS || args->attribute || args->has_from ||
 	       args->has_until || args->request;
 }
 
@@ -279,14 +324,46 @@ static int request_find(const struct mt_trace *trace, struct experts_args *args)
 	return MT_EXIT_NOT_FOUND;
 }
 
+/* What an empty table would be empty of. */
+static int when_empty_find(const struct mt_trace *trace, struct experts_args *args)
+{
+	int64_t first_ns = 0, last_ns = 0;
+	int status = MT_EXIT_OK;
+
+	if (args->has_from || args->has_until) {
+		status = mt_trace_int(trace, "SELECT min(begin_ns) FROM pass", &first_ns);
+		if (status == MT_EXIT_OK)
+			status = mt_trace_int(trace, "SELECT max(begin_ns) FROM pass", &last_ns);
+		snprintf(args->when_empty, sizeof(args->when_empty),
+			 "no row was stored of what begins in that time: passes begin from %.3f to %.3f "
+			 "ms",
+			 (double)first_ns / 1e6, (double)last_ns / 1e6);
+	} else if (args->of_value) {
+		snprintf(args->when_empty, sizeof(args->when_empty),
+			 "no request with %.60s '%.60s' has a computed row%s", args->attribute,
+			 args->of_value, args->phase ? " of that phase" : "");
+	} else if (args->view == VIEW_ATTRIBUTE) {
+		snprintf(args->when_empty, sizeof(args->when_empty),
+			 "no expert has %llu computed rows of requests with the attribute; "
+			 "--min-tokens asks for fewer",
+			 (unsigned long long)args->min_tokens);
+	} else {
+		snprintf(args->when_empty, sizeof(args->when_empty), "nothing was selected%s%s",
+			 args->phase ? " in phase " : "", args->phase ? args->phase : "");
+	}
+	args->common.when_empty = args->when_empty;
+	return status;
+}
+
 static int args_check(const struct mt_trace *trace, struct experts_args *args)
 {
 	int status = MT_EXIT_OK;
 
 	if (is_of_rows(args))
 		status = mt_trace_mode_check(trace, args->common.recording_id, "per_token",
-					     args->attribute ? "--by-attribute"
-							     : "what you ask for");
+					     args->of_value	? "--attribute"
+					     : args->attribute ? "--by-attribute"
+							       : "what you ask for");
 	if (status == MT_EXIT_OK && args->has_layer)
 		status = thing_check(trace, "SELECT 1 FROM layer WHERE layer = ?1", NULL,
 				     args->layer, "layer");
@@ -295,6 +372,8 @@ static int args_check(const struct mt_trace *trace, struct experts_args *args)
 				     args->attribute, 0, "an attribute");
 	if (status == MT_EXIT_OK && args->request)
 		status = request_find(trace, args);
+	if (status == MT_EXIT_OK)
+		status = when_empty_find(trace, args);
 	return status;
 }
 
@@ -330,6 +409,10 @@ static int sql_choose(const struct mt_trace *trace, const struct experts_args *a
 		[VIEW_REQUESTS] = MT_SQL_BY_REQUEST, [VIEW_ATTRIBUTE] = MT_SQL_BY_ATTRIBUTE,
 	};
 
+	if (args->of_value) {
+		*ret_sql = MT_SQL_LOAD_OF_VALUE MT_SQL_RANKED;
+		return MT_EXIT_OK;
+	}
 	*ret_sql = args->view == VIEW_LOAD ? MT_SQL_LOAD_ROWS MT_SQL_RANKED : views[args->view];
 	return args->view == VIEW_LOAD && !is_of_rows(args) ? load_choose(trace, args, ret_sql)
 							    : MT_EXIT_OK;
@@ -349,7 +432,7 @@ static int experts_print(const struct mt_trace *trace, const struct experts_args
 	stmt = status == MT_EXIT_OK ? mt_trace_prepare(trace, sql) : NULL;
 	if (!stmt)
 		return MT_EXIT_FAILED;
-	if (args->attribute)
+	if (args->view == VIEW_ATTRIBUTE)
 		attribute_bind(stmt, args);
 	else
 		load_bind(stmt, args);

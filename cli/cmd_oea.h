@@ -24,6 +24,8 @@ struct mt_oea_args {
 	double bandwidth_gb_s; /* 0: not given */
 };
 
+extern const struct argp mt_oea_argp;
+
 /* --verify: says whether each rule of the trace did anything, and if not, why. */
 int mt_oea_verify(const struct mt_trace *trace, const struct mt_oea_args *args);
 

@@ -24,7 +24,7 @@
 	"row_number() OVER (PARTITION BY recording_id, layer_id ORDER BY tokens DESC, expert) " \
 	"AS place FROM load WINDOW kinds AS (PARTITION BY recording_id, layer_id, kind)) "      \
 	"SELECT recording_id, model_id, layer, expert, kind, tokens, share, share_margin, "     \
-	"load_over_mean, CASE WHEN tokens = 0 THEN 'dead' WHEN load_over_mean < 0.5 THEN "      \
+	"load_over_mean, CASE WHEN share IS NULL THEN NULL WHEN tokens = 0 THEN 'dead' WHEN load_over_mean < 0.5 THEN "      \
 	"'cold' WHEN load_over_mean > 2 THEN 'hot' ELSE 'normal' END AS state FROM ranked "     \
 	"LEFT JOIN margin USING (recording_id, layer_id, expert) WHERE ?4 IS NULL OR place "    \
 	"<= ?4 ORDER BY recording_id, model_id, layer, place"
@@ -43,6 +43,15 @@
 	"'recorded_passes' AND s.value > 0), "                                                    \
 	"margin AS (SELECT recording_id, layer_id, expert, 1.96 * sqrt(f) * share_error AS "      \
 	"share_margin FROM moe_share(?2) JOIN part USING (recording_id))"
+
+/* Of the requests that have the value of an attribute. ?8 value. */
+#define MT_SQL_LOAD_OF_VALUE                                                                   \
+	"WITH counted AS (SELECT recording_id, layer_id, expert, sum(tokens) AS tokens FROM "  \
+	"temp.lift_count WHERE value = ?8 GROUP BY 1, 2, 3), "                                 \
+	"load AS (SELECT e.recording_id, e.model_id, e.layer_id, e.layer, e.expert, e.kind, "  \
+	"coalesce(c.tokens, 0) AS tokens FROM expert_load AS e LEFT JOIN counted AS c USING "  \
+	"(recording_id, layer_id, expert) WHERE e.kind = 'routed' AND " MT_SQL_ASKED           \
+	" AND recording_id IN (SELECT recording_id FROM counted)), " MT_SQL_NO_MARGIN
 
 /* Of a time, of a request: counted from the rows. */
 #define MT_SQL_LOAD_ROWS                                                                       \

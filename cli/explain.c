@@ -93,6 +93,8 @@ int mt_explain_print_only(const struct mt_trace *trace, const struct mt_args *ar
 	output.is_scaled = scale == MT_SCALE_TIMES;
 	mt_output_sections(&output);
 	status = mt_explain_print(&explain, trace, &output, name, NULL, stmt);
+	if (status == MT_EXIT_OK && output.n_rows == 0 && args->when_empty)
+		mt_note("%s", args->when_empty);
 	status = mt_explain_end(&explain, &output, status);
 	if (status == MT_EXIT_OK)
 		mt_output_end(&output);

@@ -43,6 +43,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/explain.c %D%/explain.h \
 	%D%/cmd_info.c \
 	%D%/cmd_models.c \
+	%D%/cmd_oea_args.c \
 	%D%/cmd_oea.c %D%/cmd_oea.h \
 	%D%/cmd_oea_verify.c \
 	%D%/cmd_overhead.c \

@@ -551,6 +551,7 @@ int mt_table_end(struct mt_table *table)
 {
 	int status = table->has_failed ? MOETRACE_E_NOMEM : MOETRACE_OK;
 
+	table->output->n_rows = table->n_rows;
 	/* No value is printed as nothing: a header alone would look like one. */
 	bool is_nothing = table->output->is_bare && table->n_columns == 1 && table->n_rows == 0;
 

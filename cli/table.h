@@ -44,6 +44,7 @@ struct mt_output {
 	bool is_vertical; /* in tables, a row is a line for each of its columns */
 	bool is_scaled;	  /* in tables, columns X_ns are shown in milliseconds as X_ms */
 	bool in_sections;
+	uint64_t n_rows; /* of the table that ended last */
 	uint32_t n_sections;
 	const char *section;
 };

@@ -97,6 +97,7 @@ done <<'END'
 1 experts FILE --by-attribute domain --phase decode --recording 1
 1 experts FILE --from 0 --until 1
 1 experts HARD FILE --request gamma
+1 experts HARD FILE --attribute domain=c --phase decode
 0 balance FILE
 0 balance FILE --model 1
 1 balance FILE --ranks 1,2
@@ -124,3 +125,27 @@ same 1 diff a.db b.db --top 100
 [ "$n_verbs" -ge 60 ] || fail "only $n_verbs command lines were compared"
 [ "$n_numbers" -ge 5000 ] || fail "only $n_numbers numbers were compared"
 echo "$n_numbers numbers of $n_verbs command lines"
+
+# ---- load and balance by the cookbook's queries in plain SQL: each row is one that the verb prints ----
+# plain TITLE NUMBER N_ROWS VERB OPTION...: the NUMBERth query below the title.
+plain() {
+	awk -v title="## $1" -v number="$2" '$0 == title { on = 1; next } /^## / { on = 0 }
+		on && /^```sql$/ { n++; copies = n == number; next } /^```$/ { copies = 0 } copies { print }' \
+		"$MOETRACE_SRCDIR/docs/cookbook.md" >plain.sql
+	n_rows=$3
+	shift 3
+	expect_ok sqlite3 -batch -readonly -json domains.db ".read plain.sql"
+	cp out plain.json
+	expect_ok "$moetrace" "$@" --format json
+	cp out said.json
+	expect_eq "rows by plain SQL that $* has" "$(sqlite3 -batch :memory: "
+		SELECT count(*) || ' of ' || (SELECT count(*) FROM json_each(readfile('plain.json'))) FROM json_each(readfile('plain.json')) AS p
+		WHERE EXISTS (SELECT 1 FROM json_each(readfile('said.json')) AS s WHERE NOT EXISTS (SELECT 1 FROM json_each(p.value) AS a
+			JOIN json_each(s.value) AS b ON b.key = a.key WHERE a.value IS NOT b.value AND NOT coalesce(abs(a.value - b.value) < 1e-6, 0)))
+		AND (SELECT count(*) FROM json_each(p.value) AS a JOIN json_each((SELECT value FROM json_each(readfile('said.json')) LIMIT 1)) AS b
+			ON b.key = a.key) >= 3")" "$n_rows of $n_rows"
+}
+plain 'The balance of four ranks, in plain SQL' 1 3 balance domains.db --ranks 4 --model 1
+plain 'The load of a time, in plain SQL' 1 9 experts domains.db --from 0 --until 60000 --top 3
+plain 'Pairs of experts and consecutive tokens, in plain SQL' 1 3 experts domains.db --pairs --top 3
+plain 'Pairs of experts and consecutive tokens, in plain SQL' 2 2 experts domains.db --steps

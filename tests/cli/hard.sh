@@ -120,6 +120,42 @@ expect_match "$tmp/err" 'note: recording 3: no pass was recorded, so there is no
 expect_error 3 "no request 'nobody'" "$moetrace" experts hard.db --request nobody
 expect_error 2 'exclude each other' "$moetrace" experts hard.db --pairs --steps
 expect_error 2 'are for the load alone' "$moetrace" experts hard.db --pairs --from 1
+expect_error 2 'from 5 is not before --until 5' "$moetrace" experts hard.db --from 5 --until 5
+expect_error 2 'min-tokens is for --by-attribute alone' "$moetrace" experts hard.db --min-tokens 3
+expect_error 2 'pairs counts all phases together' "$moetrace" experts hard.db --pairs --phase decode
+expect_error 2 'top is not for --coverage' "$moetrace" experts hard.db --coverage --top 3
+expect_error 2 "attribute 'domain': give KEY=VALUE" "$moetrace" experts hard.db --attribute domain
+expect_error 2 'give --attribute, or --request' "$moetrace" experts hard.db --attribute domain=c --from 1
+expect_error 3 "no request has an attribute 'color'" "$moetrace" experts hard.db --attribute color=red
+expect_error 3 'has no model 9' "$moetrace" balance hard.db --model 9
+expect_error 2 "ranks '2,0'" "$moetrace" balance hard.db --ranks 2,0
+expect_error 2 'k0 is for --rule oea and pruned alone' "$moetrace" oea hard.db --rule budget:9 --k0 3
+# nothing OPTION... -- WORDS: no row, and why.
+nothing() {
+	words=$1
+	shift
+	expect_ok "$moetrace" "$@" --format csv
+	expect_eq "rows of $*" "$(wc -l <"$tmp/out")" 1
+	expect_match "$tmp/err" "note: $words"
+}
+nothing 'no row was stored of what begins in that time: passes begin from [0-9.]+ to [0-9.]+ ms' experts hard.db --from 999999999
+nothing "no request with domain 'rust' has a computed row" experts hard.db --attribute domain=rust
+nothing 'no expert has 999 computed rows' experts hard.db --by-attribute domain --min-tokens 999
+nothing 'no layer of a pass of that phase was stored or counted' balance hard.db --ranks 2 --phase verify
+nothing '--k0: rows choose 2 experts at most, so there is no such k0' oea hard.db --k0 7
+expect_ok "$moetrace" experts hard.db --phase verify --format csv
+expect_no_match "$tmp/out" 'dead'
+make_sound sound.db
+change sound.db "UPDATE pass_layer SET map_epoch = NULL"
+expect_ok "$moetrace" balance sound.db --map recorded
+expect_match "$tmp/err" 'no layer of a pass has a map in force'
+expect_ok "$moetrace" oea hard.db
+expect_match "$tmp/err" 'note: recording 2: 20 of 30 passes were left out by sampling'
+# The load of the requests with an attribute is what the rows of these say.
+expect_ok "$moetrace" experts hard.db --attribute domain=c --format csv
+expect_eq "the load of an attribute" "$(tail -n +2 "$tmp/out" | awk -F, '{ sum += $6 } END { print sum }')" \
+	"$(value "SELECT count(*) FROM moe_topk JOIN request_attribute AS a USING (request_id) WHERE a.key = 'domain'
+		AND a.value = 'c' AND state = 'computed'")"
 expect_error 2 'ranks R is missing' "$moetrace" balance hard.db --shared even
 expect_error 2 "ranks '0'" "$moetrace" balance hard.db --ranks 0
 expect_error 2 "ranks '2,,4'" "$moetrace" balance hard.db --ranks 2,,4
