@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Opportunistic expert activation against the paper's two loops, written out over lists of
- * preferences that brute force sorted; then the cases that have names. Rows whose order a rounding
- * could decide are not compared, and counted.
+ * preferences that brute force sorted. Rows whose order a rounding could decide are not compared, and
+ * counted. The cases that have names are in check_oea_cases.c.
  */
 #include <check.h>
 #include <math.h>
@@ -14,87 +14,21 @@
 #include "tests/kernels/support/levels.h"
 #include "tests/moe_ops/support/suite.h"
 #include "tests/routing/support/brute.h"
+#include "tests/routing/support/oea_trial.h"
 #include "tests/routing/support/settings.h"
 
 #define MAX_ROWS 24
 /* The oracle asks for a list of all columns, which is as long as a choice may be. */
 #define MAX_COLUMNS MTK_ROUTE_MAX_TOP_K
 
-/* A batch, what the router made of it, and what the rule did. */
-struct trial {
-	struct mtk_route_config route;
-	struct mtk_oea oea;
-	uint32_t n_rows;
-	uint32_t n_valid_rows;
-	uint8_t is_decode[MAX_ROWS];
-	float logits[MAX_ROWS * MAX_COLUMNS];
-	float bias[MAX_COLUMNS];
-	int32_t base_ids[MAX_ROWS * MTK_ROUTE_MAX_WIDTH];
-	float base_weights[MAX_ROWS * MTK_ROUTE_MAX_WIDTH];
-	uint8_t n_base[MAX_ROWS];
-	uint8_t is_loaded[MAX_COLUMNS];
-	int32_t ids[MAX_ROWS * MTK_ROUTE_MAX_WIDTH];
-	float weights[MAX_ROWS * MTK_ROUTE_MAX_WIDTH];
-	uint8_t flags[MAX_ROWS];
-};
-
-static struct mtk_route_batch rows_of(const struct trial *trial)
-{
-	return (struct mtk_route_batch){trial->n_rows, trial->n_valid_rows, trial->logits,
-					trial->bias, NULL};
-}
-
-static struct mtk_oea_batch batch_of(struct trial *trial)
-{
-	return (struct mtk_oea_batch){
-		.oea = &trial->oea,
-		.route = &trial->route,
-		.rows = rows_of(trial),
-		.is_decode = trial->is_decode,
-		.base_ids = trial->base_ids,
-		.base_weights = trial->base_weights,
-		.n_base = trial->n_base,
-		.is_loaded = trial->is_loaded,
-	};
-}
-
-static struct mtk_oea_result result_of(struct trial *trial)
-{
-	return (struct mtk_oea_result){trial->ids, trial->weights, trial->flags};
-}
-
-/* Route on a level, then apply the rule in pieces of `piece` rows. */
-static void apply(struct trial *trial, mtk_route_fn route, uint32_t piece)
-{
-	static double scratch[4 * MAX_COLUMNS + 1024];
-	const struct mtk_route_result base = {.ids = trial->base_ids,
-					      .weights = trial->base_weights};
-	const struct mtk_route_batch rows = rows_of(trial);
-	const struct mtk_oea_batch batch = batch_of(trial);
-	const struct mtk_oea_result result = result_of(trial);
-
-	route(&trial->route, &rows, 0, rows.n_rows, scratch, &base);
-	memset(trial->n_base, 0xff, sizeof(trial->n_base));
-	memset(trial->is_loaded, 0xff, sizeof(trial->is_loaded));
-	memset(trial->ids, 0x7f, sizeof(trial->ids));
-	memset(trial->weights, 0xff, sizeof(trial->weights));
-	memset(trial->flags, 0xff, sizeof(trial->flags));
-	for (uint32_t r = 0; r < rows.n_rows; r += piece)
-		mtk_oea_base(&batch, r, r + piece < rows.n_rows ? r + piece : rows.n_rows, scratch);
-	mtk_oea_unite(&batch);
-	for (uint32_t r = 0; r < rows.n_rows; r += piece)
-		mtk_oea_choose(&batch, r, r + piece < rows.n_rows ? r + piece : rows.n_rows,
-			       scratch, &result);
-}
-
 /* ---- the paper's definition ---- */
 
 /* A row of the oracle: e[j] of the paper, as far as the row may go, and R. */
 struct wishes {
-	int list[MAX_COLUMNS];
+	int list[OEA_TRIAL_MAX_COLUMNS];
 	uint32_t n_list;
-	double mass[MAX_COLUMNS];  /* R, by column */
-	double score[MAX_COLUMNS]; /* before it was divided by its sum, by column; of the
+	double mass[OEA_TRIAL_MAX_COLUMNS];  /* R, by column */
+	double score[OEA_TRIAL_MAX_COLUMNS]; /* before it was divided by its sum, by column; of the
 				      softmax over the selected, the logit */
 	bool is_close;		   /* a rounding may decide */
 };
@@ -104,7 +38,7 @@ static bool is_near(double a, double b)
 	return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)) + 1e-300;
 }
 
-static bool order_is_close(const struct trial *trial, uint32_t r, const struct brute_row *row,
+static bool order_is_close(const struct oea_trial *trial, uint32_t r, const struct brute_row *row,
 			   uint32_t n_list)
 {
 	const uint32_t n = mtk_route_columns(&trial->route);
@@ -127,7 +61,7 @@ static bool order_is_close(const struct trial *trial, uint32_t r, const struct b
 }
 
 /* A logit for the softmax over the selected; minus infinity has no weight. */
-static double logit_of(const struct trial *trial, uint32_t r, uint32_t e)
+static double logit_of(const struct oea_trial *trial, uint32_t r, uint32_t e)
 {
 	const struct mtk_route_config *route = &trial->route;
 	double x = trial->logits[r * mtk_route_columns(route) + e];
@@ -140,7 +74,7 @@ static double logit_of(const struct trial *trial, uint32_t r, uint32_t e)
 	return isnan(x) || !(x + bias > -INFINITY) ? -INFINITY : x;
 }
 
-static void wish(const struct trial *trial, uint32_t r, struct wishes *ret_wishes)
+static void wish(const struct oea_trial *trial, uint32_t r, struct wishes *ret_wishes)
 {
 	static struct brute_row row;
 	const uint32_t n = mtk_route_columns(&trial->route);
@@ -168,7 +102,7 @@ static void wish(const struct trial *trial, uint32_t r, struct wishes *ret_wishe
 		ret_wishes->score[e] = logit_of(trial, r, e);
 }
 
-static uint32_t oracle_n_base(const struct trial *trial, struct wishes *wishes)
+static uint32_t oracle_n_base(const struct oea_trial *trial, struct wishes *wishes)
 {
 	double cumulated = 0.0;
 	uint32_t t = 0;
@@ -220,14 +154,14 @@ static int oracle_id(const struct mtk_route_config *route, int column)
 	return column + column / (int)route->n_local_experts * (int)route->n_shared_slots;
 }
 
-static void require_row(const struct trial *trial, const struct wishes *wishes, uint32_t r,
+static void require_row(const struct oea_trial *trial, const struct wishes *wishes, uint32_t r,
 			const int *set, uint32_t n)
 {
 	const uint32_t n_shared = trial->route.n_shared_slots;
 	const uint32_t width = mtk_oea_width(&trial->oea, &trial->route);
 	const int32_t *ids = trial->ids + r * width;
 	const float *weights = trial->weights + r * width;
-	double expected[MAX_COLUMNS];
+	double expected[OEA_TRIAL_MAX_COLUMNS];
 
 	oracle_weights(&trial->route, wishes, set, n, expected);
 	for (uint32_t j = 0; j < n; j++) {
@@ -247,12 +181,12 @@ static void require_row(const struct trial *trial, const struct wishes *wishes, 
 }
 
 /* Algorithm 2. Returns false where a rounding may decide. */
-static bool require_trial(const struct trial *trial)
+static bool require_trial(const struct oea_trial *trial)
 {
-	static struct wishes wishes[MAX_ROWS];
+	static struct wishes wishes[OEA_TRIAL_MAX_ROWS];
 	const struct mtk_oea *oea = &trial->oea;
-	bool in_union[MAX_COLUMNS] = {false};
-	uint32_t n_base[MAX_ROWS];
+	bool in_union[OEA_TRIAL_MAX_COLUMNS] = {false};
+	uint32_t n_base[OEA_TRIAL_MAX_ROWS];
 
 	for (uint32_t e = trial->route.n_experts; e < mtk_route_columns(&trial->route); e++)
 		in_union[e] = true;
@@ -266,7 +200,7 @@ static bool require_trial(const struct trial *trial)
 			in_union[wishes[r].list[j]] = true;
 	}
 	for (uint32_t r = 0; r < trial->n_valid_rows; r++) {
-		int set[MAX_COLUMNS];
+		int set[OEA_TRIAL_MAX_COLUMNS];
 		uint32_t n = 0;
 
 		for (; n < n_base[r]; n++)
@@ -297,12 +231,12 @@ static bool draw_setting(struct random *random, struct mtk_route_config *ret_rou
 		if (ret_route->n_experts % 4 == 0)
 			ret_route->n_local_experts /= 4;
 	}
-	return mtk_route_columns(ret_route) <= MAX_COLUMNS &&
+	return mtk_route_columns(ret_route) <= OEA_TRIAL_MAX_COLUMNS &&
 	       ret_route->scoring != MTK_ROUTE_SPARSEMIXER &&
 	       mtk_route_config_check(ret_route, message) == MOETRACE_OK;
 }
 
-static void draw_rule(struct random *random, struct trial *trial)
+static void draw_rule(struct random *random, struct oea_trial *trial)
 {
 	const uint32_t n = mtk_route_columns(&trial->route);
 	struct mtk_oea given = {.k0 = 1 + random_below(random, trial->route.top_k)};
@@ -318,12 +252,12 @@ static void draw_rule(struct random *random, struct trial *trial)
 		      error.text);
 }
 
-static void draw_rows(struct random *random, struct trial *trial)
+static void draw_rows(struct random *random, struct oea_trial *trial)
 {
 	const uint32_t n = mtk_route_columns(&trial->route);
 	const uint32_t kind = random_below(random, 4);
 
-	trial->n_rows = 1 + random_below(random, MAX_ROWS);
+	trial->n_rows = 1 + random_below(random, OEA_TRIAL_MAX_ROWS);
 	trial->n_valid_rows = trial->n_rows;
 	if (random_below(random, 3) == 0)
 		trial->n_valid_rows -= random_below(random, trial->n_rows);
@@ -345,7 +279,7 @@ static void draw_rows(struct random *random, struct trial *trial)
 
 START_TEST(test_random_batches)
 {
-	static struct trial trial;
+	static struct oea_trial trial;
 	mtk_route_fn route = mtk_cpu_ops_find((enum mtk_cpu_level)_i)->route;
 	struct random random = {20251102};
 	uint32_t n_done = 0, n_close = 0;
@@ -355,7 +289,7 @@ START_TEST(test_random_batches)
 			continue;
 		draw_rule(&random, &trial);
 		draw_rows(&random, &trial);
-		apply(&trial, route, 1 + random_below(&random, MAX_ROWS));
+		oea_trial_apply(&trial, route, 1 + random_below(&random, OEA_TRIAL_MAX_ROWS));
 		n_close += !require_trial(&trial);
 		n_done++;
 	}
@@ -367,7 +301,7 @@ END_TEST
 /* Nothing depends on the order of the rows. */
 START_TEST(test_row_order)
 {
-	static struct trial trial, turned;
+	static struct oea_trial trial, turned;
 	mtk_route_fn route = mtk_cpu_ops_find((enum mtk_cpu_level)_i)->route;
 	struct random random = {77};
 
@@ -388,8 +322,8 @@ START_TEST(test_row_order)
 			turned.is_decode[to] = trial.is_decode[r];
 			memcpy(turned.logits + to * n, trial.logits + r * n, n * sizeof(float));
 		}
-		apply(&trial, route, MAX_ROWS);
-		apply(&turned, route, 1);
+		oea_trial_apply(&trial, route, OEA_TRIAL_MAX_ROWS);
+		oea_trial_apply(&turned, route, 1);
 		width = mtk_oea_width(&trial.oea, &trial.route);
 		for (uint32_t r = 0; r < trial.n_rows; r++) {
 			uint32_t to = trial.n_rows - 1 - r;
@@ -404,187 +338,10 @@ START_TEST(test_row_order)
 }
 END_TEST
 
-/* ---- cases with names ---- */
-
-static struct trial trial_make(uint32_t n_experts, uint32_t top_k, const char *rule,
-			       uint32_t n_rows)
-{
-	struct trial trial = {.route = mtk_route_config_make(n_experts, top_k),
-			      .n_rows = n_rows,
-			      .n_valid_rows = n_rows};
-	struct mtk_oea given;
-	struct mtk_error error = {""};
-
-	memset(trial.is_decode, 1, sizeof(trial.is_decode));
-	trial.route.renormalise = MTK_ROUTE_RENORMALISE_IF_POSITIVE;
-	ck_assert_msg(mtk_oea_parse(rule, &given, &error) == MOETRACE_OK, "%s", error.text);
-	ck_assert_msg(mtk_oea_resolve(&given, &trial.route, &trial.oea, &error) == MOETRACE_OK,
-		      "%s", error.text);
-	return trial;
-}
-
-static void assert_ids(const struct trial *trial, uint32_t r, const int32_t *expected)
-{
-	const uint32_t width = mtk_oea_width(&trial->oea, &trial->route);
-
-	for (uint32_t j = 0; j < width; j++)
-		ck_assert_msg(trial->ids[r * width + j] == expected[j],
-			      "row %u, entry %u: %d instead of %d", r, j, trial->ids[r * width + j],
-			      expected[j]);
-}
-
-/* Three rows over six experts, by hand: preferences 0 1 2 .., 1 3 0 2 .., and 4 5 2 0 .. */
-static struct trial trial_by_hand(const char *rule)
-{
-	static const float logits[3][6] = {
-		{6, 5, 4, 3, 2, 1}, {4, 6, 3, 5, 2, 1}, {3, 2, 4, 1, 6, 5}};
-	struct trial trial = trial_make(6, 3, rule, 3);
-
-	memcpy(trial.logits, logits, sizeof(logits));
-	return trial;
-}
-
-START_TEST(test_by_hand)
-{
-	struct trial trial = trial_by_hand("k0=1");
-	const double e = exp(1.0);
-
-	apply(&trial, mtk_route_plain, 3);
-	/* The union is 0, 1 and 4. */
-	assert_ids(&trial, 0, (int32_t[]){0, 1, 4});
-	assert_ids(&trial, 1, (int32_t[]){1, 0, 4});
-	assert_ids(&trial, 2, (int32_t[]){4, 0, 1});
-	ck_assert_double_eq_tol(trial.weights[0], 1 / (1 + 1 / e + exp(-4.0)), 1e-6);
-	ck_assert_double_eq_tol(trial.weights[5], exp(-4.0) / (1 + exp(-2.0) + exp(-4.0)), 1e-6);
-	ck_assert_uint_eq(trial.flags[0] | trial.flags[1] | trial.flags[2], 0);
-
-	/* Without taking more, this is pruning; two more entries than k0 at most. */
-	trial = trial_by_hand("k0=1,kmax=1");
-	apply(&trial, mtk_route_plain, 3);
-	assert_ids(&trial, 1, (int32_t[]){1, -1, -1});
-	ck_assert_float_eq(trial.weights[3], 1.0f);
-	ck_assert_uint_eq(trial.flags[1], MTK_OEA_FLAG_BELOW_K);
-
-	/* More entries than top_k where the union has them: 0, 1, 3, 4 and 5. */
-	trial = trial_by_hand("k0=2,kmax=4");
-	apply(&trial, mtk_route_plain, 3);
-	assert_ids(&trial, 0, (int32_t[]){0, 1, 3, 4});
-	assert_ids(&trial, 2, (int32_t[]){4, 5, 0, 1});
-
-	/* Rank 4 is the deepest: row 0 cannot reach expert 4, which is its fifth. */
-	trial = trial_by_hand("k0=1,maxp=4");
-	apply(&trial, mtk_route_plain, 3);
-	assert_ids(&trial, 0, (int32_t[]){0, 1, -1});
-	assert_ids(&trial, 2, (int32_t[]){4, 0, -1});
-	ck_assert_uint_eq(trial.flags[0], MTK_OEA_FLAG_BELOW_K);
-
-	/* The best expert alone holds 0.63 of each row, the best two 0.87. */
-	trial = trial_by_hand("k0=3,p=0.6");
-	apply(&trial, mtk_route_plain, 3);
-	ck_assert_uint_eq(trial.n_base[0], 1);
-	trial = trial_by_hand("k0=3,p=0.7");
-	apply(&trial, mtk_route_plain, 3);
-	ck_assert_uint_eq(trial.n_base[0], 2);
-}
-END_TEST
-
-/* Decode rows ride on what prefill rows load, which keep all of their choice. */
-START_TEST(test_mixed_batch)
-{
-	struct trial trial = trial_by_hand("k0=1");
-
-	trial.is_decode[0] = 0;
-	apply(&trial, mtk_route_plain, 3);
-	assert_ids(&trial, 0, (int32_t[]){0, 1, 2});
-	assert_ids(&trial, 1, (int32_t[]){1, 0, 2});
-	assert_ids(&trial, 2, (int32_t[]){4, 2, 0});
-	ck_assert_mem_eq(trial.weights, trial.base_weights, 3 * sizeof(float));
-
-	memset(trial.is_decode, 0, sizeof(trial.is_decode));
-	apply(&trial, mtk_route_plain, 3);
-	ck_assert_mem_eq(trial.ids, trial.base_ids, 9 * sizeof(int32_t));
-	ck_assert_mem_eq(trial.weights, trial.base_weights, 9 * sizeof(float));
-}
-END_TEST
-
-/* Padding selects nothing, and its experts are not in the union. */
-START_TEST(test_padding)
-{
-	struct trial trial = trial_by_hand("k0=1");
-
-	trial.n_valid_rows = 2;
-	apply(&trial, mtk_route_plain, 1);
-	assert_ids(&trial, 0, (int32_t[]){0, 1, -1});
-	assert_ids(&trial, 1, (int32_t[]){1, 0, -1});
-	assert_ids(&trial, 2, (int32_t[]){-1, -1, -1});
-	ck_assert_uint_eq(trial.flags[0], MTK_OEA_FLAG_BELOW_K);
-	ck_assert_uint_eq(trial.flags[2], 0);
-	ck_assert_uint_eq(trial.is_loaded[4], 0);
-
-	trial.n_valid_rows = 0;
-	apply(&trial, mtk_route_plain, 1);
-	assert_ids(&trial, 0, (int32_t[]){-1, -1, -1});
-}
-END_TEST
-
-START_TEST(test_one_row)
-{
-	struct trial trial = trial_by_hand("k0=2");
-
-	trial.n_rows = trial.n_valid_rows = 1;
-	apply(&trial, mtk_route_plain, 1);
-	assert_ids(&trial, 0, (int32_t[]){0, 1, -1});
-	ck_assert_uint_eq(trial.flags[0], MTK_OEA_FLAG_BELOW_K | MTK_OEA_FLAG_ONE_ROW);
-	/* Rows of padding make no company. */
-	trial.n_rows = 3;
-	apply(&trial, mtk_route_plain, 1);
-	ck_assert_uint_eq(trial.flags[0], MTK_OEA_FLAG_BELOW_K | MTK_OEA_FLAG_ONE_ROW);
-	ck_assert_uint_eq(trial.flags[1], 0);
-}
-END_TEST
-
-/* The bias decides what is preferred, never what an entry weighs. */
-START_TEST(test_bias)
-{
-	struct trial trial = trial_by_hand("k0=1");
-
-	trial.route.scoring = MTK_ROUTE_SIGMOID;
-	trial.route.bias = MTK_ROUTE_BIAS_SCORE;
-	trial.bias[5] = 100.0f;
-	apply(&trial, mtk_route_plain, 3);
-	/* All want expert 5 first, so that the union is expert 5. */
-	assert_ids(&trial, 0, (int32_t[]){5, -1, -1});
-	ck_assert_float_eq(trial.weights[0], 1.0f);
-	trial.oea.k0 = 2;
-	apply(&trial, mtk_route_plain, 3);
-	assert_ids(&trial, 0, (int32_t[]){5, 0, 1});
-	assert_ids(&trial, 2, (int32_t[]){5, 4, 0});
-	ck_assert_double_eq_tol(trial.weights[0] / trial.weights[1],
-				(1 + exp(-6.0)) / (1 + exp(-1.0)), 1e-6);
-}
-END_TEST
-
-/* Experts of groups that the row did not keep stay out, also where others load them. */
-START_TEST(test_groups)
-{
-	struct trial trial = trial_by_hand("k0=1");
-	char message[MTK_ROUTE_MESSAGE_BYTES];
-
-	trial.route.groups = MTK_ROUTE_GROUPS_MAX;
-	trial.route.n_groups = 2;
-	trial.route.n_keep_groups = 1;
-	ck_assert_msg(mtk_route_config_check(&trial.route, message) == MOETRACE_OK, "%s", message);
-	apply(&trial, mtk_route_plain, 3);
-	assert_ids(&trial, 0, (int32_t[]){0, 1, -1});
-	assert_ids(&trial, 1, (int32_t[]){1, 0, -1});
-	assert_ids(&trial, 2, (int32_t[]){4, -1, -1});
-}
-END_TEST
-
 /* k0 = top_k is the router itself, whatever the setting is. */
 START_TEST(test_k0_is_top_k)
 {
-	static struct trial trial;
+	static struct oea_trial trial;
 	mtk_route_fn route = mtk_cpu_ops_find((enum mtk_cpu_level)_i)->route;
 	struct random random = {4};
 	struct mtk_error error;
@@ -599,68 +356,11 @@ START_TEST(test_k0_is_top_k)
 						 &trial.route, &trial.oea, &error),
 				 MOETRACE_OK);
 		draw_rows(&random, &trial);
-		apply(&trial, route, MAX_ROWS);
+		oea_trial_apply(&trial, route, OEA_TRIAL_MAX_ROWS);
 		n_entries = trial.n_rows * mtk_route_width(&trial.route);
 		require(memcmp(trial.ids, trial.base_ids, n_entries * sizeof(int32_t)) == 0);
 		require(memcmp(trial.weights, trial.base_weights, n_entries * sizeof(float)) == 0);
 	}
-}
-END_TEST
-
-/* The union of identical rows is what one of them keeps. */
-START_TEST(test_identical_rows)
-{
-	struct trial trial = trial_make(6, 3, "k0=2", 3);
-
-	for (uint32_t i = 0; i < 18; i++)
-		trial.logits[i] = (float)(i % 6);
-	apply(&trial, mtk_route_plain, 3);
-	for (uint32_t r = 0; r < 3; r++) {
-		assert_ids(&trial, r, (int32_t[]){5, 4, -1});
-		ck_assert_uint_eq(trial.flags[r], MTK_OEA_FLAG_BELOW_K);
-	}
-}
-END_TEST
-
-/* Independent uniform choices: N (1 - (1 - k0 / N)^B) experts are active on average. */
-START_TEST(test_uniform_expectation)
-{
-	static float logits[16 * 128];
-	static int32_t ids[16 * 8], base_ids[16 * 8];
-	static float weights[16 * 8], base_weights[16 * 8];
-	static uint8_t n_base[16], is_loaded[128], is_decode[16], flags[16];
-	static double scratch[8 * 128];
-	struct random random = {9};
-	const struct mtk_route_config route = mtk_route_config_make(128, 8);
-	const struct mtk_route_batch rows = {16, 16, logits, NULL, NULL};
-	const struct mtk_route_result base = {.ids = base_ids, .weights = base_weights};
-	const struct mtk_oea_result result = {ids, weights, flags};
-	struct mtk_oea oea;
-	struct mtk_oea_batch batch = {&oea,	&route,	      rows,   is_decode,
-				      base_ids, base_weights, n_base, is_loaded};
-	uint64_t n_active[9] = {0};
-
-	memset(is_decode, 1, sizeof(is_decode));
-	for (int i = 0; i < 400; i++) {
-		for (uint32_t j = 0; j < 16 * 128; j++)
-			logits[j] = random_unit(&random);
-		mtk_route_plain(&route, &rows, 0, 16, scratch, &base);
-		for (uint32_t k0 = 3; k0 <= 8; k0++) {
-			bool is_active[128] = {false};
-
-			oea = (struct mtk_oea){k0, 8, 1.0, 128};
-			mtk_oea_base(&batch, 0, 16, scratch);
-			mtk_oea_unite(&batch);
-			mtk_oea_choose(&batch, 0, 16, scratch, &result);
-			for (uint32_t j = 0; j < 16 * 8; j++)
-				is_active[ids[j]] = true;
-			for (uint32_t e = 0; e < 128; e++)
-				n_active[k0] += is_active[e];
-		}
-	}
-	for (uint32_t k0 = 3; k0 <= 8; k0++)
-		ck_assert_double_eq_tol((double)n_active[k0] / 400,
-					128 * (1 - pow(1 - k0 / 128.0, 16)), 0.8);
 }
 END_TEST
 
@@ -674,14 +374,6 @@ int main(void)
 	tcase_add_loop_test(tcase, test_random_batches, 0, n_levels);
 	tcase_add_loop_test(tcase, test_row_order, 0, n_levels);
 	tcase_add_loop_test(tcase, test_k0_is_top_k, 0, n_levels);
-	tcase_add_test(tcase, test_by_hand);
-	tcase_add_test(tcase, test_mixed_batch);
-	tcase_add_test(tcase, test_padding);
-	tcase_add_test(tcase, test_one_row);
-	tcase_add_test(tcase, test_bias);
-	tcase_add_test(tcase, test_groups);
-	tcase_add_test(tcase, test_identical_rows);
-	tcase_add_test(tcase, test_uniform_expectation);
 	suite_add_tcase(suite, tcase);
 	return run_suite(suite);
 }

@@ -6,6 +6,7 @@
 if HAVE_CHECK
 %C%_programs = \
 	%D%/check_oea \
+	%D%/check_oea_cases \
 	%D%/check_oracle \
 	%D%/check_property \
 	%D%/check_route \
@@ -18,10 +19,16 @@ TESTS += $(%C%_programs)
 %C%_libs = kernels/libmtk.la $(CHECK_LIBS) -lm
 %C%_settings = %D%/support/settings.c %D%/support/settings.h
 
-%C%_check_oea_SOURCES = %D%/check_oea.c $(%C%_settings) \
+%C%_trial = %D%/support/oea_trial.c %D%/support/oea_trial.h
+
+%C%_check_oea_SOURCES = %D%/check_oea.c $(%C%_settings) $(%C%_trial) \
 	%D%/support/brute.c %D%/support/brute.h
 %C%_check_oea_CFLAGS = $(%C%_cflags)
 %C%_check_oea_LDADD = $(%C%_libs)
+
+%C%_check_oea_cases_SOURCES = %D%/check_oea_cases.c $(%C%_settings) $(%C%_trial)
+%C%_check_oea_cases_CFLAGS = $(%C%_cflags)
+%C%_check_oea_cases_LDADD = $(%C%_libs)
 
 %C%_check_oracle_SOURCES = %D%/check_oracle.c
 %C%_check_oracle_CFLAGS = $(%C%_cflags)
