@@ -2,27 +2,32 @@
 # SPDX-License-Identifier: MIT
 #
 # Is the predicted time of a layer the one that the rule then takes? On the engine, on the CPU, with
-# the true sizes of Qwen3-30B-A3B and as many layers as fit, B requests in lockstep, plainly and at every
+# the true sizes of Qwen3-30B-A3B and some layers of it, B requests in lockstep, plainly and at every
 # k0 in turns, in one process. The line of layer time over active experts is taken from the runs at
 # k0 = 2, 4 and 6; with it and what moe_oea() says of the plain runs, the time at k0 = 3, 5 and 7 is
-# predicted and held against the measured one. All runs of a kind do the same work, so that each layer
-# of each position is taken from the run in which it was fastest. The bar, for B = 4 and 16, is 3 %;
-# B = 64 and tinymoe are printed without.
+# predicted and held against the measured one. The bar, for B = 4 and 16, is 3 %; B = 64 and tinymoe are
+# printed without.
+#
+# A machine's speed drifts, so that runs of different minutes cannot be compared. All runs of a kind do the
+# same work, and every round has one of each kind, every other one in reverse: the speed of a round is the
+# median, over all kinds, positions and layers, of its times over their medians. Times are divided by
+# it, and of each kind, position and layer the run with the median time is taken.
 #
 # Beside it, of tinymoe: what the rule really costs in cross-entropy, and the lost weight that stands
 # for it.
 #
-#   bench_oea_time.sh [ROUNDS [POSITIONS [LAYERS [THREADS]]]]
+#   bench_oea_time.sh [SECONDS [POSITIONS [LAYERS [THREADS]]]]
 #
-# It runs in the build folder; 5 rounds of 16 positions unless told otherwise.
+# It runs in the build folder; as many rounds as fit into 300 seconds, at least 3, of 12 positions unless told
+# otherwise.
 
 set -eu
 LC_ALL=C
 export LC_ALL
 
 source=$(cd -- "$(dirname -- "$0")/.." && pwd)
-rounds=${1:-5}
-positions=${2:-16}
+seconds=${1:-300}
+positions=${2:-12}
 threads=${4:-$(nproc)}
 moetrace=$PWD/cli/moetrace
 [ -x "$moetrace" ] || {
@@ -34,7 +39,7 @@ command -v sqlite3 >/dev/null || {
 	exit 1
 }
 # A layer's experts take 1.2 GB; a half of what is available is left to others.
-layers=${3:-$(awk '/^MemAvailable/ { n = int(($2 / 1048576 / 2 - 1) / 1.3); print n > 8 ? 8 : n }' /proc/meminfo)}
+layers=${3:-$(awk '/^MemAvailable/ { n = int(($2 / 1048576 / 2 - 1) / 1.3); print n > 4 ? 4 : n }' /proc/meminfo)}
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/moetrace-bench.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -52,22 +57,57 @@ workload() {
 	}' >"$tmp/workload"
 }
 
-# rounds_run MODEL...: plain runs and runs at every k0 into all.db, of which the fastest of a layer,
-# position and k0 is kept; fit.db has those of k0 = 2, 4 and 6 alone.
+now_ms() {
+	sqlite3 -batch :memory: "SELECT CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+}
+
+# rounds_count SECONDS MODEL...: how many rounds fit, between 3 and 15, odd. A run makes its weights first,
+# which a comparison does once.
+rounds_count() {
+	limit=$1
+	shift
+	begin=$(now_ms)
+	"$moetrace" run "$@" --workload "$tmp/workload" --batch 999 --lockstep --threads "$threads" -f \
+		-o "$tmp/one.db" >/dev/null
+	ask "$tmp/one.db" "SELECT max(3, min(15, CAST(($limit - (wall - served)) / (7 * served) AS INTEGER))) | 1
+		FROM (SELECT ($(now_ms) - $begin) / 1000.0 AS wall, (max(end_ns) - min(begin_ns)) / 1e9 AS served FROM pass)"
+}
+
+# rounds_run SECONDS MODEL...: plain runs and runs at every k0 into all.db, of which the median one of a
+# layer, position and k0 is kept, at the speed of the median round; fit.db has those of k0 = 2, 4 and 6
+# alone.
 rounds_run() {
+	limit=$1
+	shift
+	rounds=$(rounds_count "$limit" "$@")
 	"$moetrace" run "$@" --workload "$tmp/workload" --batch 999 --lockstep --kernels \
 		--threads "$threads" --pairs "$rounds" \
 		--compare oea:k0=2 --compare oea:k0=3 --compare oea:k0=4 --compare oea:k0=5 \
 		--compare oea:k0=6 --compare oea:k0=7 -f -o "$tmp/all.db" >/dev/null
 	sqlite3 -batch -bail "$tmp/all.db" "
-		CREATE TABLE kind AS SELECT p.recording_id, coalesce(max(CAST(substr(r.name, 8) AS INTEGER)), 0) AS k0
+		CREATE TABLE kind AS SELECT p.recording_id, (p.recording_id - 1) / 7 AS round,
+			coalesce(max(CAST(substr(r.name, 8) AS INTEGER)), 0) AS k0
 			FROM pass AS p JOIN pass_layer USING (pass_id) JOIN topk USING (topk_id)
 			LEFT JOIN rule AS r USING (rule_id) GROUP BY p.recording_id;
-		CREATE TEMP TABLE best AS SELECT t.pass_id, t.layer_id, min(t.duration_ns)
-			FROM layer_time AS t JOIN pass AS p USING (pass_id)
-			JOIN kind ON kind.recording_id = p.recording_id WHERE t.source = 'kernel'
-			GROUP BY k0, p.runtime_pass, t.layer_id;
-		DELETE FROM pass_layer WHERE (pass_id, layer_id) NOT IN (SELECT pass_id, layer_id FROM best);"
+		CREATE TEMP TABLE cell AS SELECT round, k0, p.runtime_pass - (SELECT min(runtime_pass) FROM pass AS f
+			WHERE f.recording_id = p.recording_id) AS position, t.pass_id, t.layer_id, t.duration_ns
+			FROM layer_time AS t JOIN pass AS p USING (pass_id) JOIN kind ON kind.recording_id = p.recording_id
+			WHERE t.source = 'kernel';
+		CREATE TEMP TABLE usual AS SELECT k0, position, layer_id, duration_ns AS ns FROM (SELECT *,
+			row_number() OVER (PARTITION BY k0, position, layer_id ORDER BY duration_ns) AS n FROM cell)
+			WHERE n = ($rounds + 1) / 2;
+		CREATE TABLE speed AS SELECT round, slow FROM (SELECT round, slow, row_number() OVER (PARTITION BY round
+			ORDER BY slow) AS n, count(*) OVER (PARTITION BY round) AS of FROM (SELECT round, duration_ns / ns AS slow
+			FROM (SELECT c.round, 1.0 * c.duration_ns AS duration_ns, u.ns FROM cell AS c
+				JOIN usual AS u USING (k0, position, layer_id)))) WHERE n = (of + 1) / 2;
+		CREATE TEMP TABLE kept AS SELECT pass_id, layer_id, slow FROM (SELECT c.*, s.slow, row_number() OVER
+			(PARTITION BY k0, position, layer_id ORDER BY duration_ns / slow) AS n FROM cell AS c
+			JOIN speed AS s USING (round)) WHERE n = ($rounds + 1) / 2;
+		CREATE UNIQUE INDEX temp.kept_key ON kept (pass_id, layer_id);
+		DELETE FROM pass_layer WHERE (pass_id, layer_id) NOT IN (SELECT pass_id, layer_id FROM kept);
+		DELETE FROM kernel WHERE layer_id IS NULL OR (pass_id, layer_id) NOT IN (SELECT pass_id, layer_id FROM kept);
+		UPDATE kernel SET end_ns = round(end_ns / k.slow), start_ns = round(start_ns / k.slow) FROM kept AS k
+			WHERE k.pass_id = kernel.pass_id AND k.layer_id = kernel.layer_id;"
 	cp "$tmp/all.db" "$tmp/fit.db"
 	sqlite3 -batch -bail "$tmp/fit.db" "DELETE FROM pass_layer WHERE pass_id NOT IN (SELECT pass_id FROM pass
 		JOIN kind USING (recording_id) WHERE k0 IN (2, 4, 6))"
@@ -84,13 +124,14 @@ layer_us() {
 		WHERE phase = 'decode' AND source = 'kernel' AND k0 = $1"
 }
 
-# predict NAME BAR MODEL...: a line for each k0.
+# predict NAME BAR SECONDS MODEL...: a line for each k0.
 predict() {
 	name=$1
 	bar=$2
 	shift 2
 	rounds_run "$@"
 	fit=$(ask "$tmp/fit.db" "SELECT a_ns / 1000, b_ns / 1000, coalesce(c_ns, 0) / 1000 FROM moe_fit")
+	echo "$name: $rounds rounds, the slowest took $(ask "$tmp/all.db" "SELECT round(max(slow) / min(slow), 2) FROM speed") times as long as the fastest"
 	echo "$name: $(ask "$tmp/fit.db" "SELECT round(a_ns / 1000, 1) || ' + ' || round(b_ns / 1000, 2)
 		|| ' * active us; R2 ' || round(r2, 4) || '; ' || n_outliers || ' of ' || n_batches
 		|| ' left out' FROM moe_fit")"
@@ -115,13 +156,15 @@ if [ "$layers" -gt 0 ]; then
 		workload "$batch"
 		bar=3
 		[ "$batch" -lt 64 ] || bar=
-		predict "Qwen3-30B-A3B, $layers layers, B = $batch" "$bar" --shape qwen3-30b-a3b --layers "$layers"
+		# What a run takes grows with the experts that its batches touch.
+		share=$((batch == 4 ? seconds / 5 : seconds / 3))
+		predict "Qwen3-30B-A3B, $layers layers, B = $batch" "$bar" "$share" --shape qwen3-30b-a3b --layers "$layers"
 	done
 else
 	echo "Qwen3-30B-A3B: too little memory for one layer"
 fi
 workload 16
-predict "tinymoe, B = 16" "" --model "$source/examples/tinymoe/tinymoe.safetensors"
+predict "tinymoe, B = 16" "" $((seconds / 20)) --model "$source/examples/tinymoe/tinymoe.safetensors"
 
 # ---- what lost weight is worth ----
 split -b 161 -d -a 1 "$source/tests/data/tinymoe/golden/tokens.u8" "$tmp/text-"
