@@ -105,7 +105,8 @@ expect_eq "layers apart" "$(ask published.db "select round(a_ns), round(b_ns), r
 expect_eq "each by itself" "$(ask published.db "select group_concat(round(a_ns / 1000) || ' ' || round(b_ns) || ' ' || round(c_ns), '; ')
 	from moe_fit(1)" | tr -d '"')" "10.0 300.0 100.0; 50.0 300.0 100.0"
 expect_ok "$moetrace" oea plain.db --k0 3 --fit
-expect_match out 'extrapolated'
+# On a machine that is busy with something else, times may show no line; then that is said.
+expect_match out 'extrapolated|do not grow with active experts for sure'
 expect_match out '^Fit: '
 
 # ---- what a rule did ----
