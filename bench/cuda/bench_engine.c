@@ -5,7 +5,9 @@
  * experts that it touches; and the rate of the expert MLP at prefill, by our own kernel and by the
  * library. Blocks of passes are paired A B B A; printed is the change with its 95 % interval.
  *
- * bench_engine [decode SHAPE [LOCAL_EXPERTS] | oea SHAPE | prefill SHAPE]: without arguments all.
+ * bench_engine [decode SHAPE [LOCAL_EXPERTS [ROWS [WAY]]] | oea SHAPE | prefill SHAPE]: without
+ * arguments all. WAY is one of those to record: fused, 'adopted buffer', gather, 'launch a layer'.
+ * bench_engine positions SHAPE ROWS: a step at positions further and further on.
  * bench_engine passes SHAPE ROWS: a few steps without a graph, for a profiler.
  */
 #include <math.h>
@@ -74,47 +76,80 @@ static void compare(const struct block *base, const struct block *other, uint32_
 
 /* ---- decode ---- */
 
-static void decode_rows(struct rig *rig, struct lane *none, struct lane *fused,
-			struct lane *launch, uint32_t n_rows)
+static const struct {
+	const char *name;
+	int recording;
+} ways[] = {
+	{"fused", MTK_CUDA_RECORD_FUSED},
+	{"adopted buffer", MTK_CUDA_RECORD_ADOPT},
+	{"gather", MTK_CUDA_RECORD_GATHER},
+	{"launch a layer", MTK_CUDA_RECORD_LAUNCH},
+};
+enum { N_WAYS = sizeof(ways) / sizeof(ways[0]) };
+
+static void decode_way(struct rig *rig, struct lane *none, struct lane *lane, const char *name,
+		       uint32_t n_rows)
 {
 	struct block base = {.rig = rig, .lane = none, .n_rows = n_rows, .is_waited = true};
 	struct block other = base;
+	char what[64];
 
-	/* The graphs, each as its lane records. */
+	other.lane = lane;
 	rig_decode(rig, none, n_rows, POSITION, NULL);
-	rig->state->settings.records_by_launch = false;
-	rig_decode(rig, fused, n_rows, POSITION, NULL);
-	rig->state->settings.records_by_launch = true;
-	rig_decode(rig, launch, n_rows, POSITION, NULL);
-	other.lane = fused;
-	compare(&base, &other, N_PAIRS, "waited for, fused, idle");
-	rig_record(fused, true);
-	compare(&base, &other, N_PAIRS, "waited for, fused, recording");
+	rig_decode(rig, lane, n_rows, POSITION, NULL);
+	if (lane->recording == MTK_CUDA_RECORD_FUSED)
+		compare(&base, &other, N_PAIRS, "waited for, fused, idle");
+	rig_record(lane, true);
+	snprintf(what, sizeof(what), "waited for, %s", name);
+	compare(&base, &other, N_PAIRS, what);
 	base.is_waited = other.is_waited = false;
-	compare(&base, &other, N_PAIRS, "back to back, fused, recording");
-	rig_record(fused, false);
-	rig_record(launch, true);
-	other.lane = launch;
-	compare(&base, &other, N_PAIRS, "back to back, launch a layer");
-	base.is_waited = other.is_waited = true;
-	compare(&base, &other, N_PAIRS, "waited for, launch a layer");
-	rig_record(launch, false);
+	snprintf(what, sizeof(what), "back to back, %s", name);
+	compare(&base, &other, N_PAIRS, what);
+	rig_record(lane, false);
 }
 
-static void decode(const char *shape, uint32_t n_local)
+/* n_rows 0: all batches; way NULL: all ways. */
+static void decode(const char *shape, uint32_t n_local, uint32_t n_rows, const char *way)
 {
 	static const uint32_t batches[] = {1, 16, 64};
 	struct rig rig = rig_open(shape, n_local, POSITION + 1, false);
-	struct lane none, fused, launch;
+	struct lane none =
+		rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, RIG_UNRECORDED);
 
-	none = rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, RECORDING_NONE);
-	fused = rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, RECORDING_FUSED);
-	launch = rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, RECORDING_LAUNCH);
-	for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++)
-		decode_rows(&rig, &none, &fused, &launch, batches[i]);
+	for (size_t w = 0; w < N_WAYS; w++) {
+		struct lane lane;
+
+		if (way && strcmp(way, ways[w].name) != 0)
+			continue;
+		lane = rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, ways[w].recording);
+		for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++)
+			if (!n_rows || batches[i] == n_rows)
+				decode_way(&rig, &none, &lane, ways[w].name, batches[i]);
+		rig_lane_close(&lane);
+	}
 	rig_lane_close(&none);
-	rig_lane_close(&fused);
-	rig_lane_close(&launch);
+	rig_close(&rig);
+}
+
+/* What a step costs at positions further and further on: what attention adds. */
+static void positions(const char *shape, uint32_t n_rows)
+{
+	enum { N_POSITIONS = 8192 };
+	struct rig rig = rig_open(shape, 0, N_POSITIONS, false);
+	struct lane lane = rig_lane(&rig, n_rows, N_POSITIONS, n_rows, NULL, RIG_UNRECORDED);
+
+	for (uint32_t position = 127; position < N_POSITIONS; position = position * 4 + 3) {
+		double begin;
+
+		for (int i = 0; i < 2; i++)
+			rig_decode(&rig, &lane, n_rows, position, NULL);
+		begin = rig_now_us();
+		for (int i = 0; i < N_STEPS; i++)
+			rig_decode(&rig, &lane, n_rows, position, NULL);
+		printf("%5u rows at position %5u: %10.1f us\n", n_rows, position,
+		       (rig_now_us() - begin) / N_STEPS);
+	}
+	rig_lane_close(&lane);
 	rig_close(&rig);
 }
 
@@ -125,7 +160,7 @@ static void passes(const char *shape, uint32_t n_rows)
 	struct lane lane;
 
 	rig.state->settings.without_graphs = true;
-	lane = rig_lane(&rig, n_rows, POSITION + 1, n_rows, NULL, RECORDING_NONE);
+	lane = rig_lane(&rig, n_rows, POSITION + 1, n_rows, NULL, RIG_UNRECORDED);
 	for (int i = 0; i < 3; i++)
 		rig_decode(&rig, &lane, n_rows, POSITION, NULL);
 	rig_lane_close(&lane);
@@ -168,7 +203,7 @@ static void measure_rule(struct rig *rig, uint32_t n_rows, uint32_t k0, double *
 			 double *ret_us)
 {
 	const struct mtk_oea oea = {.k0 = k0};
-	struct lane lane = rig_lane(rig, n_rows, POSITION + 1, n_rows, &oea, RECORDING_NONE);
+	struct lane lane = rig_lane(rig, n_rows, POSITION + 1, n_rows, &oea, RIG_UNRECORDED);
 	struct counted counted = {.n_experts = rig->model->moe.n_experts};
 	const struct mtk_forward_hooks hooks = {.ctx = &counted, .select_experts = count_active};
 	double times[9];
@@ -331,9 +366,9 @@ static void prefill(const char *shape)
 
 	/* Contexts with memory for the library's way, whatever the threshold. */
 	rig.state->cublas_expert_rows = 1;
-	none = rig_lane(&rig, 16, N_ROWS / 16, N_ROWS, NULL, RECORDING_NONE);
+	none = rig_lane(&rig, 16, N_ROWS / 16, N_ROWS, NULL, RIG_UNRECORDED);
 	rig.state->cublas_expert_rows = MTK_CUDA_CUBLAS_EXPERT_ROWS;
-	fused = rig_lane(&rig, 16, N_ROWS / 16, N_ROWS, NULL, RECORDING_FUSED);
+	fused = rig_lane(&rig, 16, N_ROWS / 16, N_ROWS, NULL, MTK_CUDA_RECORD_FUSED);
 	other.lane = &fused;
 	rig_record(&fused, true);
 	compare(&base, &other, 6, "prefill, fused, recording");
@@ -352,9 +387,12 @@ int main(int argc, char **argv)
 	const bool is_all = strcmp(what, "all") == 0;
 
 	if (is_all || strcmp(what, "decode") == 0)
-		decode(shape, n_local);
+		decode(shape, n_local, argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0,
+		       argc > 5 ? argv[5] : NULL);
 	if (is_all)
-		decode("deepseek-v3", 4);
+		decode("deepseek-v3", 4, 0, NULL);
+	if (strcmp(what, "positions") == 0 && n_local > 0)
+		positions(shape, n_local);
 	if (strcmp(what, "passes") == 0 && n_local > 0)
 		passes(shape, n_local);
 	if (is_all || strcmp(what, "oea") == 0)

@@ -75,14 +75,14 @@ static void session_open(struct rig *rig, struct lane *lane)
 }
 
 struct lane rig_lane(struct rig *rig, uint32_t n_slots, uint32_t n_context, uint32_t n_rows_max,
-		     const struct mtk_oea *oea, enum recording recording)
+		     const struct mtk_oea *oea, int recording)
 {
 	const struct mtk_context_settings settings = {.n_slots = n_slots,
 						      .n_context = n_context,
 						      .n_rows_max = n_rows_max,
 						      .n_threads = 1,
 						      .oea = oea};
-	struct lane lane = {.session = NULL};
+	struct lane lane = {.recording = recording};
 	struct mtk_error error;
 	void *context;
 
@@ -94,10 +94,10 @@ struct lane rig_lane(struct rig *rig, uint32_t n_slots, uint32_t n_context, uint
 
 		rig_must(mtk_kv_cache_slot_acquire(lane.context->kv, &taken), NULL, "slot");
 	}
-	if (recording != RECORDING_NONE)
-		session_open(rig, &lane);
-	/* Graphs are captured at their first pass: what they hold follows from this. */
-	rig->state->settings.records_by_launch = recording == RECORDING_LAUNCH;
+	if (recording == RIG_UNRECORDED)
+		return lane;
+	rig->state->settings.recording = (enum mtk_cuda_recording)recording;
+	session_open(rig, &lane);
 	return lane;
 }
 
@@ -155,6 +155,9 @@ static void forward(struct rig *rig, struct lane *lane, uint32_t n_rows,
 	const struct mtk_forward_result result = {.greedy_ids = rows.chosen};
 	struct mtk_error error;
 
+	/* A graph is captured at its first pass: what it holds follows from this. */
+	if (lane->recording != RIG_UNRECORDED)
+		rig->state->settings.recording = (enum mtk_cuda_recording)lane->recording;
 	rig_must(rig->backend->ops->forward(lane->context, &batch, hooks, &result, &error), &error,
 		 "pass");
 }

@@ -24,15 +24,12 @@ struct lane {
 	struct mtk_cuda_context *context;
 	struct moetrace_session *session; /* NULL: it is not */
 	struct moetrace_cuda_lane *lane;
+	int recording;
 	uint32_t model;
 	char path[256];
 };
 
-enum recording {
-	RECORDING_NONE,	  /* the kernels know no lane */
-	RECORDING_FUSED,  /* by the routers */
-	RECORDING_LAUNCH, /* by a launch a layer */
-};
+#define RIG_UNRECORDED -1 /* the kernels know no lane; else an enum mtk_cuda_recording */
 
 /* n_local_experts 0: all. n_context bounds the positions of its contexts. */
 struct rig rig_open(const char *shape, uint32_t n_local_experts, uint32_t n_context,
@@ -41,7 +38,7 @@ void rig_close(struct rig *rig);
 
 /* A recorded lane is idle until rig_record(). */
 struct lane rig_lane(struct rig *rig, uint32_t n_slots, uint32_t n_context, uint32_t n_rows_max,
-		     const struct mtk_oea *oea, enum recording recording);
+		     const struct mtk_oea *oea, int recording);
 void rig_lane_close(struct lane *lane);
 
 /* Let the lane's passes be recorded, or not. */

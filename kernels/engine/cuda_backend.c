@@ -29,6 +29,23 @@ static void describe(const struct mtk_backend *backend, const struct mtk_layer_i
 		 mtk_backend_cuda_description(backend));
 }
 
+/* The ids of all layers, as passes leave them until the next one. */
+static int adopt(struct mtk_cuda_context *context)
+{
+	struct moetrace_cuda_buffer buffer;
+
+	if (context->state->settings.recording != MTK_CUDA_RECORD_ADOPT)
+		return MOETRACE_OK;
+	MOETRACE_INIT(&buffer);
+	buffer.ids = (uintptr_t)context->ids;
+	buffer.id_type = MOETRACE_TYPE_I32;
+	buffer.order = MOETRACE_ORDER_SELECTION;
+	buffer.max_rows = context->n_rows_max;
+	buffer.row_bytes = context->n_width_max * sizeof(*context->ids);
+	buffer.layer_bytes = context->n_rows_max * buffer.row_bytes;
+	return moetrace_cuda_adopt(context->lane, &buffer);
+}
+
 static struct moetrace_cuda_lane *record(void *memory, struct moetrace_session *session,
 					 uint32_t model)
 {
@@ -43,7 +60,8 @@ static struct moetrace_cuda_lane *record(void *memory, struct moetrace_session *
 	info.stream = context->state->stream;
 	info.model = model;
 	info.order = MOETRACE_ORDER_SELECTION;
-	if (moetrace_cuda_lane_add(cuda, &info, &context->lane) != MOETRACE_OK)
+	if (moetrace_cuda_lane_add(cuda, &info, &context->lane) != MOETRACE_OK ||
+	    adopt(context) != MOETRACE_OK)
 		return NULL;
 	/* Graphs that were captured without it would not record. */
 	for (uint32_t i = 0; i < MTK_CUDA_N_GRAPHS; i++) {

@@ -20,12 +20,20 @@ enum mtk_cuda_precision {
 	MTK_CUDA_16BIT,
 };
 
+/* How the passes of a context get into its lane; the first is for use, the others to compare. */
+enum mtk_cuda_recording {
+	MTK_CUDA_RECORD_FUSED,	/* by the routers' kernels, a launch where one cannot */
+	MTK_CUDA_RECORD_LAUNCH, /* by a launch a layer */
+	MTK_CUDA_RECORD_GATHER, /* by a launch a pass, for all layers */
+	MTK_CUDA_RECORD_ADOPT,	/* out of the buffer that has all layers' ids, without weights */
+};
+
 struct mtk_cuda_backend_settings {
 	uint32_t device;
 	enum mtk_cuda_precision precision;
 	bool without_graphs;
 	bool without_cublas;
-	bool records_by_launch;	  /* a launch a layer records, where the router could: to compare */
+	enum mtk_cuda_recording recording;
 	uint32_t n_local_experts; /* 0: all; see cuda_weights.h */
 };
 

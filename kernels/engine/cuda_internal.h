@@ -131,6 +131,9 @@ int mtk_cuda_pass_launch(struct mtk_cuda_pass *pass);
 
 /* The experts of a layer, from the router on (cuda_moe.c). */
 int mtk_cuda_pass_moe(struct mtk_cuda_pass *pass);
+/* What all layers chose, into the lane's ring, where it is set to be gathered. */
+#define MTK_CUDA_GATHER_LAYERS 32u /* a launch */
+int mtk_cuda_pass_gather(struct mtk_cuda_pass *pass);
 
 /* y = matrix * x, of the activations' type, rows one after another. */
 int mtk_cuda_pass_linear(struct mtk_cuda_pass *pass, const struct mtk_cuda_matrix *matrix,

@@ -74,7 +74,8 @@ static bool is_fused(const struct mtk_cuda_pass *pass, const struct mtk_route_co
 {
 	const struct mtk_cuda_context *c = pass->context;
 
-	return c->lane && !c->state->settings.records_by_launch && mtk_route_cuda_records(config);
+	return c->lane && c->state->settings.recording == MTK_CUDA_RECORD_FUSED &&
+	       mtk_route_cuda_records(config);
 }
 
 static int run_route(struct mtk_cuda_pass *pass, const struct chosen *to)
@@ -129,34 +130,64 @@ static int run_rule(struct mtk_cuda_pass *pass, const struct mtk_oea *rule,
 	return mtk_oea_cuda(&oea, c->state->stream, pass->error);
 }
 
-/*
- * Into the lane's ring, if a pass is being recorded when this runs, of routers whose kernels do not
- * do it themselves. A lane has no rule.
- */
-static int run_record(struct mtk_cuda_pass *pass, const struct chosen *chosen)
+/* Layers into the lane's ring, if a pass is being recorded when this runs. */
+static int store(struct mtk_cuda_pass *pass, uint32_t first_layer, uint32_t n_layers,
+		 const uint64_t *ids, const uint64_t *weights)
 {
 	struct mtk_cuda_context *c = pass->context;
-	const uint64_t ids = (uintptr_t)chosen->ids, weights = (uintptr_t)chosen->weights;
-	const struct mtk_route_config config = config_of(pass);
 	struct moetrace_cuda_layers layers;
 	int status;
 
-	if (!c->lane || is_fused(pass, &config))
-		return MOETRACE_OK;
 	MOETRACE_INIT(&layers);
-	layers.first_layer = pass->layer;
-	layers.n_layers = 1;
+	layers.first_layer = first_layer;
+	layers.n_layers = n_layers;
 	layers.n_rows = pass->n_rows;
 	layers.id_type = MOETRACE_TYPE_I32;
-	layers.ids = &ids;
+	layers.ids = ids;
 	layers.weight_type = MOETRACE_TYPE_F32;
-	layers.weights = &weights;
+	layers.weights = weights;
 	status = moetrace_cuda_store(c->lane, c->state->stream, &layers);
 	/* Too large for the ring: that is counted, and the pass goes on. */
 	if (status == MOETRACE_OK || status == MOETRACE_E_LIMIT)
 		return MOETRACE_OK;
 	return mtk_error_set(pass->error, status, "cuda: a layer cannot be recorded: %s",
 			     moetrace_status_string(status));
+}
+
+/* A layer whose router does not record it itself. A lane has no rule. */
+static int run_record(struct mtk_cuda_pass *pass, const struct chosen *chosen)
+{
+	const struct mtk_cuda_context *c = pass->context;
+	const uint64_t ids = (uintptr_t)chosen->ids, weights = (uintptr_t)chosen->weights;
+	const struct mtk_route_config config = config_of(pass);
+
+	if (!c->lane || is_fused(pass, &config) ||
+	    c->state->settings.recording == MTK_CUDA_RECORD_GATHER ||
+	    c->state->settings.recording == MTK_CUDA_RECORD_ADOPT)
+		return MOETRACE_OK;
+	return store(pass, pass->layer, 1, &ids, &weights);
+}
+
+int mtk_cuda_pass_gather(struct mtk_cuda_pass *pass)
+{
+	const struct mtk_cuda_context *c = pass->context;
+	const size_t n = (size_t)c->n_rows_max * c->n_width_max;
+	uint64_t ids[MTK_CUDA_GATHER_LAYERS], weights[MTK_CUDA_GATHER_LAYERS];
+	int status = MOETRACE_OK;
+
+	if (!c->lane || c->state->settings.recording != MTK_CUDA_RECORD_GATHER)
+		return status;
+	for (uint32_t first = 0; !status && first < c->model->config.n_layers;
+	     first += MTK_CUDA_GATHER_LAYERS) {
+		uint32_t i = 0;
+
+		for (; i < MTK_CUDA_GATHER_LAYERS && first + i < c->model->config.n_layers; i++) {
+			ids[i] = (uintptr_t)(c->ids + (first + i) * n);
+			weights[i] = (uintptr_t)(c->weights + (first + i) * n);
+		}
+		status = store(pass, first, i, ids, weights);
+	}
+	return status;
 }
 
 static int run_choice(struct mtk_cuda_pass *pass)

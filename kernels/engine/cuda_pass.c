@@ -278,5 +278,7 @@ int mtk_cuda_pass_launch(struct mtk_cuda_pass *pass)
 		if (!status)
 			status = show_layer(pass);
 	}
+	if (!status)
+		status = mtk_cuda_pass_gather(pass);
 	return status ? status : run_head(pass);
 }

@@ -45,6 +45,25 @@ START_TEST(test_no_driver)
 }
 END_TEST
 
+/* A function that the recorder needs is not there: said by name, and nothing is called. */
+START_TEST(test_old_driver)
+{
+	struct toy toy = toy_start("old.db", NULL, 2, 16, 2);
+	struct moetrace_cuda *cuda;
+	char text[512];
+	sqlite3 *db;
+
+	(void)gpu_load_driver("old/.libs");
+	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_E_UNSUPPORTED);
+	moetrace_errmsg(toy.session, text, sizeof(text));
+	ck_assert_str_eq(text, "cuda: libcuda.so.1 lacks cuDeviceGet: the driver is too old");
+	db = toy_close_and_open(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT value FROM meta WHERE key = 'source.cuda'"),
+			 "absent: libcuda.so.1 lacks cuDeviceGet: the driver is too old");
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_what_is_found)
 {
 	struct gpu gpu = gpu_start("found.db", 2, 16, 2, 0);
@@ -112,7 +131,7 @@ static const struct {
 	{"cuModuleLoadData", MOETRACE_OK, 1, 0},     {"cuLaunchKernel", MOETRACE_OK, 1, 0},
 	{"cuMemAlloc", MOETRACE_E_NOMEM, 0, 0},	     {"cuMemHostAlloc", MOETRACE_E_NOMEM, 0, 0},
 	{"cuStreamCreate", MOETRACE_E_IO, 0, 0},     {"cuMemsetD8Async", MOETRACE_E_IO, 0, 0},
-	{"cuCtxPushCurrent", MOETRACE_E_IO, 0, 0},
+	{"cuCtxPushCurrent", MOETRACE_E_IO, 0, 0},   {"cuInit", MOETRACE_E_UNSUPPORTED, 0, 0},
 };
 
 START_TEST(test_refused)
@@ -345,6 +364,7 @@ static Suite *make_suite(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, test_no_driver);
+	tcase_add_test(tc, test_old_driver);
 	tcase_add_test(tc, test_what_is_found);
 	tcase_add_test(tc, test_options);
 	tcase_add_loop_test(tc, test_refused, 0, (int)(sizeof(refusals) / sizeof(refusals[0])));

@@ -4,7 +4,7 @@
 # load before the recorder looks for one; on a GPU the whole of it, by `make check-gpu`.
 
 if HAVE_CHECK
-check_LTLIBRARIES += %D%/libcuda.la
+check_LTLIBRARIES += %D%/libcuda.la %D%/old/libcuda.la
 %C%_libcuda_la_SOURCES = \
 	%D%/fake/fake_cuda.c %D%/fake/fake_cuda.h \
 	%D%/support/device.c %D%/support/device.h \
@@ -12,6 +12,9 @@ check_LTLIBRARIES += %D%/libcuda.la
 %C%_libcuda_la_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
 %C%_libcuda_la_LDFLAGS = $(AM_LDFLAGS) -rpath /nowhere -version-info 1:0:0
 %C%_libcuda_la_LIBADD = $(PTHREAD_LIBS) -lm
+
+%C%_old_libcuda_la_SOURCES = %D%/fake/old_cuda.c
+%C%_old_libcuda_la_LDFLAGS = $(AM_LDFLAGS) -rpath /nowhere -version-info 1:0:0
 
 %C%_programs = \
 	%D%/check_attach \

@@ -14,18 +14,23 @@
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 
-const struct fake_api *gpu_load(void)
+void *gpu_load_driver(const char *folder)
 {
-	const char *folder = getenv("MOETRACE_BUILDDIR");
-	const struct fake_api *(*get)(void);
+	const char *build = getenv("MOETRACE_BUILDDIR");
 	char path[1024];
 	void *library;
-	void *symbol;
 
-	snprintf(path, sizeof(path), "%s/tests/cuda/.libs/libcuda.so.1", folder ? folder : ".");
+	snprintf(path, sizeof(path), "%s/tests/cuda/%s/libcuda.so.1", build ? build : ".", folder);
 	library = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
 	REQUIRE(library, "%s", dlerror());
-	symbol = dlsym(library, "fake_api");
+	return library;
+}
+
+const struct fake_api *gpu_load(void)
+{
+	void *symbol = dlsym(gpu_load_driver(".libs"), "fake_api");
+	const struct fake_api *(*get)(void);
+
 	REQUIRE(symbol, "the fake driver has no fake_api()");
 	memcpy(&get, &symbol, sizeof(get));
 	return get();

@@ -14,6 +14,9 @@
 #include "tests/cuda/fake/fake_cuda.h"
 #include "tests/unit/support/toy.h"
 
+/* Load the libcuda.so.1 of a folder of tests/cuda in the build, before the recorder looks for one. */
+void *gpu_load_driver(const char *folder);
+
 /* Load the fake driver; ends the test case where it is not there. */
 const struct fake_api *gpu_load(void);
 

@@ -2,17 +2,21 @@
 /*
  * Decoding with the example model on a GPU, in batches of many sizes: a graph, which is padded to a
  * power of two, gives the bits that launches give, in both precisions; with fp32 inputs a row has
- * the bits that it has in any other batch; and greedy continuations are the reference's.
+ * the bits that it has in any other batch; greedy continuations are the reference's; and each way to
+ * record stores the ids that the pass chose.
  */
 #include <check.h>
+#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include <moetrace/status.h>
+#include <moetrace/cuda.h>
 
 #include "kernels/cuda/device.h"
 #include "kernels/engine/cuda_backend.h"
+#include "kernels/engine/serve_record.h"
 #include "tests/kernels/support/greedy.h"
 #include "tests/kernels/support/tinymoe.h"
 
@@ -36,6 +40,8 @@ struct results {
 
 struct rig {
 	struct tinymoe tiny;
+	struct moetrace_cuda_lane *lane; /* NULL: passes are not recorded */
+	uint32_t model;
 	struct mtk_backend *backend;
 	void *context;
 	struct mtk_kv_cache *kv;
@@ -44,10 +50,12 @@ struct rig {
 	uint32_t n_rows;
 };
 
-static void open_rig(struct rig *rig, enum mtk_cuda_precision precision, bool without_graphs)
+static void open_rig(struct rig *rig, enum mtk_cuda_precision precision, bool without_graphs,
+		     enum mtk_cuda_recording recording)
 {
 	const struct mtk_cuda_backend_settings settings = {.precision = precision,
-							   .without_graphs = without_graphs};
+							   .without_graphs = without_graphs,
+							   .recording = recording};
 	const struct mtk_context_settings context = {
 		.n_slots = N_SLOTS, .n_context = N_CONTEXT, .n_rows_max = MAX_ROWS, .n_threads = 1};
 	struct mtk_error error = {""};
@@ -88,6 +96,21 @@ static int32_t token_of(const uint8_t *tokens, uint32_t sequence, uint32_t posit
 	return tokens[sequence % 10 * 161 + (sequence / 10 * 31 + position) % 161];
 }
 
+static void begin_pass(const struct rig *rig, uint64_t number, const struct mtk_batch *batch)
+{
+	struct moetrace_pass_info info;
+
+	if (!rig->lane)
+		return;
+	MOETRACE_INIT(&info);
+	info.model = rig->model;
+	info.phase = MOETRACE_PHASE_DECODE;
+	info.n_rows = batch->n_rows;
+	info.padding_rows = rig->backend->ops->padding_rows(rig->context, batch);
+	info.runtime_pass = &number;
+	ck_assert_int_eq(moetrace_cuda_pass_begin(rig->lane, &info), MOETRACE_OK);
+}
+
 /* Decode @n_rows sequences side by side, from nothing. */
 static void run_batch(struct rig *rig, const uint8_t *tokens, uint32_t n_rows)
 {
@@ -117,9 +140,11 @@ static void run_batch(struct rig *rig, const uint8_t *tokens, uint32_t n_rows)
 			positions[s] = (int32_t)t;
 			ones[s] = 1;
 		}
+		begin_pass(rig, t, &batch);
 		ck_assert_msg(rig->backend->ops->forward(rig->context, &batch, &hooks, &result,
 							 &error) == MOETRACE_OK,
 			      "%s", error.text);
+		ck_assert_int_eq(moetrace_cuda_pass_end(rig->lane), MOETRACE_OK);
 	}
 	for (uint32_t s = 0; s < n_rows; s++)
 		mtk_kv_cache_slot_release(rig->kv, slots[s]);
@@ -160,8 +185,8 @@ START_TEST(test_sizes)
 	struct results *launched = results_new();
 	struct rig graphs, eager;
 
-	open_rig(&graphs, precision, false);
-	open_rig(&eager, precision, true);
+	open_rig(&graphs, precision, false, MTK_CUDA_RECORD_FUSED);
+	open_rig(&eager, precision, true, MTK_CUDA_RECORD_FUSED);
 	eager.results = launched;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		graphs.results = i == 0 ? largest : replayed;
@@ -225,7 +250,7 @@ START_TEST(test_greedy_text)
 	struct rig rig;
 
 	greedy_read(&cases);
-	open_rig(&rig, MTK_CUDA_FP32, _i == 1);
+	open_rig(&rig, MTK_CUDA_FP32, _i == 1, MTK_CUDA_RECORD_FUSED);
 	for (uint32_t i = 0; i < cases.n_cases; i++)
 		ck_assert_int_eq(mtk_kv_cache_slot_acquire(rig.kv, &slots[i]), 0);
 	for (uint32_t t = 0; t < GREEDY_BYTES; t++) {
@@ -247,6 +272,67 @@ START_TEST(test_greedy_text)
 }
 END_TEST
 
+/* ---- recording ---- */
+
+/* The ids of every pass and layer in the file are those that the hooks were told. */
+static void expect_recorded(const char *path, const struct results *results, uint32_t n_rows)
+{
+	sqlite3_stmt *stmt = NULL;
+	sqlite3 *db = NULL;
+	uint32_t n = 0;
+
+	ck_assert_int_eq(sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL), SQLITE_OK);
+	ck_assert_int_eq(
+		sqlite3_prepare_v2(db,
+				   "SELECT p.runtime_pass, l.layer_id - 1, substr(t.topk_ids,"
+				   " l.topk_row * t.k + 1, p.n_rows * t.k), p.padding_rows"
+				   " FROM pass AS p JOIN pass_layer AS l USING (pass_id)"
+				   " JOIN topk AS t USING (topk_id) WHERE p.verdict = 'complete'",
+				   -1, &stmt, NULL),
+		SQLITE_OK);
+	for (; sqlite3_step(stmt) == SQLITE_ROW; n++) {
+		const int32_t(*want)[TOP_K] = results->ids[sqlite3_column_int(stmt, 1)]
+							  [sqlite3_column_int(stmt, 0)];
+		const uint8_t *got = sqlite3_column_blob(stmt, 2);
+
+		ck_assert_int_eq(sqlite3_column_bytes(stmt, 2), (int)n_rows * TOP_K);
+		ck_assert_int_eq(sqlite3_column_int(stmt, 3), 7);
+		for (uint32_t i = 0; i < n_rows * TOP_K; i++)
+			ck_assert_int_eq(got[i], want[i / TOP_K][i % TOP_K]);
+	}
+	ck_assert_uint_eq(n, N_POSITIONS * N_LAYERS);
+	sqlite3_finalize(stmt);
+	ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
+}
+
+START_TEST(test_recording)
+{
+	uint8_t *tokens = tinymoe_read_file("tests/data/tinymoe/golden/tokens.u8", 1610, NULL);
+	struct moetrace_session *session;
+	struct mtk_error error;
+	struct rig rig;
+	char path[64];
+
+	open_rig(&rig, MTK_CUDA_FP32, false, (enum mtk_cuda_recording)_i);
+	rig.results = results_new();
+	snprintf(path, sizeof(path), "/tmp/check_decode-%ld-%d.db", (long)getpid(), _i);
+	ck_assert_int_eq(moetrace_session_open(path, NULL, &session), MOETRACE_OK);
+	ck_assert_int_eq(mtk_serve_record_model(session, rig.backend, NULL, "tinymoe", &rig.model,
+						&error),
+			 MOETRACE_OK);
+	ck_assert_int_eq(moetrace_start(session, NULL), MOETRACE_OK);
+	rig.lane = rig.backend->ops->record(rig.context, session, rig.model);
+	ck_assert_ptr_nonnull(rig.lane);
+	run_batch(&rig, tokens, 9);
+	ck_assert_int_eq(moetrace_session_close(session), MOETRACE_OK);
+	expect_recorded(path, rig.results, 9);
+	unlink(path);
+	free(rig.results);
+	close_rig(&rig);
+	free(tokens);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("decode_cuda");
@@ -255,6 +341,7 @@ static Suite *make_suite(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, test_sizes, 0, 2);
 	tcase_add_loop_test(tcase, test_greedy_text, 0, 2);
+	tcase_add_loop_test(tcase, test_recording, 0, MTK_CUDA_RECORD_ADOPT + 1);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -54,8 +54,8 @@ dist_check_SCRIPTS += %D%/sanitize.sh
 	tests/kernels/support/greedy.c tests/kernels/support/greedy.h \
 	tests/kernels/support/levels.h \
 	tests/kernels/support/tinymoe.c tests/kernels/support/tinymoe.h
-%C%_check_decode_cuda_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
-%C%_check_decode_cuda_LDADD = $(%C%_check_engine_cuda_LDADD)
+%C%_check_decode_cuda_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
+%C%_check_decode_cuda_LDADD = $(%C%_check_engine_cuda_LDADD) $(SQLITE3_LIBS)
 
 %C%_check_engine_cuda_SOURCES = %D%/check_engine_cuda.c \
 	tests/kernels/support/levels.h \
