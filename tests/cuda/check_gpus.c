@@ -199,11 +199,11 @@ START_TEST(test_wrong_stream)
 	for (uint32_t i = 0; i < 50; i++) {
 		ck_assert_int_eq(begin(&toy, lane, i), MOETRACE_OK);
 		ck_assert_int_eq(moetrace_cuda_pass_end(lane), MOETRACE_OK);
-		/* The stream has closed the pass before. */
+		/* The stream has closed the pass by then, and does not open the next one yet. */
 		graph_stream_wait(stream);
 		graph_launch(graph, wrong);
+		graph_stream_wait(wrong);
 	}
-	graph_stream_wait(wrong);
 	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE reasons = 'unwritten'"), 50);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE state <> 1"), 0);
