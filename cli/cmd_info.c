@@ -34,7 +34,14 @@ struct section {
 };
 
 static const struct section sections[] = {
-	{"meta", "Session", "SELECT key, value FROM meta WHERE key NOT LIKE 'opt.%' ORDER BY key",
+	{"meta", "Session",
+	 "SELECT key, value FROM meta WHERE key NOT LIKE 'opt.%' AND key NOT LIKE 'version.%' "
+	 "ORDER BY key",
+	 false},
+	{"versions", "Versions of what was found in the process",
+	 "SELECT column1 AS of, (SELECT value FROM meta WHERE key = 'version.' || column1) AS "
+	 "version FROM (VALUES ('driver'), ('cuda_driver'), ('cuda_runtime'), ('cupti'), ('nvml'), "
+	 "('nccl'))",
 	 false},
 	{"options", "Options",
 	 "SELECT substr(key, 5) AS option, value FROM meta WHERE key LIKE 'opt.%' ORDER BY key",

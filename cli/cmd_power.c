@@ -47,9 +47,10 @@ static const struct argp argp = {
 	       "\v"
 	       "Columns of a window:\n"
 	       "  energy_j         what the energy counter went on by\n"
-	       "  counter_ratio    that, divided by the sum of power readings times their time\n"
+	       "  integrated_j     the sum of power readings times their time\n"
+	       "  counter_ratio    energy_j / integrated_j: how far the two sources differ\n"
 	       "  mean_w           mean power by the counter\n"
-	       "  limit_share      of the enforced limit\n"
+	       "  limit_share      of the enforced limit when it began\n"
 	       "  tokens           rows of target models' passes that began in it\n"
 	       "  mj_per_token     energy divided by them\n",
 	.children = children,
@@ -57,18 +58,27 @@ static const struct argp argp = {
 
 #define SQL_WINDOWS                                                                              \
 	"SELECT w.recording_id, d.kind AS device, w.device_id, w.domain, w.start_ns, "          \
-	"w.length_ns, w.energy_mj / 1000.0 AS energy_j, w.counter_ratio, w.mean_w, w.mean_w * " \
-	"1000 / d.power_limit_mw AS limit_share, w.tokens, 1.0 * w.energy_mj / nullif(w.tokens, " \
-	"0) AS mj_per_token FROM energy_window AS w JOIN device AS d USING (device_id) "        \
+	"w.length_ns, w.energy_mj / 1000.0 AS energy_j, w.integrated_mj / 1000 AS "             \
+	"integrated_j, w.counter_ratio, w.mean_w, w.limit_w, w.mean_w / w.limit_w AS "          \
+	"limit_share, w.tokens, 1.0 * w.energy_mj / nullif(w.tokens, 0) AS mj_per_token, "      \
+	"w.tokens_per_joule FROM energy_window AS w JOIN device AS d USING (device_id) "        \
 	"WHERE ?1 IS NULL OR w.recording_id = ?1 "                                              \
 	"ORDER BY w.recording_id, w.device_id, w.domain, w.start_ns"
 
 #define SQL_READINGS                                                                           \
 	"SELECT p.recording_id, d.kind AS device, p.device_id, p.domain, p.source, p.time_ns, " \
-	"p.instant_w, p.average_w, p.counted_w, p.limit_w, p.limit_share, p.throttle_reasons " \
+	"p.instant_w, p.average_w, p.counted_w, p.limit_w, p.limit_share, p.held_down_by "     \
 	"FROM power AS p JOIN device AS d USING (device_id) "                                  \
 	"WHERE ?1 IS NULL OR p.recording_id = ?1 "                                             \
 	"ORDER BY p.recording_id, p.device_id, p.domain, p.time_ns, p.source"
+
+/* ?1 recording. Samples that last for less than a second have no window. */
+#define SQL_SHORT                                                                              \
+	"SELECT s.recording_id, 'device ' || s.device_id || ', ' || s.domain || ': readings '" \
+	"|| 'of ' || ((max(s.time_ns) - min(s.time_ns)) / 1000000) || ' ms: no energy is '"    \
+	"|| 'given for less than a second' FROM power_sample AS s WHERE s.source = 'poll' AND "     \
+	"(?1 IS NULL OR s.recording_id = ?1) GROUP BY s.recording_id, s.device_id, s.domain "  \
+	"HAVING max(s.time_ns) - min(s.time_ns) < 1000000000 ORDER BY 1, s.device_id, s.domain"
 
 #define SQL_STATES                                                                              \
 	"SELECT recording_id, name || ' is ' || state || ': ' || coalesce(reason, '') FROM "    \
@@ -99,6 +109,10 @@ static int print(struct mt_trace *trace, void *input)
 		trace, &options->args, MT_SCALE_TIMES, "power", NULL,
 		mt_trace_prepare_recording(trace, sql, options->args.recording_id));
 
+	if (status == MT_EXIT_OK && !options->has_readings)
+		status = mt_trace_print_notes(
+			trace, mt_trace_prepare_recording(trace, SQL_SHORT,
+							  options->args.recording_id));
 	return status == MT_EXIT_OK ? states_mention(trace, options->args.recording_id) : status;
 }
 

@@ -121,21 +121,14 @@
 	"'poll' AND (?1 IS NULL OR s.recording_id = ?1) GROUP BY s.recording_id, s.device_id, "   \
 	"s.domain ORDER BY 1, 2, 4"
 
-/* Windows of at least a second between two readings of an energy counter. */
+/* Windows of at least a second, ten stretches of them at most. */
 #define MT_SQL_ENERGY                                                                             \
-	"WITH reading AS (SELECT recording_id, device_id, domain, time_ns, energy_mj, time_ns / " \
-	"max(1000000000, (SELECT max(time_ns) - min(time_ns) FROM power_sample) / 9) AS bin "     \
-	"FROM power_sample WHERE energy_mj IS NOT NULL AND (?1 IS NULL OR recording_id = ?1)), "  \
-	"edge AS (SELECT recording_id, device_id, domain, bin, min(time_ns) AS from_ns, "         \
-	"min(energy_mj) AS from_mj FROM reading GROUP BY 1, 2, 3, 4), "                           \
-	"span AS (SELECT *, lead(from_ns) OVER next AS until_ns, lead(from_mj) OVER next AS "     \
-	"until_mj FROM edge WINDOW next AS (PARTITION BY recording_id, device_id, domain ORDER "  \
-	"BY bin)) SELECT recording_id, device_id, domain, from_ns, until_ns - from_ns AS "        \
-	"duration_ns, (until_mj - from_mj) / 1e3 AS joules, tokens, 1e3 * tokens / "              \
-	"nullif(until_mj - from_mj, 0) AS tokens_per_joule FROM (SELECT *, (SELECT "              \
-	"coalesce(sum(p.n_rows), 0) FROM pass AS p WHERE p.recording_id = span.recording_id AND " \
-	"p.begin_ns >= from_ns AND p.begin_ns < until_ns) AS tokens FROM span WHERE until_ns IS " \
-	"NOT NULL) ORDER BY 1, 2, 3, 4"
+	"WITH part AS (SELECT *, ntile(10) OVER (PARTITION BY recording_id, device_id, domain "   \
+	"ORDER BY start_ns) AS tile FROM energy_window WHERE energy_mj IS NOT NULL AND (?1 IS "   \
+	"NULL OR recording_id = ?1)) SELECT recording_id, device_id, domain, min(start_ns) AS "   \
+	"from_ns, sum(length_ns) AS duration_ns, sum(energy_mj) / 1e3 AS joules, sum(tokens) AS " \
+	"tokens, 1e3 * sum(tokens) / nullif(sum(energy_mj), 0) AS tokens_per_joule FROM part "    \
+	"GROUP BY recording_id, device_id, domain, tile ORDER BY 1, 2, 3, 4"
 
 /*
  * Slow passes: those that took more than twice what passes of the same recording, model, phase and

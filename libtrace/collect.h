@@ -15,6 +15,7 @@
 
 #include "libtrace/clocks.h"
 #include "libtrace/collector.h"
+#include "libtrace/versions.h"
 
 #define MT_MAX_COLLECTORS 8u
 #define MT_MAX_COLLECT_DEVICES 64u
@@ -101,6 +102,8 @@ uint64_t mt_reading_ns(const struct mt_reading *reading);
 uint32_t mt_collect_count(const struct mt_collect *collect);
 void mt_collect_status_get(struct mt_collect *collect, uint32_t source,
 			   struct mt_collect_status *ret_status);
+/* Writer: the versions that collectors told, added to @versions. */
+void mt_collect_versions_get(struct mt_collect *collect, struct mt_versions *versions);
 /* Writer: a GPU that was named; 0: there is none of the number. */
 int mt_collect_device_get(struct mt_collect *collect, uint32_t device,
 			  struct mt_collect_device *ret_device);

@@ -42,6 +42,7 @@ struct mt_collect {
 	uint64_t last_pair_ns;
 	struct mt_clock_map clocks[MT_N_CLOCKS];
 	uint64_t clock_stored_ns[MT_N_CLOCKS]; /* session clock; 0: never */
+	struct mt_versions versions;
 	char used_uuids[MT_MAX_COLLECT_DEVICES][64]; /* [n_used] of GPUs whose passes are recorded */
 	uint32_t n_used;
 	uint32_t n_devices;

@@ -138,6 +138,16 @@ static int wants_gpu(void *context, const char *uuid)
 	return is_wanted;
 }
 
+static void note_version(void *context, const char *what, const char *version)
+{
+	struct mt_source *source = context;
+
+	pthread_mutex_lock(&source->collect->lock);
+	if (!source->is_cut)
+		mt_versions_set(&source->collect->versions, what, version);
+	pthread_mutex_unlock(&source->collect->lock);
+}
+
 static void put_power(void *context, const struct mt_power_reading *reading)
 {
 	put(context, &(struct mt_reading){ .type = MT_READING_POWER, .power = *reading });
@@ -202,6 +212,7 @@ void mt_collect_out_fill(struct mt_source *source)
 		.from_realtime = from_realtime,
 		.compare_clock = compare_clock,
 		.from_clock = from_clock,
+		.version = note_version,
 		.gpu = gpu,
 		.wants_gpu = wants_gpu,
 		.power = put_power,
@@ -239,6 +250,17 @@ uint32_t mt_collect_take(struct mt_collect *collect, uint64_t until_ns,
 		pthread_cond_broadcast(&collect->changed);
 	pthread_mutex_unlock(&collect->lock);
 	return n;
+}
+
+void mt_collect_versions_get(struct mt_collect *collect, struct mt_versions *versions)
+{
+	if (!collect)
+		return;
+	pthread_mutex_lock(&collect->lock);
+	for (uint32_t i = 0; i < collect->versions.n; i++)
+		mt_versions_set(versions, collect->versions.entries[i].what,
+				collect->versions.entries[i].version);
+	pthread_mutex_unlock(&collect->lock);
 }
 
 int mt_collect_device_get(struct mt_collect *collect, uint32_t device,

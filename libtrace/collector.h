@@ -124,6 +124,8 @@ struct mt_collector_out {
 			      mt_clock_read_fn *read, void *reader);
 	/* When on the session's clock a clock that was compared had this value; 0: not known. */
 	uint64_t (*from_clock)(void *context, enum mt_clock_kind clock, uint64_t clock_ns);
+	/* The version of something, such as the driver; it is stored with the file. */
+	void (*version)(void *context, const char *what, const char *version);
 	/* The number of a GPU by the vendor's unique id; MT_NO_DEVICE: there are too many. */
 	uint32_t (*gpu)(void *context, const char *uuid, const char *name);
 	/* Whether the program uses the GPU, or is not known to use one. */

@@ -240,6 +240,30 @@ int mt_writer_define_missing(struct mt_writer *writer)
 	return status ? status : write_maps(writer);
 }
 
+static int write_version(struct mt_writer *writer, const struct mt_version *version)
+{
+	char key[48];
+
+	snprintf(key, sizeof(key), "version.%s", version->what);
+	mt_versions_set(&writer->versions_written, version->what, version->version);
+	return mt_store_meta(writer->store, key, version->version);
+}
+
+int mt_writer_write_versions(struct mt_writer *writer)
+{
+	struct mt_versions *found = &writer->versions;
+	const struct mt_versions *written = &writer->versions_written;
+	int status = MOETRACE_OK;
+
+	mt_versions_look(found);
+	mt_collect_versions_get(writer->session->collect, found);
+	for (uint32_t i = 0; !status && i < found->n; i++)
+		if (i >= written->n ||
+		    strcmp(written->entries[i].version, found->entries[i].version) != 0)
+			status = write_version(writer, &found->entries[i]);
+	return status;
+}
+
 int mt_writer_define_all(struct mt_writer *writer)
 {
 	struct mt_store *store = writer->store;
@@ -250,6 +274,7 @@ int mt_writer_define_all(struct mt_writer *writer)
 	for (uint32_t i = 0; i < writer->n_sources; i++)
 		writer->sources[i].is_written = 0;
 	writer->n_gpus_written = 0;
+	writer->versions_written.n = 0;
 	writer->n_shapes = 0;
 	for (uint32_t i = 0; i < MOETRACE_MAX_MODELS * MT_KEPT_MAPS; i++) {
 		struct mt_expert_map *map =

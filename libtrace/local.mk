@@ -99,6 +99,7 @@ moetrace_HEADERS = \
 	%D%/strings.c %D%/strings.h \
 	%D%/timing.c \
 	%D%/verify.c \
+	%D%/versions.c %D%/versions.h \
 	%D%/widen.c \
 	%D%/writer.c %D%/writer.h %D%/writer_internal.h \
 	%D%/store/reader.c %D%/store/reader.h \

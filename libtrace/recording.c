@@ -268,6 +268,7 @@ static int write_facts(struct mt_writer *writer)
 	struct mt_store_stats stats;
 	uint64_t now = now_ns(writer);
 	int status = mt_writer_collect_losses(writer);
+	int is_due;
 
 	if (!status)
 		status = collect_misuse(writer);
@@ -280,6 +281,9 @@ static int write_facts(struct mt_writer *writer)
 	if (!status && writer->recording_id &&
 	    (writer->is_load_due || now - writer->last_load_ns >= LOAD_INTERVAL_NS))
 		status = write_load(writer);
+	is_due = now - writer->last_clock_ns >= CLOCK_INTERVAL_NS || writer->end_ns != UINT64_MAX;
+	if (!status && writer->recording_id && is_due)
+		status = mt_writer_write_versions(writer);
 	if (!status && writer->recording_id && now - writer->last_clock_ns >= CLOCK_INTERVAL_NS)
 		status = write_clock(writer);
 	mt_store_stats_get(writer->store, &stats);

@@ -106,6 +106,8 @@ struct mt_writer {
 	uint32_t n_gpus;
 	uint32_t n_gpus_written;
 	struct mt_writer_attached attached[MOETRACE_CUDA_MAX_DEVICES];
+	struct mt_versions versions;         /* that were found */
+	struct mt_versions versions_written; /* the first of them, as this file has them */
 	uint64_t n_readings[MT_MAX_COLLECTORS]; /* stored of the recording */
 	uint64_t n_invalid[MT_MAX_COLLECTORS];  /* of them, with flags */
 	struct mt_shape_row *shapes; /* [n_shapes] that this file has */
@@ -169,6 +171,8 @@ int mt_writer_add_gpu(struct mt_writer *writer, struct mt_message *message);
 /* In flight mode the last one waits for the dump. */
 int mt_writer_add_clock(struct mt_writer *writer, struct mt_message *message);
 int mt_writer_write_kept_clocks(struct mt_writer *writer);
+/* Versions of the driver and of the vendor's libraries, as far as they are known by now. */
+int mt_writer_write_versions(struct mt_writer *writer);
 
 /* collect_write.c: GPUs, and what the collectors read since the last commit. */
 int mt_writer_gpu(struct mt_writer *writer, const char *name, const char *uuid,

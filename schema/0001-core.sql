@@ -16,8 +16,9 @@ PRAGMA user_version = 1001;         -- major * 1000 + minor of this schema
 
 -- One fact about the file as a whole. Keys: format, moetrace_version, session_name,
 -- session_uuid, part (files of the session before this one), engine_name, engine_version,
--- opt.NAME (the resolved options), source.NAME (what was found of a source: 'cuda', and
--- 'cuda.1' and so on of further GPUs; absent: nobody asked for it).
+-- opt.NAME (the resolved options), version.NAME (of 'driver', 'cuda_driver', 'cuda_runtime',
+-- 'cupti', 'nvml', 'nccl'; absent: not found in the process), source.NAME (what was found of a
+-- source: 'cuda', and 'cuda.1' and so on of further GPUs; absent: nobody asked for it).
 CREATE TABLE meta (
 	key TEXT PRIMARY KEY NOT NULL, -- name of the fact
 	value TEXT                     -- its value; NULL: the session was not told

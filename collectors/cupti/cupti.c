@@ -471,8 +471,10 @@ static int start(struct cupti *cupti, struct mt_collector_report *report)
 
 	if (subscribe(report))
 		return -1;
-	if (shared.api.version(&version) == MTC_CUPTI_OK)
+	if (shared.api.version(&version) == MTC_CUPTI_OK) {
 		snprintf(report->version, sizeof(report->version), "%u", version);
+		cupti->out->version(cupti->out->context, "cupti", report->version);
+	}
 	limit_pools(cupti);
 	result = shared.is_registered ? MTC_CUPTI_OK :
 					shared.api.register_callbacks(requested, completed);

@@ -31,6 +31,7 @@ static const struct entry required[] = {
 };
 
 static const struct entry optional[] = {
+	ENTRY(nvml_version, "nvmlSystemGetNVMLVersion"),
 	ENTRY(name, "nvmlDeviceGetName"),
 	ENTRY(get_field_values, "nvmlDeviceGetFieldValues"),
 	ENTRY(power_usage, "nvmlDeviceGetPowerUsage"),

@@ -67,6 +67,7 @@ struct mtc_nvml {
 	int (*handle)(uint32_t index, struct mtc_nvml_gpu **ret_handle);
 	int (*uuid)(struct mtc_nvml_gpu *gpu, char *ret_text, uint32_t n_bytes);
 	/* From here on: each may be NULL. */
+	int (*nvml_version)(char *ret_text, uint32_t n_bytes);
 	int (*name)(struct mtc_nvml_gpu *gpu, char *ret_text, uint32_t n_bytes);
 	int (*get_field_values)(struct mtc_nvml_gpu *gpu, int n, struct mtc_nvml_field *fields);
 	int (*power_usage)(struct mtc_nvml_gpu *gpu, uint32_t *ret_mw);

@@ -316,6 +316,17 @@ static int start_library(struct nvml *nvml, struct mt_collector_report *report)
 	return -1;
 }
 
+static void tell_versions(const struct nvml *nvml, struct mt_collector_report *report)
+{
+	const struct mtc_nvml *api = &nvml->api;
+	char library[64];
+
+	if (api->driver_version(report->version, sizeof(report->version)) == MTC_NVML_OK)
+		nvml->out->version(nvml->out->context, "driver", report->version);
+	if (api->nvml_version && api->nvml_version(library, sizeof(library)) == MTC_NVML_OK)
+		nvml->out->version(nvml->out->context, "nvml", library);
+}
+
 static void nvml_open(const struct mt_collector_places *places, const struct mt_collector_out *out,
 		      void **ret_collector, struct mt_collector_report *ret_report)
 {
@@ -333,7 +344,7 @@ static void nvml_open(const struct mt_collector_places *places, const struct mt_
 	}
 	if (start_library(nvml, ret_report))
 		goto err_library;
-	(void)nvml->api.driver_version(ret_report->version, sizeof(ret_report->version));
+	tell_versions(nvml, ret_report);
 	if (find_gpus(nvml, ret_report))
 		goto err_init;
 	*ret_collector = nvml;

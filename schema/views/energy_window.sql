@@ -1,30 +1,61 @@
 -- SPDX-License-Identifier: MIT
 --
--- Energy over windows of a second and more: counters change ten times a second, so that shorter
--- ones mean nothing. A window begins with a reading and ends with the first one that is a second
--- later; tokens are rows of target models' passes that began in it. Beside the counter stands what
--- power over time adds up to: the two differ, and their ratio says by how much.
+-- Energy over windows of at least a second: counters change ten times a second, so that shorter ones
+-- mean nothing, and there are none here. A window begins with a reading and ends with the first one
+-- that is a second or more later, where the next one begins; tokens are rows of target models'
+-- passes that began in it. Beside the counter stands what power over time adds up to: the two
+-- differ, and their ratio says by how much.
 CREATE VIEW energy_window AS
-WITH reading AS (
-	SELECT s.recording_id, s.device_id, s.domain, s.time_ns, s.energy_mj, s.instant_mw,
-		(s.time_ns - r.start_ns) / 1000000000 AS second,
-		lead(s.time_ns) OVER same AS next_ns, lead(s.instant_mw) OVER same AS next_mw
-	FROM power_sample AS s JOIN recording AS r ON r.recording_id = s.recording_id
-	WHERE s.source = 'poll'
-	WINDOW same AS (PARTITION BY s.recording_id, s.device_id, s.domain
-		ORDER BY s.power_sample_id)),
-bound AS (
-	SELECT recording_id, device_id, domain, second, min(time_ns) AS start_ns,
-		min(energy_mj) AS start_mj,
-		CASE WHEN count(*) = count(instant_mw) AND count(next_ns) = count(next_mw)
-			THEN sum((instant_mw + next_mw) / 2.0 * (next_ns - time_ns) / 1e9)
-			END AS integrated_mj,
-		count(*) AS n_readings
-	FROM reading GROUP BY recording_id, device_id, domain, second),
-whole AS (
-	SELECT b.*, lead(start_ns) OVER later AS end_ns, lead(start_mj) OVER later AS end_mj
-	FROM bound AS b
-	WINDOW later AS (PARTITION BY recording_id, device_id, domain ORDER BY second))
+WITH RECURSIVE numbered AS (
+	SELECT *, count(limit_mw) OVER (PARTITION BY recording_id, device_id, domain
+		ORDER BY power_sample_id) AS n_limits
+	FROM power_sample WHERE source = 'poll'),
+piece AS (
+	SELECT power_sample_id AS id, recording_id, device_id, domain, time_ns, energy_mj,
+		instant_mw IS NULL AS is_missing,
+		max(limit_mw) OVER (PARTITION BY recording_id, device_id, domain, n_limits) AS limit_mw,
+		(instant_mw + lead(instant_mw) OVER same) / 2.0
+			* (lead(time_ns) OVER same - time_ns) / 1e9 AS mj,
+		row_number() OVER same AS n,
+		first_value(power_sample_id) OVER (PARTITION BY recording_id, device_id, domain
+			ORDER BY time_ns RANGE BETWEEN 1000000000 FOLLOWING AND UNBOUNDED FOLLOWING)
+			AS end_id
+	FROM numbered
+	WINDOW same AS (PARTITION BY recording_id, device_id, domain ORDER BY power_sample_id)),
+reading AS MATERIALIZED (
+	SELECT *, sum(mj) OVER before AS mj_before,
+		sum(is_missing) OVER before AS n_missing_before
+	FROM piece
+	WINDOW before AS (PARTITION BY recording_id, device_id, domain ORDER BY n
+		ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)),
+edge AS (
+	SELECT id, end_id FROM reading WHERE n = 1
+	UNION ALL
+	SELECT r.id, r.end_id FROM edge AS e JOIN reading AS r ON r.id = e.end_id),
+whole AS MATERIALIZED (
+	SELECT s.recording_id, s.device_id, s.domain, s.time_ns AS start_ns, e.time_ns AS end_ns,
+		e.n - s.n AS n_readings, e.energy_mj - s.energy_mj AS energy_mj, s.limit_mw,
+		CASE WHEN e.n_missing_before + e.is_missing = coalesce(s.n_missing_before, 0)
+			THEN e.mj_before - coalesce(s.mj_before, 0) END AS integrated_mj
+	FROM edge AS w JOIN reading AS s ON s.id = w.id JOIN reading AS e ON e.id = w.end_id),
+-- Edges and passes in the order of time: a pass belongs to the last edge before it.
+mark AS (
+	SELECT recording_id, device_id, domain, start_ns AS at_ns, start_ns AS edge_ns, 0 AS n_rows
+	FROM whole
+	UNION ALL SELECT recording_id, device_id, domain, max(end_ns), max(end_ns), 0
+	FROM whole GROUP BY recording_id, device_id, domain
+	UNION ALL SELECT d.recording_id, d.device_id, d.domain, p.begin_ns, NULL, p.n_rows
+	FROM (SELECT DISTINCT recording_id, device_id, domain FROM whole) AS d
+	JOIN pass AS p ON p.recording_id = d.recording_id
+	JOIN model AS m ON m.model_id = p.model_id AND m.kind = 'target'),
+placed AS (
+	SELECT recording_id, device_id, domain, n_rows, CAST(max(edge_ns) OVER (PARTITION BY
+		recording_id, device_id, domain ORDER BY at_ns, edge_ns IS NULL
+		ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS INTEGER) AS start_ns
+	FROM mark),
+work AS MATERIALIZED (
+	SELECT recording_id, device_id, domain, start_ns, sum(n_rows) AS tokens
+	FROM placed GROUP BY recording_id, device_id, domain, start_ns)
 SELECT
 	w.recording_id AS recording_id, -- INTEGER recording
 	w.device_id AS device_id,       -- INTEGER what drew it
@@ -32,12 +63,13 @@ SELECT
 	w.start_ns AS start_ns,         -- INTEGER first reading
 	w.end_ns - w.start_ns AS length_ns, -- INTEGER until the first reading of the next window
 	w.n_readings AS n_readings,     -- INTEGER readings in it
-	w.end_mj - w.start_mj AS energy_mj, -- INTEGER by the counter; NULL: it is not told
+	w.energy_mj AS energy_mj,       -- INTEGER by the counter; NULL: it is not told
 	w.integrated_mj AS integrated_mj,   -- REAL power readings times the time between them; NULL: not told
-	(w.end_mj - w.start_mj) / w.integrated_mj AS counter_ratio, -- REAL counter / sum
-	(w.end_mj - w.start_mj) * 1e6 / (w.end_ns - w.start_ns) AS mean_w, -- REAL by the counter
-	(SELECT coalesce(sum(p.n_rows), 0) FROM pass AS p JOIN model AS m ON m.model_id = p.model_id
-		WHERE p.recording_id = w.recording_id AND m.kind = 'target'
-		AND p.begin_ns >= w.start_ns AND p.begin_ns < w.end_ns) AS tokens -- INTEGER rows of passes that began in it
+	w.energy_mj / nullif(w.integrated_mj, 0) AS counter_ratio, -- REAL counter / sum
+	w.energy_mj * 1e6 / (w.end_ns - w.start_ns) AS mean_w, -- REAL by the counter
+	w.limit_mw / 1000.0 AS limit_w, -- REAL enforced limit when it began; NULL: not told
+	k.tokens AS tokens,             -- INTEGER rows of passes that began in it
+	k.tokens * 1e3 / nullif(w.energy_mj, 0) AS tokens_per_joule -- REAL by the counter; NULL: it did not go on, or is not told
 FROM whole AS w
-WHERE w.end_ns - w.start_ns >= 900000000;
+JOIN work AS k ON k.recording_id = w.recording_id AND k.device_id = w.device_id
+	AND k.domain = w.domain AND k.start_ns = w.start_ns;

@@ -92,6 +92,32 @@ static const char *state(sqlite3 *db, const char *name)
 	return db_text(db, "SELECT state FROM collector WHERE name = '%s'", name);
 }
 
+/* The vendor's libraries, as a program may have them in itself. */
+#pragma GCC visibility push(default)
+int cuDriverGetVersion(int *ret_version);
+int cudaRuntimeGetVersion(int *ret_version);
+int ncclGetVersion(int *ret_version);
+#pragma GCC visibility pop
+
+int cuDriverGetVersion(int *ret_version)
+{
+	*ret_version = 13010;
+	return 0;
+}
+
+/* It does not know. */
+int cudaRuntimeGetVersion(int *ret_version)
+{
+	(void)ret_version;
+	return 1;
+}
+
+int ncclGetVersion(int *ret_version)
+{
+	*ret_version = 22809;
+	return 0;
+}
+
 /* ---- all at once ---- */
 
 START_TEST(test_readings)
@@ -152,6 +178,9 @@ START_TEST(test_readings)
 				    " min(recorder_cpu_ns) >= 0 AND min(n_threads) >= 5 AND"
 				    " min(resident_bytes) > 1000000 FROM host_sample"), 1);
 	ck_assert_str_eq(db_text(db, "SELECT version FROM collector WHERE name = 'nvml'"), "999.1");
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(substr(key, 9) || '=' || value) FROM (SELECT *"
+				     " FROM meta WHERE key LIKE 'version.%%' ORDER BY key)"),
+			 "cuda_driver=13.1,driver=999.1,nccl=2.28.9,nvml=13.999.1");
 	db_close(db);
 }
 END_TEST
@@ -344,6 +373,7 @@ START_TEST(test_recordings)
 	db = db_open(next);
 	agree_check(db);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM device_link"), 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM meta WHERE key LIKE 'version.%%'"), 4);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) >= 2 FROM power_sample WHERE device_id = 3"), 1);
 	db_close(db);
 }

@@ -33,6 +33,7 @@ thread_tests += %D%/check_collectors %D%/check_cupti
 
 %C%_check_collectors_SOURCES = %D%/check_collectors.c
 %C%_check_collectors_CFLAGS = $(%C%_cflags)
+%C%_check_collectors_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 %C%_check_collectors_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 

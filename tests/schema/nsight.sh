@@ -59,6 +59,56 @@ expect_eq "energy" "$(sqlite3 -batch -readonly "$tmp/domains.db" "
 		round(counter_ratio, 4), mean_w FROM energy_window")" "0|1000000000|10|300000|302000.0|0.9934|300.0
 1000000000|1000000000|10|300000|302000.0|0.9934|300.0
 2000000000|1000000000|10|300000|302000.0|0.9934|300.0"
+# Readings that come late: no window is shorter than a second, none is left out between two, and the
+# limit is the one in force when it begins. 400 ms at 100 W, 500 at 200, 400 at 300, 900 at 100, 110 at
+# 100, and 690 more, too short for a window; a counter that says 0.9 of all that.
+cp "$tmp/sound.db" "$tmp/late.db"
+change "$tmp/late.db" "DELETE FROM power_sample; DELETE FROM pass_layer; DELETE FROM topk;
+	INSERT INTO power_sample (recording_id, device_id, domain, source, time_ns, instant_mw, energy_mj,
+		limit_mw, throttle_reasons) VALUES
+	(1, 2, 'gpu', 'poll', 0, 100000, 1000, 700000, 0), (1, 2, 'gpu', 'poll', 400000000, 100000, 37000,
+		NULL, NULL), (1, 2, 'gpu', 'poll', 900000000, 300000, 127000, 500000, 1),
+	(1, 2, 'gpu', 'poll', 1300000000, 300000, 235000, NULL, NULL),
+	(1, 2, 'gpu', 'poll', 2200000000, 100000, 397000, NULL, NULL),
+	(1, 2, 'gpu', 'poll', 2310000000, 100000, 406900, 600000, 36),
+	(1, 2, 'gpu', 'poll', 3000000000, 100000, 469000, NULL, 1024),
+	(1, 1, 'package-0', 'poll', 0, NULL, 0, NULL, NULL),
+	(1, 1, 'package-0', 'poll', 2000000000, NULL, 50000, NULL, NULL),
+	(1, 1, 'dram', 'poll', 0, NULL, NULL, NULL, NULL), (1, 1, 'dram', 'poll', 999999999, NULL, NULL, NULL,
+		NULL);
+	UPDATE pass SET begin_ns = 1299999999, end_ns = 1300000000 WHERE pass_id = 1;
+	UPDATE pass SET begin_ns = 1300000000, end_ns = 1300000001 WHERE pass_id = 2;
+	UPDATE pass SET begin_ns = 2310000000, end_ns = 2310000001 WHERE pass_id > 2 AND recording_id = 1;"
+rows=$(sqlite3 -batch -readonly "$tmp/late.db" "SELECT sum(n_rows * (pass_id = 1)) || '|' || sum(n_rows * (pass_id = 2))
+	FROM pass WHERE pass_id < 3")
+expect_eq "windows of late readings" "$(sqlite3 -batch -readonly "$tmp/late.db" "
+	SELECT start_ns, length_ns, n_readings, energy_mj, round(integrated_mj, 3), round(counter_ratio, 4),
+		round(mean_w, 3), limit_w FROM energy_window WHERE domain = 'gpu' ORDER BY start_ns")" \
+	"0|1300000000|3|234000|260000.0|0.9|180.0|700.0
+1300000000|1010000000|2|171900|191000.0|0.9|170.198|500.0"
+expect_eq "their tokens" "$(sqlite3 -batch -readonly "$tmp/late.db" "
+	SELECT group_concat(tokens, '|') FROM (SELECT tokens FROM energy_window WHERE domain = 'gpu'
+	ORDER BY start_ns)")" "$rows"
+expect_eq "tokens of a joule" "$(sqlite3 -batch -readonly "$tmp/late.db" "
+	SELECT count(*) FROM energy_window WHERE abs(tokens_per_joule - tokens * 1000.0 / energy_mj) < 1e-9")" 3
+expect_eq "energy without power" "$(sqlite3 -batch -readonly "$tmp/late.db" "
+	SELECT domain, energy_mj, integrated_mj, counter_ratio, mean_w, limit_w FROM energy_window
+	WHERE domain <> 'gpu'")" "package-0|50000|||25.0|"
+expect_eq "what holds clocks down" "$(sqlite3 -batch -readonly "$tmp/late.db" "
+	SELECT time_ns / 1000000, limit_w, held_down_by FROM power WHERE domain = 'gpu' ORDER BY time_ns")" \
+	"0|700.0|nothing
+400|700.0|
+900|500.0|idle
+1300|500.0|
+2200|500.0|
+2310|600.0|power limit, temperature (driver)
+3000|600.0|other"
+expect_ok "$moetrace" power --format csv "$tmp/late.db"
+expect_match "$tmp/out" '^1,cuda,2,gpu,0,1300000000,234(\.0)?,260(\.0)?,0\.9[0-9]*,180(\.0)?,700(\.0)?,0\.257'
+expect_match "$tmp/err" "device 1, dram: readings of 999 ms: no energy is given for less than a second"
+expect_ok "$moetrace" efficiency --format json --weight-bits 16 "$tmp/late.db"
+expect_match "$tmp/out" '"joules":234(\.0)?,'
+
 expect_eq "overlap of operations that follow each other" "$(sqlite3 -batch -readonly "$tmp/domains.db" "
 	SELECT count(*) > 100, min(moving_ns), max(hidden_ns) > 0 FROM overlap")" "1|45000|1"
 

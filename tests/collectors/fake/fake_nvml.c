@@ -116,6 +116,7 @@ static void take_time(void)
 		nanosleep(&for_ever, NULL);
 }
 
+int nvmlSystemGetNVMLVersion(char *ret_text, uint32_t n_bytes);
 int nvmlDeviceGetName(struct mtc_nvml_gpu *gpu, char *ret_text, uint32_t n_bytes);
 int nvmlDeviceGetFieldValues(struct mtc_nvml_gpu *gpu, int n, struct mtc_nvml_field *fields);
 int nvmlDeviceGetEnforcedPowerLimit(struct mtc_nvml_gpu *gpu, uint32_t *ret_mw);
@@ -128,6 +129,12 @@ int nvmlDeviceGetNvLinkState(struct mtc_nvml_gpu *gpu, uint32_t link, uint32_t *
 int nvmlDeviceGetSamples(struct mtc_nvml_gpu *gpu, uint32_t type, unsigned long long last_seen_us,
 			 uint32_t *ret_value_type, uint32_t *n,
 			 struct mtc_nvml_sample *ret_samples);
+
+int nvmlSystemGetNVMLVersion(char *ret_text, uint32_t n_bytes)
+{
+	snprintf(ret_text, n_bytes, "13.999.1");
+	return MTC_NVML_OK;
+}
 
 int nvmlDeviceGetName(struct mtc_nvml_gpu *gpu, char *ret_text, uint32_t n_bytes)
 {
