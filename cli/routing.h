@@ -24,7 +24,7 @@
 #define ROUTING_LOOKS(X)                                                                           \
 	X(ID_SPACE, "id_space", "physical ids where logical ones belong",                          \
 	  "an expert map; and two epochs of it, dispatches, biases, groups or candidates")         \
-	X(FOREIGN_IDS, "foreign_ids", "ids that the layer does not have", "a recording")           \
+	X(FOREIGN_IDS, "foreign_ids", "ids that the layer does not have", "stored rows")           \
 	X(DUPLICATE_IDS, "duplicate_ids", "an expert twice in a row", "stored rows")               \
 	X(PADDING, "padding_routed", "padding rows that reached an expert", "passes with padding") \
 	X(ROUTER_OUTPUT, "router_output", "layers that nobody writes, or that no map can reach",   \

@@ -526,6 +526,7 @@ static void seen_add(struct judged *j)
 
 	for (size_t i = 0; i < ROUTING_N_LOOKS; i++)
 		routing->n_seen[i] += count->faults[i].n_seen;
+	routing->n_seen[ROUTING_FOREIGN_IDS] += count->faults[ROUTING_DUPLICATE_IDS].n_seen;
 	routing->n_seen[ROUTING_EQUAL_WEIGHTS] += count->n_equal_seen;
 	routing->n_seen[ROUTING_RENORMALIZE] += n_rows;
 	if (layer->scoring)

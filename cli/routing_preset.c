@@ -157,9 +157,12 @@ static void semantics_compare(struct compared *c)
 					 layer, &fault, "scoring is %s, of %s %s",
 					 scoring_name(layer->scoring), preset->name,
 					 scoring_name(scoring_of(route->scoring)));
-	groups_compare(c);
-	differs(c, "a bias that acts on the choice", "has_correction_bias", layer->has_bias,
-		route->bias != MTK_ROUTE_BIAS_NONE);
+	/* A layer that chooses by token id has no use for what acts on the choice. */
+	if (!layer->is_hash) {
+		groups_compare(c);
+		differs(c, "a bias that acts on the choice", "has_correction_bias", layer->has_bias,
+			route->bias != MTK_ROUTE_BIAS_NONE);
+	}
 	differs(c, "renormalization", "renormalize", layer->renormalize, is_renormalized);
 	/* A softmax of the selected adds up to 1 either way. */
 	if (layer->weight_kind && route->scoring != MTK_ROUTE_SOFTMAX_SELECTED &&

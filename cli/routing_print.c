@@ -302,23 +302,34 @@ static void verdict_print(const struct routing *routing, struct mt_output *outpu
 			       routing->n_findings - n_proved);
 }
 
+static bool has_rows(const struct routing *routing)
+{
+	for (size_t i = 0; i < routing->n_findings; i++)
+		if (routing->findings[i].examples[0].text)
+			return true;
+	return false;
+}
+
+/* What was found comes first; programs get every section, empty ones, too. */
 static int sections_print(const struct routing *routing, struct mt_output *output)
 {
+	const bool is_data = output->format == MT_FORMAT_JSON;
 	int status = MOETRACE_OK;
 
 	mt_output_sections(output);
-	mt_output_section(output, "looks", "What was looked at");
-	status = looks_print(routing, output);
-	if (status == MOETRACE_OK &&
-	    (routing->n_findings > 0 || output->format == MT_FORMAT_JSON)) {
+	if (is_data || routing->n_findings > 0) {
 		mt_output_section(output, "findings", "Findings");
 		output->is_vertical = true;
 		status = findings_print(routing, output);
 		output->is_vertical = false;
-		mt_output_section(output, "rows", "The first rows of the findings");
-		if (status == MOETRACE_OK)
-			status = rows_print(routing, output);
 	}
+	if (status == MOETRACE_OK && (is_data || has_rows(routing))) {
+		mt_output_section(output, "rows", "The first rows of the findings");
+		status = rows_print(routing, output);
+	}
+	mt_output_section(output, "looks", "What was looked at");
+	if (status == MOETRACE_OK)
+		status = looks_print(routing, output);
 	mt_output_line(output, "%s", "");
 	verdict_print(routing, output);
 	return status;

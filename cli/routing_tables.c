@@ -100,7 +100,7 @@ static const struct {
 	 SQL_PADDING_ROWS},
 	{ROUTING_ID_SPACE, false, true, "ids that slots have and experts do not", SQL_SLOTS,
 	 SQL_FOREIGN_ROWS},
-	{ROUTING_FOREIGN_IDS, true, true, "ids are those of the layer", SQL_OTHERS,
+	{ROUTING_FOREIGN_IDS, true, false, "ids are those of the layer", SQL_OTHERS,
 	 SQL_FOREIGN_ROWS},
 	{ROUTING_ROUTER_OUTPUT, true, false, "an expert map needs a router that hands over its ids",
 	 SQL_NO_MAP, SQL_NO_ROWS},

@@ -67,6 +67,7 @@ golden report.json report sound.db --format json
 golden report.md report sound.db --format markdown --recording 1
 golden check.txt check sound.db
 golden check.json check sound.db --format json
+golden check-routing.txt check --routing --model 2 sound.db
 golden query.txt query sound.db "select phase, count(*) as n, avg(n_rows) from pass group by 1"
 golden query-blob.txt query sound.db "select x'00ff' as b, null as nil, 1.5 as r"
 

@@ -81,6 +81,11 @@ changed deepseek-v3 "groups preset" "UPDATE layer SET n_groups = NULL, topk_grou
 # What a layer does not say is the preset's: its rows are held to it.
 changed deepseek-v3 "" "UPDATE layer SET n_groups = NULL, topk_groups = NULL, group_top_n = NULL, scoring = NULL,
 	routed_scaling_factor = NULL;"
+# Layers that choose by token id have no bias.
+preset="--preset deepseek-v4"
+changed deepseek-v4 "" "UPDATE layer SET kind = 'hash', moe_ordinal = moe_ordinal - 2, layer = layer - 2,
+	has_correction_bias = 0, bias_values = NULL WHERE moe_ordinal = 3 AND model_id = $(model_of deepseek-v4);
+	DELETE FROM layer WHERE moe_ordinal = 4 AND model_id = $(model_of deepseek-v4);"
 preset="--preset kimi-k2"
 changed deepseek-v3 "layer_shift preset preset preset preset preset" "PRAGMA user_version = 1001;"
 preset="--preset mixtral-8x7b"
