@@ -18,6 +18,9 @@
 #include "cli/efficiency_sql.h"
 #include "cli/notes.h"
 #include "kernels/cpu.h"
+#ifdef MT_HAS_CUDA_ENGINE
+#include "kernels/peaks/peaks_cuda.h"
+#endif
 
 enum { OPT_BITS = MT_OPT_OWN, OPT_TFLOPS, OPT_GBPS, OPT_TOP, OPT_MEASURE };
 
@@ -28,8 +31,8 @@ struct options {
 	struct mt_args args;
 	uint64_t weight_bits, n_top;
 	double peak_tflops, peak_gbps; /* 0: not known */
-	bool measures;
-	char tflops_source[64], gbps_source[64]; /* where they are from */
+	enum { MEASURE_NOTHING, MEASURE_AUTO, MEASURE_CPU, MEASURE_CUDA } measures;
+	char tflops_source[80], gbps_source[80]; /* where they are from */
 };
 
 static error_t peak_parse(struct options *options, const char *name, const char *text,
@@ -42,6 +45,17 @@ static error_t peak_parse(struct options *options, const char *name, const char 
 		return mt_args_error(&options->args, "%s '%s': give a number above 0", name, text);
 	*ret_value = value;
 	return 0;
+}
+
+static error_t measure_parse(struct options *options, const char *device)
+{
+	options->measures = !device			  ? MEASURE_AUTO
+			    : strcmp(device, "cpu") == 0  ? MEASURE_CPU
+			    : strcmp(device, "cuda") == 0 ? MEASURE_CUDA
+							  : MEASURE_NOTHING;
+	return options->measures != MEASURE_NOTHING
+		       ? 0
+		       : mt_args_error(&options->args, "--measure '%s': give cpu or cuda", device);
 }
 
 static error_t parse(int key, char *arg, struct argp_state *state)
@@ -62,8 +76,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_TOP:
 		return mt_args_uint(&options->args, "--top", arg, 1, UINT32_MAX, &options->n_top);
 	case OPT_MEASURE:
-		options->measures = true;
-		return 0;
+		return measure_parse(options, arg);
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -73,9 +86,9 @@ static const struct argp_option argp_options[] = {
 	{"weight-bits", OPT_BITS, "N", 0, "Bits a weight takes [by the model's quantization]", 1},
 	{"peak-tflops", OPT_TFLOPS, "X", 0, "What the machine computes at most, in TFLOP/s", 1},
 	{"peak-gbps", OPT_GBPS, "X", 0, "What its memory delivers at most, in GB/s", 1},
-	{"measure", OPT_MEASURE, NULL, 0,
-	 "Measure what the CPU of this machine does at most, where it is not given: half a second, "
-	 "512 MiB",
+	{"measure", OPT_MEASURE, "DEVICE", OPTION_ARG_OPTIONAL,
+	 "Measure what this machine does at most, where it is not given, on its cpu (half a second, 512 "
+	 "MiB) or its GPU (cuda) [what the passes ran on]",
 	 1},
 	{"top", OPT_TOP, "N", 0, "Rows of the layers, and slow passes, to print [12]", 1},
 	{0},
@@ -143,10 +156,10 @@ static sqlite3_stmt *prepare(const struct mt_trace *trace, const struct options 
 static const char sql_elsewhere[] =
 	"SELECT printf('peaks were measured on this machine, %s, and process %d ran on %s', ?1, "
 	"process_id, host) FROM process WHERE host <> ?1 UNION ALL SELECT 'peaks were measured on the "
-	"CPU, and passes ran on a GPU: give --peak-tflops and --peak-gbps of it' WHERE EXISTS "
+	"CPU, and passes ran on a GPU: give --peak-tflops and --peak-gbps of it' WHERE ?2 AND EXISTS "
 	"(SELECT 1 FROM device WHERE kind = 'cuda')";
 
-static int elsewhere_print(const struct mt_trace *trace)
+static int elsewhere_print(const struct mt_trace *trace, bool is_cpu)
 {
 	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql_elsewhere);
 	char host[256] = "";
@@ -154,10 +167,49 @@ static int elsewhere_print(const struct mt_trace *trace)
 	gethostname(host, sizeof(host) - 1);
 	if (stmt)
 		sqlite3_bind_text(stmt, 1, host, -1, SQLITE_TRANSIENT);
+	if (stmt)
+		sqlite3_bind_int(stmt, 2, is_cpu);
 	return mt_trace_print_notes(trace, stmt);
 }
 
-static int measure(const struct mt_trace *trace, struct options *options)
+/* What is given stays. */
+static void peaks_take(struct options *options, double flop_per_s, double bytes_per_s,
+		       const char *source)
+{
+	if (options->peak_tflops == 0) {
+		options->peak_tflops = flop_per_s / 1e12;
+		snprintf(options->tflops_source, sizeof(options->tflops_source), "%s", source);
+	}
+	if (options->peak_gbps == 0) {
+		options->peak_gbps = bytes_per_s / 1e9;
+		snprintf(options->gbps_source, sizeof(options->gbps_source), "%s", source);
+	}
+}
+
+static int cuda_measure(const struct mt_trace *trace, struct options *options)
+{
+#ifdef MT_HAS_CUDA_ENGINE
+	struct mtk_error error = {""};
+	struct mtk_peaks_cuda peaks;
+	char source[sizeof(options->tflops_source)];
+
+	if (mtk_peaks_measure_cuda(0, &error, &peaks) != MOETRACE_OK) {
+		mt_error("--measure=cuda: %s", error.text);
+		return MT_EXIT_FAILED;
+	}
+	snprintf(source, sizeof(source), "measured: %.40s, %s", peaks.device.name,
+		 peaks.is_cublas ? "cuBLAS" : "own product");
+	peaks_take(options, peaks.flop_per_s, peaks.bytes_per_s, source);
+	return elsewhere_print(trace, false);
+#else
+	(void)trace, (void)options;
+	mt_error("--measure=cuda: this build has no code for GPUs; give --peak-tflops and "
+		 "--peak-gbps");
+	return MT_EXIT_FAILED;
+#endif
+}
+
+static int cpu_measure(const struct mt_trace *trace, struct options *options)
 {
 	const long n_online = sysconf(_SC_NPROCESSORS_ONLN);
 	const uint32_t n_threads = n_online < 1			? 1
@@ -182,15 +234,29 @@ static int measure(const struct mt_trace *trace, struct options *options)
 		return MT_EXIT_FAILED;
 	}
 	snprintf(source, sizeof(source), "measured: %s, %u threads", peaks.level, peaks.n_threads);
-	if (options->peak_tflops == 0) {
-		options->peak_tflops = peaks.flop_per_s / 1e12;
-		memcpy(options->tflops_source, source, sizeof(source));
+	peaks_take(options, peaks.flop_per_s, peaks.bytes_per_s, source);
+	return elsewhere_print(trace, true);
+}
+
+/* Without a word: the GPU where passes ran on one and this build and machine can measure it. */
+static int measure(const struct mt_trace *trace, struct options *options)
+{
+	if (options->measures == MEASURE_CUDA)
+		return cuda_measure(trace, options);
+#ifdef MT_HAS_CUDA_ENGINE
+	if (options->measures == MEASURE_AUTO) {
+		struct mtk_cuda_device device;
+		int64_t is_gpu;
+		int status = mt_trace_int(
+			trace, "SELECT EXISTS (SELECT 1 FROM device WHERE kind = 'cuda')", &is_gpu);
+
+		if (status != MT_EXIT_OK)
+			return status;
+		if (is_gpu && mtk_cuda_open(0, NULL, &device) == MOETRACE_OK)
+			return cuda_measure(trace, options);
 	}
-	if (options->peak_gbps == 0) {
-		options->peak_gbps = peaks.bytes_per_s / 1e9;
-		memcpy(options->gbps_source, source, sizeof(source));
-	}
-	return elsewhere_print(trace);
+#endif
+	return cpu_measure(trace, options);
 }
 
 static int sections_print(struct mt_trace *trace, const struct options *options)
@@ -224,7 +290,7 @@ static int print(struct mt_trace *trace, void *input)
 
 	snprintf(options->tflops_source, sizeof(options->tflops_source), "given");
 	snprintf(options->gbps_source, sizeof(options->gbps_source), "given");
-	if (options->measures)
+	if (options->measures != MEASURE_NOTHING)
 		status = measure(trace, options);
 	return status == MT_EXIT_OK ? sections_print(trace, options) : status;
 }

@@ -30,6 +30,7 @@ kernels_libmtk_cuda_a_SOURCES = \
 	kernels/gemm/router_cuda.cu kernels/gemm/router_cuda.h \
 	kernels/gemm/tiles.cuh \
 	kernels/map/map_cuda.cu kernels/map/map_cuda.h \
+	kernels/peaks/peaks_cuda.c kernels/peaks/peaks_cuda.h \
 	kernels/permute/permute_cuda.cu kernels/permute/permute_cuda.h \
 	kernels/route/route_cuda.cu kernels/route/route_cuda.h \
 	kernels/route/route_record.cu kernels/route/route_record.cuh \

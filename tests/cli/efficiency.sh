@@ -99,13 +99,17 @@ change hand.db "UPDATE pass SET end_ns = begin_ns + 1000000"
 expect_eq "no slow pass" "$(figures slow_passes "$(v pass_id)")" ""
 
 # ---- peaks that are measured: of this machine, which is not the one that recorded ----
-expect_ok "$moetrace" efficiency hand.db --measure --format json
+expect_ok "$moetrace" efficiency hand.db --measure=cpu --format json
 expect_match err 'note: peaks were measured on this machine, .*, and process [0-9]+ ran on nowhere'
 expect_match err 'note: peaks were measured on the CPU, and passes ran on a GPU'
 expect_eq "measured peaks" "$(sqlite3 -batch :memory: "SELECT group_concat(json_extract(value, '\$.what') || ' '
 	|| (json_extract(value, '\$.peak') > 1e-5) || ' ' || (json_extract(value, '\$.source') GLOB 'measured: *, * threads'), ';')
 	FROM json_each(readfile('out'), '\$.peaks')")" "compute 1 1;memory 1 1"
-expect_eq "a given one stays" "$(figures peaks "$(v peak) || ' ' || substr($(v source), 1, 8)" --measure --peak-gbps 7 | tr ';' '\n' |
+expect_eq "a given one stays" "$(figures peaks "$(v peak) || ' ' || substr($(v source), 1, 8)" --measure=cpu --peak-gbps 7 | tr ';' '\n' |
 	grep -c '^7 given$')" 1
+expect_error 2 "measure 'tpu': give cpu or cuda" "$moetrace" efficiency hand.db --measure=tpu
+# Where there is no GPU, or no code for one, that is said.
+run "$moetrace" efficiency hand.db --measure=cuda --format json
+[ "$status" -eq 0 ] || expect_match err 'efficiency: --measure=cuda: '
 export MOETRACE_CPU=pdp11
-expect_error 1 'MOETRACE_CPU names an instruction set' "$moetrace" efficiency hand.db --measure
+expect_error 1 'MOETRACE_CPU names an instruction set' "$moetrace" efficiency hand.db --measure=cpu

@@ -10,6 +10,7 @@ if HAVE_NVCC
 	%D%/check_layers_cuda \
 	%D%/check_moe_cuda \
 	%D%/check_oea_cuda \
+	%D%/check_peaks_cuda \
 	%D%/check_route_cuda
 
 check_PROGRAMS += $(%C%_programs)
@@ -37,6 +38,9 @@ dist_check_SCRIPTS += %D%/sanitize.sh
 %C%_check_moe_cuda_SOURCES = %D%/check_moe_cuda.c $(%C%_support) \
 	tests/routing/support/settings.c tests/routing/support/settings.h
 %C%_check_moe_cuda_LDADD = $(mtk_cuda_libs)
+
+%C%_check_peaks_cuda_SOURCES = %D%/check_peaks_cuda.c
+%C%_check_peaks_cuda_LDADD = $(mtk_cuda_libs)
 
 %C%_check_route_cuda_SOURCES = %D%/check_route_cuda.c $(%C%_support) \
 	tests/routing/support/settings.c tests/routing/support/settings.h
