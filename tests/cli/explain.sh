@@ -76,6 +76,7 @@ while read -r loads line; do
 		case $file:$line in
 		hard:*' --request'* | hard:*' --map'*) [ "${line#*HARD}" != "$line" ] || continue ;;
 		domains:*HARD*) continue ;;
+		domains:*) ! is_sanitized || continue ;;
 		esac
 		# shellcheck disable=SC2046,SC2086
 		same "$loads" $(echo "$line" | sed "s/HARD//; s/FILE/$file.db/")
@@ -83,7 +84,7 @@ while read -r loads line; do
 done <<'END'
 0 report FILE
 1 report FILE
-1 report FILE --recording 1
+1 report HARD FILE --recording 1
 0 experts FILE --recording 1
 1 experts FILE
 1 experts FILE --phase decode --layer 1 --top 5
@@ -92,9 +93,10 @@ done <<'END'
 0 experts FILE --by-window --top 3
 1 experts FILE --pairs
 1 experts FILE --steps
-1 experts FILE --by-request
-1 experts FILE --by-attribute domain --min-tokens 1
-1 experts FILE --by-attribute domain --phase decode --recording 1
+1 experts FILE --by-request --top 2
+1 experts FILE --by-attribute domain --top 9
+1 experts HARD FILE --by-attribute domain --min-tokens 1
+1 experts HARD FILE --by-attribute domain --phase decode --recording 1 --min-tokens 1
 1 experts FILE --from 0 --until 1
 1 experts HARD FILE --request gamma
 1 experts HARD FILE --attribute domain=c --phase decode
@@ -114,7 +116,7 @@ done <<'END'
 1 oea FILE --rule budget:9
 1 oea FILE --rule expand:margin=0.1
 1 efficiency FILE
-1 efficiency FILE --peak-gbps 3 --peak-tflops 0.01
+1 efficiency HARD FILE --peak-gbps 3 --peak-tflops 0.01
 0 kernels FILE
 0 power FILE
 0 power FILE --readings
@@ -122,8 +124,10 @@ END
 expect_ok "$MOETRACE_BUILDDIR/tests/schema/make_pairs" a.db 0
 expect_ok "$MOETRACE_BUILDDIR/tests/schema/make_pairs" b.db 1
 same 1 diff a.db b.db --top 100
-[ "$n_verbs" -ge 60 ] || fail "only $n_verbs command lines were compared"
-[ "$n_numbers" -ge 5000 ] || fail "only $n_numbers numbers were compared"
+# A build with sanitizers takes ten times as long and sees what it can in the smaller file.
+is_sanitized || [ "$n_verbs" -ge 60 ] || fail "only $n_verbs command lines were compared"
+is_sanitized || [ "$n_numbers" -ge 5000 ] || fail "only $n_numbers numbers were compared"
+[ "$n_numbers" -ge 1000 ] || fail "only $n_numbers numbers were compared"
 echo "$n_numbers numbers of $n_verbs command lines"
 
 # ---- load and balance by the cookbook's queries in plain SQL: each row is one that the verb prints ----
