@@ -11,7 +11,14 @@
 
 #include <moetrace/status.h>
 
-enum { OPT_LAYER = MT_OPT_OWN, OPT_POSITION, OPT_ATTEMPT };
+enum {
+	OPT_LAYER = MT_OPT_OWN,
+	OPT_POSITION,
+	OPT_ATTEMPT,
+	OPT_SIMILAR,
+	OPT_OUTLIERS,
+	OPT_ATTEMPTS,
+};
 
 static error_t positions_parse(struct requests_args *args, const char *text)
 {
@@ -35,6 +42,33 @@ static error_t positions_parse(struct requests_args *args, const char *text)
 			     text);
 }
 
+static error_t complete(struct requests_args *args)
+{
+	const bool is_of_one = args->has_layer || args->has_positions || args->has_attempt;
+	const bool is_compared = args->similar || args->has_outliers || args->has_attempts;
+
+	if (!args->common.file)
+		return ARGP_ERR_UNKNOWN;
+	if (!args->id && is_of_one)
+		return mt_args_error(&args->common, "--layer, --position and --attempt are "
+						    "of one request: name its ID, too");
+	if (!args->id && args->similar)
+		return mt_args_error(&args->common, "--similar compares two requests: name the ID of "
+						    "the first, too");
+	if ((args->has_outliers || args->has_attempts) && args->id)
+		return mt_args_error(&args->common, "--outliers and --attempts are of all requests: "
+						    "leave the ID out");
+	if (is_compared && is_of_one)
+		return mt_args_error(&args->common, "--layer, --position and --attempt do not go with "
+						    "--similar");
+	if (args->has_outliers && args->has_attempts)
+		return mt_args_error(&args->common, "give --outliers or --attempts");
+	if (args->common.explains && !is_compared)
+		return mt_args_error(&args->common, "--explain goes with --similar, --outliers and "
+						    "--attempts");
+	return ARGP_ERR_UNKNOWN;
+}
+
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
 	struct requests_args *args = state->input;
@@ -56,11 +90,17 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return mt_args_uint(&args->common, "--attempt", arg, 0, UINT32_MAX, &args->attempt);
 	case OPT_POSITION:
 		return positions_parse(args, arg);
+	case OPT_SIMILAR:
+		args->similar = arg;
+		return 0;
+	case OPT_OUTLIERS:
+		args->has_outliers = true;
+		return 0;
+	case OPT_ATTEMPTS:
+		args->has_attempts = true;
+		return 0;
 	case ARGP_KEY_END:
-		if (!args->id && (args->has_layer || args->has_positions || args->has_attempt))
-			return mt_args_error(&args->common, "--layer, --position and --attempt are "
-							    "of one request: name its ID, too");
-		return ARGP_ERR_UNKNOWN;
+		return complete(args);
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -70,10 +110,16 @@ static const struct argp_option options[] = {
 	{"layer", OPT_LAYER, "N", 0, "Only the layer with this number in the model", 0},
 	{"position", OPT_POSITION, "A-B", 0, "Only these positions, or one of them", 0},
 	{"attempt", OPT_ATTEMPT, "N", 0, "This computation of the request (the last one)", 0},
+	{"similar", OPT_SIMILAR, "ID", 0, "How alike the request and this one were routed, by layer",
+	 0},
+	{"outliers", OPT_OUTLIERS, NULL, 0,
+	 "How far the routing of each request is from that of the others, the farthest first", 0},
+	{"attempts", OPT_ATTEMPTS, NULL, 0,
+	 "What the attempts of each retracted request have in common, by layer", 0},
 	{0},
 };
 
-static const struct argp_child children[] = {{&mt_args_recording_argp, 0, NULL, 0}, {0}};
+static const struct argp_child children[] = {{&mt_args_explain_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
 	.options = options,
@@ -89,7 +135,21 @@ static const struct argp argp = {
 	       "  {\"request\":{},\"tokens\":[{\"position\",\"token\",\"layers\":\n"
 	       "  [{\"layer\",\"experts\":[],\"weights\":[]}]}]}\n"
 	       "JSON lines have a token a line, CSV an expert a line. A token is shown as text "
-	       "where the trace holds token ids and all of them are bytes.",
+	       "where the trace holds token ids and all of them are bytes.\n"
+	       "\n"
+	       "With --similar and --outliers, of the rows that a request computed itself:\n"
+	       "  overlap         sum over experts of the smaller share of the two loads: 1 is the\n"
+	       "                  same load; the row without a layer is the mean over layers\n"
+	       "  chance_overlap  about what as many choices drawn from one load would overlap\n"
+	       "  jaccard         experts that both chose / experts that one of them chose\n"
+	       "  distance        1 - overlap with the load of all others together\n"
+	       "  floor           the distance of as many choices drawn from it: short requests are\n"
+	       "                  far from everything by chance; excess is distance - floor\n"
+	       "  score           how unusual that is among the recording's requests, in robust\n"
+	       "                  standard deviations; above 3.5 is worth a look\n"
+	       "\n"
+	       "With --attempts, same_rows and same_choices are shares of the positions that both "
+	       "attempts computed.",
 	.children = children,
 };
 
@@ -247,10 +307,11 @@ static int list_print(const struct mt_trace *trace, const struct requests_args *
 
 /* ---- finding one ---- */
 
-static int none_report(const struct mt_trace *trace, const struct requests_args *args)
+static int none_report(const struct mt_trace *trace, const struct requests_args *args,
+		       const char *id)
 {
 	mt_error("%s: has no request '%s'%s; 'moetrace requests %s' lists them", trace->path,
-		 args->id, args->common.recording_id ? " in this recording" : "", trace->path);
+		 id, args->common.recording_id ? " in this recording" : "", trace->path);
 	return MT_EXIT_NOT_FOUND;
 }
 
@@ -263,13 +324,14 @@ static int several_report(const struct mt_trace *trace, const char *id, int64_t 
 }
 
 /* The rows that the name fits: by number if it is @N, else by external id. */
-static sqlite3_stmt *find_prepare(const struct mt_trace *trace, const struct requests_args *args)
+static sqlite3_stmt *find_prepare(const struct mt_trace *trace, const struct requests_args *args,
+				  const char *id)
 {
 	sqlite3_stmt *stmt;
 	uint64_t number = 0;
 	bool is_number;
 
-	is_number = args->id[0] == '@' && mt_parse_uint(args->id + 1, 0, INT64_MAX, &number);
+	is_number = id[0] == '@' && mt_parse_uint(id + 1, 0, INT64_MAX, &number);
 	stmt = mt_trace_prepare(
 		trace, is_number ? "SELECT request_id FROM request WHERE request_id = ?2 "
 				   "AND (?1 IS NULL OR recording_id = ?1)"
@@ -282,14 +344,14 @@ static sqlite3_stmt *find_prepare(const struct mt_trace *trace, const struct req
 	if (is_number)
 		sqlite3_bind_int64(stmt, 2, (int64_t)number);
 	else
-		sqlite3_bind_text(stmt, 2, args->id, -1, SQLITE_STATIC);
+		sqlite3_bind_text(stmt, 2, id, -1, SQLITE_STATIC);
 	return stmt;
 }
 
-static int find(const struct mt_trace *trace, const struct requests_args *args,
+static int find(const struct mt_trace *trace, const struct requests_args *args, const char *id,
 		int64_t *ret_request_id)
 {
-	sqlite3_stmt *stmt = find_prepare(trace, args);
+	sqlite3_stmt *stmt = find_prepare(trace, args, id);
 	int64_t request_id = 0;
 	int status = MT_EXIT_OK;
 	int rc;
@@ -298,12 +360,12 @@ static int find(const struct mt_trace *trace, const struct requests_args *args,
 		return MT_EXIT_FAILED;
 	rc = sqlite3_step(stmt);
 	if (rc == SQLITE_DONE)
-		status = none_report(trace, args);
+		status = none_report(trace, args, id);
 	if (rc == SQLITE_ROW) {
 		request_id = sqlite3_column_int64(stmt, 0);
 		rc = sqlite3_step(stmt);
 		if (rc == SQLITE_ROW)
-			status = several_report(trace, args->id, request_id,
+			status = several_report(trace, id, request_id,
 						sqlite3_column_int64(stmt, 0));
 	}
 	if (rc != SQLITE_ROW && rc != SQLITE_DONE)
@@ -314,23 +376,39 @@ static int find(const struct mt_trace *trace, const struct requests_args *args,
 	return status;
 }
 
+static int one_print(const struct mt_trace *trace, const struct requests_args *args)
+{
+	int64_t request_id, other;
+	int status = find(trace, args, args->id, &request_id);
+
+	if (status == MT_EXIT_OK && args->similar)
+		status = find(trace, args, args->similar, &other);
+	if (status != MT_EXIT_OK)
+		return status;
+	return args->similar ? mt_requests_similar_print(trace, args, request_id, other)
+			     : mt_requests_one_print(trace, args, request_id);
+}
+
 static int print(struct mt_trace *trace, void *input)
 {
 	const struct requests_args *args = input;
-	int64_t request_id;
+	const bool needs_rows = args->id || args->has_outliers || args->has_attempts;
 	int status;
 
 	status = mt_trace_mode_check(trace, args->common.recording_id,
-				     args->id ? "per_token" : "per_token,per_pass",
-				     args->id ? "one request's experts" : "a list of requests");
+				     needs_rows ? "per_token" : "per_token,per_pass",
+				     args->id	  ? "one request's experts"
+				     : needs_rows ? "to compare requests"
+						  : "a list of requests");
 	if (status != MT_EXIT_OK)
 		return status;
-	if (!args->id)
-		return mt_trace_has_recording(trace) || mt_format_is_data(args->common.format)
-			       ? list_print(trace, args)
-			       : MT_EXIT_OK;
-	status = find(trace, args, &request_id);
-	return status == MT_EXIT_OK ? mt_requests_one_print(trace, args, request_id) : status;
+	if (args->id)
+		return one_print(trace, args);
+	if (needs_rows)
+		return mt_requests_judged_print(trace, args);
+	return mt_trace_has_recording(trace) || mt_format_is_data(args->common.format)
+		       ? list_print(trace, args)
+		       : MT_EXIT_OK;
 }
 
 int mt_cmd_requests(int argc, char **argv)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The parts of `moetrace requests`: the command line and the list (cmd_requests.c), one request
- * (cmd_requests_one.c).
+ * (cmd_requests_one.c), requests compared with each other (cmd_requests_compare.c).
  */
 #ifndef MT_CLI_CMD_REQUESTS_H
 #define MT_CLI_CMD_REQUESTS_H
@@ -14,6 +14,8 @@
 struct requests_args {
 	struct mt_args common;
 	const char *id; /* NULL: the list */
+	const char *similar; /* another one to compare it with */
+	bool has_outliers, has_attempts;
 	uint64_t layer;
 	bool has_layer;
 	uint64_t attempt;
@@ -36,5 +38,10 @@ int mt_requests_attributes_text(const struct mt_trace *trace, sqlite3_stmt *stmt
 /* Print request @request_id. Returns an enum mt_exit. */
 int mt_requests_one_print(const struct mt_trace *trace, const struct requests_args *args,
 			  int64_t request_id);
+
+/* --similar with the requests' numbers, --outliers and --attempts. Return an enum mt_exit. */
+int mt_requests_similar_print(const struct mt_trace *trace, const struct requests_args *args,
+			      int64_t request_a, int64_t request_b);
+int mt_requests_judged_print(const struct mt_trace *trace, const struct requests_args *args);
 
 #endif

@@ -51,6 +51,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_recover.c \
 	%D%/cmd_report.c \
 	%D%/cmd_requests.c %D%/cmd_requests.h \
+	%D%/cmd_requests_compare.c \
 	%D%/cmd_requests_one.c \
 	%D%/cmd_route.c %D%/cmd_route.h \
 	%D%/cmd_route_args.c \

@@ -95,6 +95,7 @@ struct mt_diff {
 	size_t n_layers;
 	size_t max_k;	       /* entries of a row that there is room for */
 	uint32_t memory_bytes; /* for the rows of one side */
+	bool is_single;	       /* side A alone is read; rows are handed over as both */
 	/* The rows of the pairs at hand: [position][layer] for each side, see diff_rows.c. */
 	uint16_t *entries[MT_N_SIDES];
 };
@@ -150,6 +151,9 @@ int mt_diff_load(struct mt_diff *diff);
 int mt_diff_join(struct mt_diff *diff, enum mt_diff_join how);
 /* Instead: each attempt but the last of each request of side A, with the last one. */
 int mt_diff_join_attempts(struct mt_diff *diff);
+
+/* Instead: each request of A by itself, or @request_id alone; with is_single. */
+int mt_diff_join_single(struct mt_diff *diff, sqlite3_int64 request_id);
 
 /* Read the rows of all pairs and hand them over. */
 int mt_diff_read(struct mt_diff *diff, const struct mt_diff_sink *sink);

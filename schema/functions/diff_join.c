@@ -353,6 +353,18 @@ int mt_diff_join(struct mt_diff *diff, enum mt_diff_join how)
 	return rc;
 }
 
+int mt_diff_join_single(struct mt_diff *diff, sqlite3_int64 request_id)
+{
+	const struct mt_diff_side *side = &diff->sides[0];
+	int rc = SQLITE_OK;
+
+	diff->n_pairs = 0;
+	for (size_t i = 0; rc == SQLITE_OK && i < side->n_requests; i++)
+		if (request_id == 0 || side->requests[i].request_id == request_id)
+			rc = pair_add(diff, &side->requests[i], &side->requests[i], NULL);
+	return rc;
+}
+
 int mt_diff_join_attempts(struct mt_diff *diff)
 {
 	static const char sql[] =

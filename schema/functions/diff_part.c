@@ -12,12 +12,17 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+static size_t n_sides(const struct mt_diff *diff)
+{
+	return diff->is_single ? 1 : MT_N_SIDES;
+}
+
 /* Positions of a pair that both may have rows of, before the first token that differs. */
 static uint32_t pair_end(const struct mt_diff *diff, const struct mt_diff_pair *pair)
 {
 	uint32_t end = UINT32_MAX;
 
-	for (size_t side = 0; side < MT_N_SIDES; side++) {
+	for (size_t side = 0; side < n_sides(diff); side++) {
 		const struct mt_diff_request *request =
 			mt_diff_request_find(&diff->sides[side], pair->request_id[side]);
 
@@ -172,7 +177,8 @@ static int part_hand(const struct mt_diff_group *group, const struct mt_diff_par
 
 		for (size_t layer = 0; rc == SQLITE_OK && layer < diff->n_layers; layer++) {
 			const struct mt_diff_row *a = mt_diff_entry(diff, 0, at, layer);
-			const struct mt_diff_row *b = mt_diff_entry(diff, 1, at, layer);
+			const struct mt_diff_row *b =
+				diff->is_single ? a : mt_diff_entry(diff, 1, at, layer);
 
 			if ((a->flags | b->flags) & MT_DIFF_PRESENT)
 				rc = sink->row(sink->state, pair, position, layer, a, b);
@@ -216,7 +222,7 @@ static int memory_take(struct mt_diff_group *group)
 	group->max_positions = diff->memory_bytes / position_bytes;
 	if (group->max_positions == 0)
 		group->max_positions = 1;
-	for (size_t side = 0; side < MT_N_SIDES; side++) {
+	for (size_t side = 0; side < n_sides(diff); side++) {
 		sqlite3_free(diff->entries[side]);
 		diff->entries[side] = sqlite3_malloc64(group->max_positions * position_bytes);
 		if (!diff->entries[side])
@@ -288,7 +294,7 @@ int mt_diff_read(struct mt_diff *diff, const struct mt_diff_sink *sink)
 	do {
 		if (rc == SQLITE_OK)
 			rc = group_fill(&group);
-		for (size_t side = 0; rc == SQLITE_OK && side < MT_N_SIDES; side++)
+		for (size_t side = 0; rc == SQLITE_OK && side < n_sides(diff); side++)
 			rc = mt_diff_side_read(&group, side);
 		if (rc == SQLITE_OK)
 			rc = group_hand(&group, sink);

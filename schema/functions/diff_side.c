@@ -185,6 +185,10 @@ int mt_diff_models(struct mt_diff *diff, size_t index)
 	}
 	sqlite3_finalize(a);
 	sqlite3_finalize(b);
+	if (rc == SQLITE_DONE && index == 0 && !diff->sides[1].schema &&
+	    diff->sides[0].recording_id == diff->sides[1].recording_id)
+		return mt_tvf_fail(diff->rows, "%s: recording %lld has no pass of a target model",
+				   diff->name, diff->sides[0].recording_id);
 	if (rc == SQLITE_DONE && index == 0)
 		return mt_tvf_fail(diff->rows,
 				   "%s: the recordings have no model in common: none with passes has"
@@ -430,7 +434,8 @@ int mt_diff_load(struct mt_diff *diff)
 
 	if (rc == SQLITE_OK)
 		rc = max_k_load(diff);
-	for (size_t side = 0; rc == SQLITE_OK && side < MT_N_SIDES; side++) {
+	for (size_t side = 0; rc == SQLITE_OK && side < (diff->is_single ? 1 : MT_N_SIDES);
+	     side++) {
 		rc = requests_load(diff, side);
 		if (rc == SQLITE_OK)
 			rc = extents_load(diff, side);

@@ -23,8 +23,10 @@ mt_sql_sources = \
 	%D%/moe_oea.c \
 	%D%/moe_rule.c \
 	%D%/moe_pairs.c \
+	%D%/moe_outliers.c \
 	%D%/moe_rows.c \
 	%D%/moe_share.c \
+	%D%/moe_similarity.c \
 	%D%/moe_steps.c \
 	%D%/moe_topk.c \
 	%D%/mt_sql.c %D%/mt_sql.h \
@@ -38,6 +40,7 @@ mt_sql_sources = \
 	%D%/placement.c %D%/placement.h \
 	%D%/rank_load.c %D%/rank_load.h \
 	%D%/rank_map.c %D%/rank_map.h \
+	%D%/request_load.c %D%/request_load.h \
 	%D%/trace_layer.c \
 	%D%/trace_open.c \
 	%D%/trace_reader.c %D%/trace_reader.h %D%/trace_reader_internal.h \

@@ -28,6 +28,8 @@ static int (*const parts[])(sqlite3 *) = {
 	mt_sql_register_expand,
 	mt_sql_register_diff,
 	mt_sql_register_diff_request,
+	mt_sql_register_outliers,
+	mt_sql_register_similarity,
 };
 
 int mt_sql_register(sqlite3 *db)

@@ -18,6 +18,7 @@
  *   moe_rule   table-valued: what the rules of a recording did
  *   moe_diff   table-valued: what differs between the choices of two recordings, by layer
  *   moe_diff_request, moe_attempts  table-valued: the same by request, and by attempts of requests
+ *   moe_similarity, moe_outliers  table-valued: how alike requests were routed
  *   moe_expand table-valued: further experts whose scores are near those that were chosen
  */
 #ifndef MT_SCHEMA_FUNCTIONS_MT_SQL_H
@@ -51,5 +52,7 @@ int mt_sql_register_rule(sqlite3 *db);
 int mt_sql_register_expand(sqlite3 *db);
 int mt_sql_register_diff(sqlite3 *db);
 int mt_sql_register_diff_request(sqlite3 *db);
+int mt_sql_register_outliers(sqlite3 *db);
+int mt_sql_register_similarity(sqlite3 *db);
 
 #endif

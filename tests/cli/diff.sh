@@ -77,6 +77,27 @@ expect_error 3 "empty.db: has no recording: none was committed" "$moetrace" diff
 echo text >text
 expect_error 1 "text: is not an SQLite file" "$moetrace" diff a.db text
 
+# ---- requests of one trace ----
+expect_ok "$moetrace" requests a.db --outliers --format csv
+expect_match "$tmp/out" '^recording_id,model_id,request_id,external_id,rows,distance,floor,excess,score'
+expect_eq "requests" "$(sed 1d "$tmp/out" | wc -l)" "$("$runner" a.db "SELECT count(*) FROM moe_outliers")"
+expect_eq "the first is the farthest" "$(sed -n 2p "$tmp/out" | cut -d, -f3)" \
+	"$("$runner" a.db "SELECT request_id FROM moe_outliers ORDER BY score DESC LIMIT 1")"
+expect_ok "$moetrace" requests a.db --attempts --format json
+expect_json "$tmp/out"
+cp "$tmp/out" out
+expect_eq "attempts" "$(sqlite3 :memory: "SELECT count(*), count(DISTINCT json_extract(value, '\$.request_id')) > 3,
+	sum(json_extract(value, '\$.same_choices') < 1) > 0 FROM json_each(CAST(readfile('out') AS TEXT))")" \
+	"$("$runner" a.db "SELECT count(*), 1, 1 FROM moe_attempts")"
+expect_ok "$moetrace" requests a.db @3 --similar @4 --format csv
+expect_match "$tmp/out" '^model_id,layer,choices_a,choices_b,overlap,chance_overlap,jaccard,cosine'
+expect_error 2 "compares two requests: name the ID of the first" "$moetrace" requests a.db --similar @4
+expect_error 2 "of all requests: leave the ID out" "$moetrace" requests a.db @3 --outliers
+expect_error 2 "do not go with --similar" "$moetrace" requests a.db @3 --similar @4 --layer 1
+expect_error 2 "give --outliers or --attempts" "$moetrace" requests a.db --outliers --attempts
+expect_error 2 "--explain goes with" "$moetrace" requests a.db --explain
+expect_error 3 "has no request 'none'" "$moetrace" requests a.db @3 --similar none
+
 # ---- what cannot be compared ----
 expect_ok "$MOETRACE_BUILDDIR/tests/cli/make_hard" hard.db
 expect_error 2 "hard.db: has several recordings: choose one with --recording-b N" "$moetrace" diff a.db hard.db

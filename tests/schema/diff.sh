@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# moe_diff, moe_diff_request and moe_attempts: against joins over what the rows of synthetic traces
-# mean, over two recordings of one file, and what they refuse.
+# moe_diff, moe_diff_request, moe_attempts, moe_similarity and moe_outliers: against joins over what the
+# rows of synthetic traces mean, over two recordings of one file, and what they refuse.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
 need_command sqlite3
@@ -30,6 +30,14 @@ what there is to find|1
 piece by piece|0|0
 attempts|1|1|0|0
 attempts of all layers|1"
+
+expect_ok "$runner" a.db "$(cat "$MOETRACE_SRCDIR/tests/schema/similar.sql")"
+expect_eq "similarity" "$(cat "$tmp/out")" "similarity|1|0|0
+its mean|1
+either way|0
+distances|1|0|0|0|0
+the floor|1
+scores|1|0"
 
 # The same from the other side: A and B change places, and nothing else does.
 answer "the other way around" "SELECT sum(rows), sum(choices), sum(differing_choices), sum(moved_choices),
@@ -105,6 +113,18 @@ refuse b.db "join_by: give 'id' or 'tokens'" "SELECT * FROM moe_diff(1, 1, 'b', 
 refuse both.db 'B has several recordings' "SELECT * FROM moe_diff(1, NULL, 'b')"
 change damaged.db "UPDATE topk SET topk_ids = x'00' WHERE topk_id = 3"
 refuse damaged.db 'moe_diff: topk 3: ' "SELECT * FROM moe_diff(1, 1, 'b')"
+
+expect_status 1 "$runner" a.db "SELECT * FROM moe_similarity(1, 99)"
+expect_match "$tmp/err" 'moe_similarity: there is no request 99'
+expect_status 1 "$runner" a.db "SELECT * FROM moe_similarity(1)"
+expect_match "$tmp/err" 'moe_similarity: give two requests'
+expect_status 1 "$runner" mode.db "SELECT * FROM moe_outliers"
+expect_match "$tmp/err" 'moe_outliers: A has no recording of mode per_token'
+# One request has no others to differ from.
+cp a.db alone.db
+expect_ok sqlite3 -batch -bail alone.db "DELETE FROM request WHERE request_id <> 3"
+expect_ok "$runner" alone.db "SELECT count(*), max(distance), max(floor), max(score) FROM moe_outliers"
+expect_eq "a request alone" "$(cat "$tmp/out")" "1|||"
 
 # Nothing in common: rows, and nothing is divided by zero.
 change nothing.db "UPDATE request SET external_id = NULL; DELETE FROM request_token"

@@ -55,6 +55,7 @@ EXTRA_DIST += \
 	%D%/cookbook.txt \
 	%D%/diff.sh \
 	%D%/diff.sql \
+	%D%/similar.sql \
 	%D%/functions.sh \
 	%D%/halves.py \
 	%D%/module.sh \
