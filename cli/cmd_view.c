@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * view: the page for looking at traces, served to this machine alone until the command is
- * interrupted. The address, which holds the only key, is the one line on standard output.
+ * interrupted, or written as one file. The address, which holds the only key, is the one line on
+ * standard output.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <moetrace/moetrace.h>
@@ -24,6 +26,7 @@ enum {
 	OPT_OPEN,
 	OPT_REDACT,
 	OPT_TIME_LIMIT,
+	OPT_HTML,
 };
 
 struct options {
@@ -31,7 +34,8 @@ struct options {
 	const char *paths[MT_VIEW_MAX_TRACES];
 	size_t n_paths;
 	uint64_t port, time_limit_s;
-	bool opens, redacts;
+	const char *html;
+	bool opens, redacts, overwrites;
 };
 
 static error_t file_add(struct options *options, const char *path)
@@ -58,6 +62,11 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case OPT_REDACT:
 		options->redacts = true;
 		return 0;
+	case OPT_HTML:
+		return mt_args_path(&options->args, "--html", arg, &options->html);
+	case 'f':
+		options->overwrites = true;
+		return 0;
 	case OPT_TIME_LIMIT:
 		return mt_args_uint(&options->args, "--time-limit", arg, 1, 3600,
 				    &options->time_limit_s);
@@ -74,6 +83,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp_option argp_options[] = {
 	{"port", OPT_PORT, "N", 0, "Listen on this port [one that is free]", 1},
 	{"open", OPT_OPEN, NULL, 0, "Open the page in a browser, too", 1},
+	{"html", OPT_HTML, "FILE", 0,
+	 "Do not serve: write the page as one file, with summed-up data of the traces inside", 1},
+	{"force", 'f', NULL, 0, "Overwrite FILE", 1},
 	{"redact", OPT_REDACT, NULL, 0,
 	 "Leave out token ids, the requests' ids from outside and their attributes, host, program and "
 	 "options",
@@ -89,11 +101,13 @@ static const struct argp argp = {
 	.options = argp_options,
 	.parser = parse,
 	.args_doc = "FILE...",
-	.doc = "Serve a page that shows traces, and print its address. It ends with Ctrl-C."
+	.doc = "Serve a page that shows traces, and print its address; it ends with Ctrl-C. Or write the "
+	       "page with --html as one file, to be sent to somebody."
 	       "\v"
 	       "Only programs of this machine reach it, and only with the whole address, which has a "
 	       "random key in it. From another machine: ssh -L 8080:localhost:PORT HOST, and open the "
-	       "same address with the port 8080. Traces are only read. One that is still being "
+	       "same address with the port 8080. A single file holds summed-up data and says what it leaves "
+	       "out; it needs no network. Traces are only read. One that is still being "
 	       "recorded is shown as of its last commit.\n",
 	.children = children,
 };
@@ -139,6 +153,56 @@ static int files_look(const struct options *options, struct shown *shown)
 	return status;
 }
 
+/* ---- one file ---- */
+
+static int html_write(const struct mt_view_options *view, const char *path, FILE *out)
+{
+	char error[MT_VIEW_ERROR_BYTES];
+	bool is_written = mt_view_export(view, out, error);
+
+	if (fflush(out) == 0 && !ferror(out)) {
+		if (is_written)
+			return MT_EXIT_OK;
+		mt_error("%s: %s", path, error);
+	} else {
+		mt_error("%s: %s; it is not written", path, strerror(errno));
+	}
+	return MT_EXIT_FAILED;
+}
+
+/* Under another name first, so that what is there under @path is whole. */
+static int html_export(const struct mt_view_options *view, const char *path, bool overwrites)
+{
+	char *name = malloc(strlen(path) + sizeof(".XXXXXX"));
+	FILE *out = NULL;
+	int status = MT_EXIT_FAILED;
+	int fd = -1;
+
+	if (name) {
+		sprintf(name, "%s.XXXXXX", path);
+		fd = mkostemp(name, O_CLOEXEC);
+	}
+	if (fd >= 0)
+		out = fdopen(fd, "w");
+	if (!out) {
+		mt_error("%s: cannot be written: %s; name another file", path, strerror(errno));
+		free(name);
+		return MT_EXIT_FAILED;
+	}
+	status = html_write(view, path, out);
+	fchmod(fd, 0644);
+	fclose(out);
+	if (status == MT_EXIT_OK &&
+	    (overwrites ? rename(name, path) : renameat2(AT_FDCWD, name, AT_FDCWD, path, RENAME_NOREPLACE)) != 0) {
+		mt_error(errno == EEXIST ? "%s: exists; -f overwrites it" : "%s: cannot be written", path);
+		status = MT_EXIT_FAILED;
+	}
+	if (status != MT_EXIT_OK)
+		unlink(name);
+	free(name);
+	return status;
+}
+
 /* ---- serving ---- */
 
 /* The desktop's own opener; what it prints is not ours. */
@@ -178,15 +242,8 @@ static void end_await(const sigset_t *ends)
 		;
 }
 
-static int serve(const struct options *options, const struct shown *shown)
+static int serve(const struct options *options, const struct mt_view_options *view)
 {
-	const struct mt_view_options view = {
-		.files = shown->files,
-		.n_files = shown->n,
-		.version = moetrace_version(),
-		.is_redacted = options->redacts,
-		.query_limit_ms = (uint32_t)options->time_limit_s * 1000,
-	};
 	char error[MT_VIEW_ERROR_BYTES];
 	struct mt_view_server *server;
 	sigset_t ends;
@@ -196,7 +253,7 @@ static int serve(const struct options *options, const struct shown *shown)
 	sigaddset(&ends, SIGTERM);
 	sigaddset(&ends, SIGHUP);
 	sigprocmask(SIG_BLOCK, &ends, NULL);
-	server = mt_view_server_start(&view, (uint16_t)options->port, error);
+	server = mt_view_server_start(view, (uint16_t)options->port, error);
 	if (!server) {
 		mt_error("%s", error);
 		return MT_EXIT_FAILED;
@@ -210,7 +267,7 @@ static int serve(const struct options *options, const struct shown *shown)
 	if (options->opens)
 		browser_open(mt_view_server_address(server));
 	if (isatty(STDERR_FILENO))
-		mt_note("serving %zu trace%s; Ctrl-C ends", shown->n, shown->n == 1 ? "" : "s");
+		mt_note("serving %zu trace%s; Ctrl-C ends", view->n_files, view->n_files == 1 ? "" : "s");
 	end_await(&ends);
 	mt_view_server_stop(server);
 	return MT_EXIT_OK;
@@ -220,18 +277,27 @@ int mt_cmd_view(int argc, char **argv)
 {
 	struct options options = {.args = {.no_file = true}, .time_limit_s = 10};
 	struct shown shown = {.n = 0};
+	struct mt_view_options view;
 	const char *reason;
 	int status;
 
 	status = mt_args_parse(&argp, argc, argv, &options.args, &options);
 	if (status == MT_EXIT_OK)
 		status = files_look(&options, &shown);
-	if (status == MT_EXIT_OK && !mt_view_can_serve(&reason)) {
+	view = (struct mt_view_options){
+		.files = shown.files,
+		.n_files = shown.n,
+		.version = moetrace_version(),
+		.is_redacted = options.redacts,
+		.query_limit_ms = (uint32_t)options.time_limit_s * 1000,
+	};
+	if (status == MT_EXIT_OK && !options.html && !mt_view_can_serve(&reason)) {
 		mt_error("%s", reason);
 		status = MT_EXIT_FAILED;
 	}
 	if (status == MT_EXIT_OK)
-		status = serve(&options, &shown);
+		status = options.html ? html_export(&view, options.html, options.overwrites)
+				      : serve(&options, &view);
 	for (size_t i = 0; i < shown.n; i++)
 		free(shown.uris[i]);
 	return status;

@@ -47,9 +47,11 @@ question_sql_files = \
 	schema/questions/kernels.sql \
 	schema/questions/load.sql \
 	schema/questions/load_attribute.sql \
+	schema/questions/load_merged.sql \
 	schema/questions/load_request.sql \
 	schema/questions/load_weight.sql \
 	schema/questions/load_windows.sql \
+	schema/questions/load_windows_merged.sql \
 	schema/questions/oea.sql \
 	schema/questions/oea_fit.sql \
 	schema/questions/oea_notes.sql \

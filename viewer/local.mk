@@ -7,12 +7,14 @@ viewer_page_files = \
 	viewer/dist/index.html \
 	viewer/dist/app.js \
 	viewer/dist/app.css \
+	viewer/dist/script.sha256 \
 	docs/cookbook.md
 
 noinst_LTLIBRARIES += %D%/libmt_view.la
 
 %C%_libmt_view_la_SOURCES = \
 	%D%/answer.c %D%/answer.h \
+	%D%/export.c \
 	%D%/guard.c %D%/guard.h \
 	%D%/page.h \
 	%D%/query.c \
@@ -81,4 +83,5 @@ EXTRA_DIST += \
 	viewer/dist/app.css \
 	viewer/dist/app.js \
 	viewer/dist/index.html \
+	viewer/dist/script.sha256 \
 	$(viewer_page_sources)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The files of the page, viewer/dist, embedded at build time: index.html, app.js, app.css.
+ * The files of the page, viewer/dist, embedded at build time: index.html, app.js, app.css, and of
+ * app.js its hash; and the cookbook.
  */
 #ifndef MT_VIEWER_PAGE_H
 #define MT_VIEWER_PAGE_H

@@ -87,7 +87,8 @@ static void track_answer(const struct part *part, const struct mt_track *track, 
 		if (end <= i)
 			end = i + 1;
 		/* A wide bar that begins in this pixel is written by itself. */
-		if (track->bars[end - 1].end_ns - track->bars[end - 1].start_ns >= part->pixel_ns &&
+		if ((double)(track->bars[end - 1].end_ns - track->bars[end - 1].start_ns) >=
+			    part->pixel_ns &&
 		    end - 1 > i)
 			end--;
 		bar = bar_choose(track, i, end);

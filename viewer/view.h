@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define MT_VIEW_ERROR_BYTES 512
 #define MT_VIEW_MAX_TRACES  32
@@ -51,5 +52,13 @@ const char *mt_view_server_address(const struct mt_view_server *server);
 
 /* Cut off what is running, and end. */
 void mt_view_server_stop(struct mt_view_server *server);
+
+/**
+ * Write the page with what it asks first as one file that needs no server. What is left out is said
+ * in it.
+ *
+ * Returns whether it is whole as far as was written; the caller looks for errors of @out.
+ */
+bool mt_view_export(const struct mt_view_options *options, FILE *out, char *ret_error);
 
 #endif

@@ -26,7 +26,7 @@ for tool in esbuild preact typescript; do
 done
 (cd "$page" && node_modules/.bin/tsc) || fail "the page's types do not hold"
 expect_ok node "$page/build.mjs" "$tmp/dist"
-for file in index.html app.js app.css; do
+for file in index.html app.js app.css script.sha256; do
 	expect_same "$tmp/dist/$file" "$dist/$file"
 done
 echo "$bytes bytes, built again byte by byte"

@@ -6,15 +6,22 @@ check_PROGRAMS += %D%/ask
 %C%_ask_SOURCES = %D%/ask.c
 %C%_ask_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
 
-TESTS += \
+viewer_tests = \
 	%D%/bundle.sh \
+	%D%/file.sh \
 	%D%/hostile.sh \
 	%D%/numbers.sh \
+	%D%/page.sh \
 	%D%/security.sh
+TESTS += $(viewer_tests)
 
 EXTRA_DIST += \
 	%D%/bundle.sh \
+	%D%/file.sh \
 	%D%/hostile.sh \
 	%D%/numbers.sh \
+	%D%/page.sh \
 	%D%/security.sh \
+	%D%/big.sql \
+	%D%/page.mjs \
 	%D%/view.sh

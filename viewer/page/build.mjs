@@ -3,6 +3,7 @@
 // Makes ../dist from src/: one script, one style sheet, one page. The same sources and the locked
 // packages give the same bytes. `node build.mjs DIR` writes elsewhere.
 import {build} from 'esbuild';
+import {createHash} from 'node:crypto';
 import {copyFileSync, mkdirSync, readFileSync, writeFileSync} from 'node:fs';
 import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
@@ -33,4 +34,9 @@ await build({
 	logLevel: 'warning',
 });
 copyFileSync(join(here, 'src/index.html'), join(out, 'index.html'));
-writeFileSync(join(out, 'app.js'), readFileSync(join(out, 'app.js'), 'utf8').trimEnd() + '\n');
+const script = readFileSync(join(out, 'app.js'), 'utf8').trimEnd() + '\n';
+if (/<\/script|<!--/i.test(script))
+	throw new Error('the script cannot stand inside a page');
+writeFileSync(join(out, 'app.js'), script);
+// A single file lets this script through and no other.
+writeFileSync(join(out, 'script.sha256'), createHash('sha256').update(script).digest('base64') + '\n');

@@ -47,10 +47,8 @@ interface Inside {
 
 let inside: Inside | null = null;
 const insideElement = document.getElementById('moetrace-data');
-if (insideElement?.textContent) {
-	const bytes = bytesOf(insideElement.textContent.trim());
-	inside = JSON.parse(new TextDecoder().decode(bytes)) as Inside;
-}
+if (insideElement?.textContent)
+	inside = JSON.parse(insideElement.textContent) as Inside;
 
 function bytesOf(base64: string): Uint8Array {
 	const text = atob(base64);

@@ -7,11 +7,18 @@ import {useEffect, useRef, useState} from 'preact/hooks';
 export function useWidth(): [RefObject<HTMLDivElement | null>, number] {
 	const box = useRef<HTMLDivElement>(null);
 	const [width, set] = useState(0);
+	const seen = useRef<{element: Element | null; observer: ResizeObserver} | null>(null);
+	// The box may come and go between what is drawn.
 	useEffect(() => {
-		const seen = new ResizeObserver(([entry]) => set(Math.floor(entry!.contentRect.width)));
-		seen.observe(box.current!);
-		return () => seen.disconnect();
-	}, []);
+		seen.current ??= {element: null, observer: new ResizeObserver(([entry]) => set(Math.floor(entry!.contentRect.width)))};
+		if (seen.current.element === box.current)
+			return;
+		seen.current.observer.disconnect();
+		seen.current.element = box.current;
+		if (box.current)
+			seen.current.observer.observe(box.current);
+	});
+	useEffect(() => () => seen.current?.observer.disconnect(), []);
 	return [box, width];
 }
 

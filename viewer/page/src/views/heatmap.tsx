@@ -213,7 +213,7 @@ function Cell({trace, recording, layer, expert}: ViewProps & {layer: Layer; expe
 			: column === 'pass_id' ? viewAddress('timeline', {pass: row['pass_id'] as number}) : undefined;
 	return (
 		<section class="cell" aria-label={`Layer ${layer.layer}, expert ${expert}`}>
-			<h3>Behind layer {layer.layer}, expert {expert} <button type="button" onClick={() => adjust({layer: null, expert: null})}>Close</button></h3>
+			<h2>Behind layer {layer.layer}, expert {expert} <button type="button" onClick={() => adjust({layer: null, expert: null})}>Close</button></h2>
 			<Wait answer={answer}>
 				{(sections) => (
 					<div class="columns">

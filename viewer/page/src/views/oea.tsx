@@ -52,7 +52,7 @@ function One({rows, k0, fit}: {rows: Row[]; k0: number; fit: Row | undefined}): 
 	const isExtrapolated = fit && Number(row['active_after']) < Number(fit['min_active']);
 	return (
 		<section aria-label={`${String(row['phase'])} passes`}>
-			<h3>{String(row['phase'])} passes: {count(row['batches'])} batches of {real(row['rows'], 2)} rows</h3>
+			<h2>{String(row['phase'])} passes: {count(row['batches'])} batches of {real(row['rows'], 2)} rows</h2>
 			<div class="columns">
 				<Lines rows={rows} k0={k0} />
 				<dl class="big">
@@ -90,7 +90,7 @@ function Fit({sections}: {sections: Sections}): JSX.Element {
 		return <p class="none">No line fits the recorded layer times: layers were not timed, or all batches have as many active experts.</p>;
 	return (
 		<section aria-label="Time and active experts">
-			<h3>Time of a layer and its active experts <span class="exports"><button type="button" onClick={() => downloadPng('fit.png', canvas.current!)}>PNG</button></span></h3>
+			<h2>Time of a layer and its active experts <span class="exports"><button type="button" onClick={() => downloadPng('fit.png', canvas.current!)}>PNG</button></span></h2>
 			<p>time = {duration(fit['a_ns'])} + {duration(fit['b_ns'])} &times; active{fit['c_ns'] !== null ? <> + {duration(fit['c_ns'])} &times; rows</> : ''}, R&sup2; {real(fit['r2'])}, {count(fit['n_batches'])} batches,
 				{' '}{count(fit['n_outliers'])} interrupted ones left out, by {fit['source'] === 'kernel' ? 'the operations\u2019 own times' : 'the time between selections'}.
 				{Number(fit['n_ruled']) === 0 ? ' No batch ran under a rule, so what lies below the smallest one is extrapolated.' : ''}</p>
@@ -109,13 +109,13 @@ function Notes({sections}: {sections: Sections}): JSX.Element {
 		<>
 			{left.length > 0 && (
 				<section class="refusals" aria-label="What is in no figure">
-					<h3>What is in no figure, and why</h3>
+					<h2>What is in no figure, and why</h2>
 					<ul>{left.map((row, i) => <li key={i}>{row['batches'] !== null ? <b>{count(row['batches'])} batches: </b> : ''}{String(row['left_out'])}</li>)}</ul>
 				</section>
 			)}
 			{rules.length > 0 && (
 				<section aria-label="Rules that ran">
-					<h3>Rules that the recording ran under</h3>
+					<h2>Rules that the recording ran under</h2>
 					<ul>{rules.map((row, i) => (
 						<li key={i}><b>{String(row['rule'])}</b> in {String(row['phase'])} passes: {ruleSays(row)}</li>
 					))}</ul>

@@ -48,10 +48,18 @@ function mean(rows: Rows, column: string): number | null {
 	return list.length ? list.reduce((sum, value) => sum + value, 0) / list.length : null;
 }
 
+// As many as the recording had; else 8, or fewer where that does not divide the experts.
+function usualRanks({info, model}: ViewProps): number {
+	const told = Number(info.processes[0]?.['ep_size'] ?? 0);
+	const layers = info.layers.filter((row) => row['model_id'] === model);
+	const divides = (n: number) => layers.every((row) => Number(row['n_experts']) % n === 0);
+	return told > 0 && divides(told) ? told : [8, 4, 2].find(divides) ?? 1;
+}
+
 export function Ranks(props: ViewProps): JSX.Element {
 	const {trace, recording, model, holds} = props;
 	const state = useAddress();
-	const ranks = state['ranks'] ?? '8';
+	const ranks = state['ranks'] ?? String(usualRanks(props));
 	const placement = state['placement'] ?? '';
 	const phase = state['phase'] ?? 'decode';
 	const ask = (place: string) => () => askSections(trace, 'ranks', {recording, model, ranks, phase: phase === 'all' ? null : phase, placement: place || null});
@@ -62,7 +70,7 @@ export function Ranks(props: ViewProps): JSX.Element {
 		<div class="view ranks">
 			{!isFile && (
 				<div class="controls" role="group" aria-label="What is asked">
-					<Choice label="ranks" value={ranks} options={['2', '4', '8', '16', '32', '64'].map((n) => [n, n] as const)} onChange={(value) => set({ranks: value})} />
+					<Choice label="ranks" value={ranks} options={[...new Set(['1', '2', '4', '8', '16', '32', '64', ranks])].map((n) => [n, n] as const)} onChange={(value) => set({ranks: value})} />
 					<Choice label="passes" value={phase} options={[['decode', 'decode'], ['prefill', 'prefill'], ['mixed', 'mixed'], ['all', 'all']]} onChange={(value) => set({phase: value})} />
 					<Choice label="placement" value={placement} options={placements.filter(([key]) => key !== 'recorded' || holds['maps'])} onChange={(value) => set({placement: value})} />
 				</div>

@@ -221,7 +221,7 @@ function Pass({trace, pass, holds}: ViewProps & {pass: string}): JSX.Element {
 	const answer = useAnswer(() => askSections(trace, 'pass', {pass}), [trace, pass]);
 	return (
 		<section aria-label={`Pass ${pass}`}>
-			<h3>Pass {pass} <button type="button" onClick={() => adjust({pass: null})}>Close</button></h3>
+			<h2>Pass {pass} <button type="button" onClick={() => adjust({pass: null})}>Close</button></h2>
 			<Wait answer={answer} what="Reading">
 				{(sections) => {
 					const summary = objects(sections['summary'])[0];
@@ -246,7 +246,7 @@ function Kernel({trace, id}: ViewProps & {id: string}): JSX.Element {
 	const answer = useAnswer(() => askRows(trace, 'kernel', {kernel_id: id}), [trace, id]);
 	return (
 		<section aria-label="Operation">
-			<h3>Operation {id} <button type="button" onClick={() => adjust({kernel_id: null})}>Close</button></h3>
+			<h2>Operation {id} <button type="button" onClick={() => adjust({kernel_id: null})}>Close</button></h2>
 			<Wait answer={answer} what="Reading">
 				{(rows) => (
 					<dl class="inline">{Object.entries(objects(rows)[0] ?? {}).filter(([, value]) => value !== null).map(([column, value]) => (
@@ -262,7 +262,7 @@ function Selection({trace, recording, range, start}: ViewProps & {range: Range; 
 	const answer = useAnswer<Sections>(() => askSections(trace, 'selection', {recording, from: Math.floor(range.from), until: Math.ceil(range.until)}), [trace, recording, range.from, range.until]);
 	return (
 		<section class="selection" aria-label="What is selected">
-			<h3>{duration(range.until - range.from)} from {duration(range.from - start)} on <button type="button" onClick={() => adjust({sel: null})}>Close</button></h3>
+			<h2>{duration(range.until - range.from)} from {duration(range.from - start)} on <button type="button" onClick={() => adjust({sel: null})}>Close</button></h2>
 			<Wait answer={answer}>
 				{(sections) => (
 					<>
@@ -314,7 +314,7 @@ export function Timeline(props: ViewProps): JSX.Element {
 		<div class="view timeline">
 			<div class="controls">
 				<button type="button" onClick={() => adjust({range: null})}>All of it</button>
-				{!isFile && <button type="button" disabled={!strip} onClick={() => go({sel: state['range'] ?? textOf({from: strip!.start, until: strip!.end + 1})})}>Figures of what is visible</button>}
+				{!isFile && <button type="button" disabled={!strip} onClick={() => go({sel: current()['range'] ?? textOf({from: strip!.start, until: strip!.end + 1})})}>Figures of what is visible</button>}
 				<span class="exports"><button type="button" onClick={() => downloadPng('timeline.png', document.querySelector('.timeline canvas')!)}>PNG</button></span>
 				{strip && <span class="quiet">{count(n)} bars over {duration(strip.end - strip.start)}</span>}
 				{strip && strip.nLeftOut > 0 && <span class="warn">{count(strip.nLeftOut)} more are not shown: there are too many, or their times cannot be true</span>}

@@ -1,0 +1,448 @@
+// SPDX-License-Identifier: MIT
+//
+// End-to-end tests of the page: node page.mjs CHROMIUM ADDRESS FOLDER. FOLDER holds what the verbs
+// say of the same trace. Every check is one line of output; the first failure of each part is told
+// and ends the part. Speeds are printed, not judged.
+import assert from 'node:assert/strict';
+import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {dirname, join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+
+const [, , chromium, address, folder] = process.argv;
+const packages = join(dirname(fileURLToPath(import.meta.url)), '../../viewer/page/node_modules');
+const {chromium: engine} = await import(join(packages, 'playwright-core/index.mjs'));
+const axe = readFileSync(join(packages, 'axe-core/axe.min.js'), 'utf8');
+const told = (name) => JSON.parse(readFileSync(join(folder, `${name}.json`), 'utf8'));
+
+const profile = mkdtempSync(join(tmpdir(), 'moetrace-page.'));
+const context = await engine.launchPersistentContext(profile, {
+	executablePath: chromium,
+	args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+		'--disable-component-update', '--disable-sync'],
+	viewport: {width: 1280, height: 900},
+	acceptDownloads: true,
+	bypassCSP: false,
+});
+const page = context.pages()[0] ?? await context.newPage();
+let complaints = [];
+page.on('console', (message) => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));
+page.on('pageerror', (error) => complaints.push(`exception: ${error.message}`));
+page.on('dialog', (dialog) => {
+	complaints.push(`dialog: ${dialog.message()}`);
+	void dialog.dismiss();
+});
+page.on('request', (request) => {
+	if (!request.url().startsWith(new URL(address).origin) && !request.url().startsWith(`file://${folder}/`) && !request.url().startsWith('data:') && !request.url().startsWith('blob:'))
+		complaints.push(`asks elsewhere: ${request.url()}`);
+});
+
+let nFailed = 0;
+async function part(name, run) {
+	complaints = [];
+	try {
+		await run();
+		assert.deepEqual(complaints, [], 'the browser complains');
+		console.log(`ok ${name}`);
+	} catch (error) {
+		nFailed++;
+		console.log(`FAILED ${name}: ${error.message}\n${(error.stack ?? '').split('\n').filter((line) => line.includes('page.mjs')).slice(0, 3).join('\n')}`);
+		await page.screenshot({path: join(folder, `failed-${nFailed}.png`)}).catch(() => undefined);
+	}
+}
+
+// Nothing is on its way any more; what was just done has had the time to ask.
+async function quiet() {
+	await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)))));
+	await page.waitForFunction(() => !document.querySelector('.loading, [aria-busy=true]'), undefined, {timeout: 20000});
+}
+
+async function open(state) {
+	await page.goto('about:blank');
+	await page.goto(`${address}#${new URLSearchParams(state)}`);
+	await page.waitForSelector('main');
+	await quiet();
+}
+
+const text = (selector) => page.locator(selector).first().innerText();
+const spoken = () => page.locator('#speaker').textContent();
+const state = () => new URLSearchParams(new URL(page.url()).hash.slice(1));
+
+async function downloaded(locator) {
+	const [download] = await Promise.all([page.waitForEvent('download'), locator.click()]);
+	return readFileSync(await download.path());
+}
+
+// The rows of a table by name, as its JSON says.
+async function tableJson(name) {
+	return JSON.parse((await downloaded(page.locator(`[role=region][aria-label="${name}"]`).getByRole('button', {name: 'JSON'}))).toString());
+}
+
+async function accessible(what, rules = {}) {
+	await page.evaluate(axe);
+	const result = await page.evaluate((options) => globalThis.axe.run(document, options), {rules, resultTypes: ['violations']});
+	assert.deepEqual(result.violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.target} ${n.failureSummary?.split('\n')[1] ?? ''}`).join(' | ')}`), [], `axe: ${what}`);
+}
+
+// ---- overview ----
+
+await part('the numbers of the overview are those of report', async () => {
+	await open({});
+	const report = told('report');
+	for (const [name, section] of [['throughput', 'throughput'], ['balance', 'balance'], ['hottest', 'hottest'], ['layer_times', 'layer_times']])
+		assert.deepEqual(await tableJson(name), report[section], name);
+	for (const section of ['recordings', 'verdicts']) {
+		const title = section === 'recordings' ? 'What was recorded' : 'Verdicts and losses';
+		const facts = JSON.parse((await downloaded(page.locator(`.facts[aria-label="${title}"]`).getByRole('button', {name: 'JSON'}))).toString());
+		assert.deepEqual(facts, report[section], section);
+	}
+	assert.deepEqual(await page.locator('.attention li').allInnerTexts(), report.attention.map((row) => row.says));
+	const seen = await text('[role=region][aria-label=balance] tbody tr:first-child');
+	assert.match(seen, new RegExp(`^\\d+\\s+${report.balance[0].layer}\\s+${report.balance[0].tokens.toLocaleString('en')}`));
+	assert.match(await text('.facts'), new RegExp(`assignments\\s+${report.recordings[0].assignments.toLocaleString('en')}`));
+	const csv = (await downloaded(page.locator('[role=region][aria-label=hottest]').getByRole('button', {name: 'CSV'}))).toString();
+	assert.equal(csv.split('\r\n')[0], Object.keys(report.hottest[0]).join(','));
+	assert.equal(csv.split('\r\n').length, report.hottest.length + 2);
+	await page.locator('[role=region][aria-label=hottest] tbody a').first().click();
+	await quiet();
+	assert.equal(state().get('view'), 'heatmap');
+	assert.equal(state().get('layer'), String(report.hottest[0].layer));
+});
+
+// ---- heatmap ----
+
+const load = told('load');
+
+await part('the heatmap: keyboard, read-out, click-through, tables', async () => {
+	await open({view: 'heatmap', phase: 'decode'});
+	const chart = page.getByRole('application');
+	await chart.focus();
+	await page.keyboard.press('ArrowRight');
+	await page.keyboard.press('ArrowRight');
+	await page.keyboard.press('ArrowDown');
+	const one = load.find((row) => row.layer === 1 && row.expert === 1);
+	assert.match(await spoken(), new RegExp(`^layer 1, expert 1: ${one.decode_tokens.toLocaleString('en')} tokens`));
+	await page.keyboard.press('End');
+	assert.match(await spoken(), /^layer 1, expert 63:/);
+	await page.keyboard.press('m');
+	const hot = load.filter((row) => row.layer === 1).reduce((a, b) => (b.decode_tokens > a.decode_tokens ? b : a));
+	assert.match(await spoken(), new RegExp(`^layer 1, expert ${hot.expert}: `));
+	await page.keyboard.press('Enter');
+	await quiet();
+	assert.equal(state().get('expert'), String(hot.expert));
+	const behind = await tableJson('requests with most rows');
+	const passes = await tableJson('passes with most rows');
+	assert.ok(behind.length > 0 && passes.length > 0);
+	assert.equal(passes.every((row) => row.rows > 0 && row.rows <= row.pass_rows), true);
+	await page.getByText('The figures of this picture as tables').click();
+	const balance = await tableJson('balance of the layers');
+	assert.equal(balance.length, 6);
+	assert.equal(balance[1].hottest_expert, hot.expert);
+	const cells = await tableJson('load of the experts');
+	assert.deepEqual(cells.map((row) => row.tokens), load.map((row) => row.decode_tokens));
+	await accessible('heatmap');
+	const before = page.url();
+	await page.reload();
+	await quiet();
+	assert.equal(page.url(), before);
+	assert.match(await text('.cell h2'), new RegExp(`Behind layer 1, expert ${hot.expert}`));
+	await page.locator('[role=region][aria-label="requests with most rows"] tbody a').first().click();
+	await quiet();
+	assert.equal(state().get('request'), String(behind[0].request_id));
+});
+
+await part('the heatmap: without a filter it agrees with the view layer_balance', async () => {
+	await open({view: 'heatmap', table: '1'});
+	const mine = await tableJson('balance of the layers');
+	for (const row of told('report').balance) {
+		const of = mine.find((each) => each.layer === row.layer);
+		assert.equal(of.tokens, row.tokens);
+		assert.equal(of.hottest_expert, row.hottest_expert);
+		assert.ok(Math.abs(of.max_over_mean - row.max_over_mean) < 1e-9 && Math.abs(of.balancedness - row.balancedness) < 1e-9);
+		assert.equal(of.dead_experts, row.dead_experts);
+	}
+});
+
+await part('the heatmap: filters, values, order, pictures to take along', async () => {
+	await open({view: 'heatmap', table: '1'});
+	await page.getByLabel('rows of').selectOption({index: 1});
+	await quiet();
+	assert.match(state().get('filter'), /^attribute:/);
+	const filtered = (await tableJson('load of the experts')).reduce((sum, row) => sum + row.tokens, 0);
+	assert.ok(filtered > 0 && filtered < load.reduce((sum, row) => sum + row.tokens, 0));
+	for (const value of ['share', 'times', 'weight']) {
+		await page.getByLabel('value').selectOption(value);
+		await quiet();
+	}
+	await page.getByLabel('order').selectOption('load');
+	await page.getByLabel('scale').selectOption('log');
+	await quiet();
+	const png = await downloaded(page.getByRole('button', {name: 'PNG'}));
+	assert.equal(png.subarray(1, 4).toString(), 'PNG');
+	const svg = (await downloaded(page.getByRole('button', {name: 'SVG'}))).toString();
+	assert.match(svg, /^<svg xmlns/);
+	assert.match(svg, /<image [^>]*href="data:image\/png;base64,/);
+	assert.match(svg, /L5<\/text>/);
+});
+
+// ---- requests ----
+
+await part('a request: its experts are those of requests', async () => {
+	const request = told('request');
+	await open({view: 'request', request: String(request.request.request_id), layer: '3'});
+	const rows = await page.locator('table.experts tbody tr').count();
+	assert.equal(rows, Math.min(64, request.tokens.length));
+	for (const at of [0, 5, 17]) {
+		const token = request.tokens[at];
+		const layer = token.layers.find((each) => each.layer === 3);
+		const cells = await page.locator('table.experts tbody tr').nth(at).locator('th, td').allInnerTexts();
+		assert.equal(cells[0], String(token.position));
+		assert.equal(cells[2], String(token.pass_id));
+		assert.deepEqual(cells[4].trim().split(/\s+/).filter((word) => !word.startsWith('(')).map(Number), layer.experts);
+	}
+	await accessible('request');
+	await page.getByLabel('beside request').fill('3');
+	await page.getByRole('button', {name: 'Compare'}).click();
+	await quiet();
+	assert.equal(await page.locator('article.request').count(), 2);
+	await page.getByLabel('find').fill('7');
+	await page.getByLabel('find').press('Enter');
+	await quiet();
+	assert.ok((await page.locator('.list li').count()) < 24);
+});
+
+// ---- OEA ----
+
+await part('OEA: the figures of the verb, by the slider', async () => {
+	await open({view: 'oea', k0: '3'});
+	const oea = told('oea').oea;
+	const decode = oea.find((row) => row.phase === 'decode' && row.k0 === 3);
+	assert.match(await text('section[aria-label="decode passes"] dl'), new RegExp(String(decode.active_after)));
+	const all = await tableJson('every k0');
+	assert.deepEqual(all.map(({k0, phase, ratio, lost_weight}) => ({k0, phase, ratio, lost_weight})),
+		oea.map(({k0, phase, ratio, lost_weight}) => ({k0, phase, ratio, lost_weight})));
+	await page.getByRole('slider', {name: 'k0'}).focus();
+	await page.keyboard.press('ArrowRight');
+	await page.waitForTimeout(50);
+	assert.equal(state().get('k0'), '4');
+	await page.locator('label:has(> span:text-is("by")) select').selectOption('layer');
+	await quiet();
+	assert.equal((await tableJson('by layer, k0 = 4')).filter((row) => row.phase === 'decode').length, 6);
+	await accessible('oea');
+});
+
+// ---- timeline ----
+
+await part('the timeline: keys, selection, bars, restored', async () => {
+	await open({view: 'timeline'});
+	await page.getByText(/ bars over /).waitFor();
+	const chart = page.getByRole('application');
+	await chart.focus();
+	await page.keyboard.press('w');
+	await page.keyboard.press('w');
+	const zoomed = state().get('range').split('~').map(Number);
+	await page.keyboard.press('d');
+	const panned = state().get('range').split('~').map(Number);
+	assert.ok(panned[0] > zoomed[0] && Math.abs(panned[1] - panned[0] - (zoomed[1] - zoomed[0])) < 10);
+	await page.keyboard.press('ArrowDown');
+	assert.match(await spoken(), /^layers\. At the middle: /);
+	await page.keyboard.press('ArrowUp');
+	await page.keyboard.press('e');
+	await quiet();
+	const passes = await tableJson('passes in the selection');
+	assert.ok(passes.length > 0);
+	await page.getByRole('button', {name: 'All of it'}).click();
+	await page.getByRole('button', {name: 'Figures of what is visible'}).click();
+	await quiet();
+	const whole = await tableJson('passes in the selection');
+	assert.equal(whole.reduce((sum, row) => sum + row.n, 0), told('report').recordings[0].passes);
+	for (const row of whole)
+		assert.ok(row.p50_ns <= row.p95_ns && row.p95_ns <= row.p99_ns);
+	await page.locator('.timeline canvas').click({position: {x: 700, y: 36}});
+	await quiet();
+	assert.match(state().get('pass') ?? '', /^\d+$/);
+	assert.ok((await tableJson('whom it served')).length > 0);
+	await accessible('timeline');
+	const before = page.url();
+	await page.reload();
+	await quiet();
+	assert.equal(page.url(), before);
+	await open({view: 'timeline', pass: '9'});
+	await page.waitForFunction(() => new URLSearchParams(location.hash.slice(1)).has('range'));
+	assert.match(await text('main h2'), /Pass 9/);
+});
+
+// ---- SQL ----
+
+await part('SQL: results, errors, limits, cancelling', async () => {
+	await open({view: 'query'});
+	await page.locator('#sql').fill("SELECT layer, expert, tokens FROM expert_load WHERE layer < 2");
+	await page.locator('#sql').press('Control+Enter');
+	await page.getByText('128 rows in').waitFor();
+	assert.deepEqual((await tableJson('result')).map((row) => row.tokens), load.filter((row) => row.layer < 2).map((row) => row.tokens));
+	await page.getByLabel('show as').selectOption('heatmap');
+	await page.locator('canvas.cells').waitFor();
+	await page.getByLabel('show as').selectOption('lines');
+	await page.getByRole('img', {name: 'The result as lines'}).waitFor();
+	await page.getByLabel('cookbook').selectOption({index: 3});
+	assert.match(await page.locator('#sql').inputValue(), /SELECT/i);
+	const errors = page.locator('[role=alert]');
+	await page.locator('#sql').fill('SELECT * FROM no_such_table');
+	await page.getByRole('button', {name: /^Run/}).click();
+	await errors.waitFor();
+	assert.match(await errors.innerText(), /no such table: no_such_table/);
+	await page.locator('#sql').fill('WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c');
+	await page.getByRole('button', {name: /^Run/}).click();
+	await page.getByRole('button', {name: 'Cancel'}).click();
+	await errors.filter({hasText: 'cancelled'}).waitFor();
+	complaints = complaints.filter((line) => !/400|408/.test(line));
+	await accessible('query');
+});
+
+// ---- ranks, comparison ----
+
+await part('ranks: who sent how much to whom', async () => {
+	await open({view: 'ranks', trace: '1', ranks: '2', phase: 'all'});
+	const matrix = page.locator('table.matrix tbody tr');
+	assert.equal(await matrix.count(), 2);
+	assert.match(await matrix.nth(1).innerText(), /rank 1\s+3\s+5\s+8/);
+	await open({view: 'ranks', ranks: '4', placement: 'eplb'});
+	assert.equal((await tableJson('balance of the ranks by layer')).length, 6);
+	assert.match(await text('.ranks p'), /less to do/);
+	await accessible('ranks');
+});
+
+await part('two traces compared', async () => {
+	await open({view: 'compare', with: '1'});
+	assert.match(await text('main'), /no layer in common/);
+	await open({view: 'compare', trace: '2', with: '2'});
+	await quiet();
+});
+
+// ---- the frame ----
+
+await part('search, shortcuts, theme, views by number, skip link', async () => {
+	await open({});
+	await page.keyboard.press('/');
+	await page.keyboard.type('layer 4');
+	await page.getByRole('option', {name: 'layer 4'}).waitFor();
+	await page.keyboard.press('Enter');
+	await quiet();
+	assert.equal(state().get('layer'), '4');
+	await page.keyboard.press('?');
+	assert.ok(await page.locator('dialog.sheet').isVisible());
+	await accessible('shortcuts');
+	await page.keyboard.press('Escape');
+	await page.keyboard.press('5');
+	await quiet();
+	assert.equal(state().get('view'), 'oea');
+	await page.getByLabel('theme').selectOption('dark');
+	const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+	await page.reload();
+	await quiet();
+	assert.equal(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), dark);
+	await page.getByLabel('theme').selectOption('light');
+	assert.notEqual(await page.evaluate(() => getComputedStyle(document.body).backgroundColor), dark);
+	await page.getByLabel('theme').selectOption('auto');
+	await page.goto(`${address}#view=nothing&trace=99&recording=x`);
+	await page.reload();
+	await quiet();
+});
+
+await part('contrast and roles in both themes, in every view', async () => {
+	for (const scheme of ['light', 'dark']) {
+		await page.emulateMedia({colorScheme: scheme, reducedMotion: 'reduce'});
+		for (const view of ['overview', 'heatmap', 'timeline', 'request', 'oea', 'ranks', 'query']) {
+			await open({view});
+			await accessible(`${view}, ${scheme}`);
+		}
+	}
+	await page.emulateMedia({colorScheme: null, reducedMotion: null});
+});
+
+await part('every view of every trace, also of a hostile and of an empty one', async () => {
+	for (const trace of ['1', '3', '4']) {
+		for (const view of ['overview', 'heatmap', 'timeline', 'request', 'oea', 'ranks', 'compare', 'query']) {
+			await open({view, trace});
+			assert.ok((await text('main')).length > 10, `${view} of trace ${trace} is empty`);
+			assert.equal(await page.locator('main [role=alert]').count(), 0, `${view} of trace ${trace}: ${await page.locator('main [role=alert]').allInnerTexts()}`);
+		}
+	}
+	await open({view: 'request', trace: '3', request: '1'});
+	assert.match(await text('article.request h2'), /<img src=x onerror=alert\(1\)>1/);
+	assert.equal(await page.locator('main img').count(), 0);
+});
+
+// ---- the single file ----
+
+await part('the single file, from disk: every view, the same numbers, no network', async () => {
+	const file = `file://${join(folder, 'page.html')}`;
+	const openFile = async (address) => {
+		await page.goto('about:blank');
+		await page.goto(address);
+		await page.waitForSelector('main');
+		await quiet();
+	};
+	await context.setOffline(true);
+	for (const trace of ['0', '1', '2', '3'])
+		for (const view of ['overview', 'heatmap', 'timeline', 'request', 'oea', 'ranks', 'compare']) {
+			await openFile(`${file}#view=${view}&trace=${trace}`);
+			assert.equal(await page.locator('main [role=alert]').count(), 0, `${view} of trace ${trace}: ${await page.locator('main [role=alert]').allInnerTexts()}`);
+		}
+	assert.match(await text('.note'), /single file .* Left out: /);
+	await openFile(file);
+	for (const name of ['throughput', 'balance', 'hottest'])
+		assert.deepEqual(await tableJson(name), told('report')[name], name);
+	await openFile(`${file}#view=heatmap&phase=decode&table=1`);
+	assert.deepEqual((await tableJson('load of the experts')).map((row) => row.tokens), load.map((row) => row.decode_tokens));
+	await openFile(`${file}#view=request&request=${told('request').request.request_id}&layer=3`);
+	assert.ok((await page.locator('table.experts tbody tr').count()) > 10);
+	await openFile(`file://${join(folder, 'big.html')}#view=timeline`);
+	await page.getByText(/1,000,000 bars over /).waitFor();
+	await context.setOffline(false);
+});
+
+// ---- a million bars ----
+
+// Every frame has another address: of a range of time, or of a window.
+async function frames(address) {
+	return page.evaluate(async (template) => {
+		const times = [];
+		let before = performance.now();
+		for (let i = 0; i < 90; i++) {
+			const from = 3e10 + i * 1e8;
+			history.replaceState(null, '', template.replace('RANGE', `${from}~${from + 4e9}`).replace('WINDOW', String(i % 30)));
+			dispatchEvent(new HashChangeEvent('hashchange'));
+			await new Promise(requestAnimationFrame);
+			times.push(performance.now() - before);
+			before = performance.now();
+		}
+		times.sort((a, b) => a - b);
+		return {fps: Math.round(1000 / (times.reduce((sum, t) => sum + t, 0) / times.length)), p95: Math.round(times[85])};
+	}, address);
+}
+
+await part('a large trace: 61 x 256, a million bars', async () => {
+	const begin = Date.now();
+	await open({view: 'overview', trace: '2'});
+	const paint = await page.evaluate(() => Math.round(performance.getEntriesByName('first-contentful-paint')[0].startTime));
+	assert.match(await text('.attention'), /40 passes and 0 layers of other passes were lost/);
+	console.log(`first paint ${paint} ms, all of the overview ${Date.now() - begin} ms`);
+	const first = Date.now();
+	await open({view: 'timeline', trace: '2'});
+	await page.getByText(/1,000,000 bars over /).waitFor({timeout: 20000});
+	console.log(`the timeline of a million bars after ${Date.now() - first} ms`);
+	assert.match(await text('.timeline'), /Hatched: something was lost/);
+	const pan = await frames('#view=timeline&trace=2&range=RANGE');
+	await open({view: 'heatmap', trace: '2', window: '0'});
+	const play = await frames('#view=heatmap&trace=2&window=WINDOW');
+	const memory = await page.evaluate(() => Math.round((performance.memory?.usedJSHeapSize ?? 0) / 1e6));
+	console.log(`timeline pan ${pan.fps} fps (95 % of frames within ${pan.p95} ms), heatmap play ${play.fps} fps (${play.p95} ms), ${memory} MB of scripts' memory`);
+	await accessible('heatmap of 61 layers');
+});
+
+await context.close();
+rmSync(profile, {recursive: true, force: true});
+if (nFailed > 0)
+	console.log(`${nFailed} parts failed`);
+process.exit(nFailed > 0 ? 1 : 0);

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+#
+# The page in a real browser, over the traces that it has to deal with: see page.mjs.
+
+. "$MOETRACE_SRCDIR/tests/support/lib.sh"
+. "$MOETRACE_SRCDIR/tests/viewer/view.sh"
+. "$MOETRACE_SRCDIR/tests/cli/trace.sh"
+need_plain_build
+need_server
+need_json
+need_command node
+chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
+	skip "no Chromium is installed"
+[ -d "$MOETRACE_SRCDIR/viewer/page/node_modules/playwright-core" ] ||
+	skip "no packages: 'npm ci' in viewer/page, or make check-viewer, gets them"
+
+head -n 24 "$tinymoe/workload.jsonl" >"$tmp/workload.jsonl"
+expect_ok "$moetrace" run --model "$tinymoe/tinymoe.safetensors" --workload "$tmp/workload.jsonl" --record-tokens \
+	--kernels -o "$tmp/tinymoe.db"
+make_empty "$tmp/empty.db"
+make_sound "$tmp/ranks.db"
+change "$tmp/ranks.db" "UPDATE process SET ep_rank = 0, ep_size = 2;
+	INSERT INTO process (process_id, pid, ep_rank, ep_size) VALUES (2, 2, 1, 2);
+	UPDATE recording SET process_id = 2 WHERE recording_id = 2;
+	INSERT INTO dispatch (pass_id, layer_id, n_ranks, rank_tokens)
+		SELECT max(pass_id), 1, 2, x'0300000005000000' FROM pass WHERE recording_id = 2"
+cat "$MOETRACE_SRCDIR"/schema/[0-9]*.sql "$MOETRACE_SRCDIR"/schema/views/*.sql "$MOETRACE_SRCDIR/tests/viewer/big.sql" |
+	sqlite3 -batch -bail "$tmp/big.db" || fail "cannot make big.db"
+"$MOETRACE_BUILDDIR/tests/schema/make_trace" mixed "$tmp/hostile.db" || fail "make_trace"
+change "$tmp/hostile.db" "UPDATE request SET external_id = '<img src=x onerror=alert(1)>' || request_id;
+	UPDATE request SET external_id = printf('%.*c', 65536, 'x') WHERE request_id = 3;
+	UPDATE model SET name = '</script><script>alert(1)</script>';
+	UPDATE request_attribute SET value = '\"><svg onload=alert(1)>' WHERE request_id = 1"
+
+expect_ok "$moetrace" report "$tmp/tinymoe.db" --format json
+cp "$tmp/out" "$tmp/report.json"
+expect_ok "$moetrace" oea "$tmp/tinymoe.db" --format json
+cp "$tmp/out" "$tmp/oea.json"
+expect_ok "$moetrace" requests "$tmp/tinymoe.db" 2 --format json
+cp "$tmp/out" "$tmp/request.json"
+expect_ok "$moetrace" query "$tmp/tinymoe.db" "SELECT layer, expert, tokens, decode_tokens FROM expert_load" --format json
+cp "$tmp/out" "$tmp/load.json"
+
+expect_ok "$moetrace" view --html "$tmp/page.html" "$tmp/tinymoe.db" "$tmp/ranks.db" "$tmp/hostile.db" "$tmp/empty.db"
+expect_ok "$moetrace" view --html "$tmp/big.html" "$tmp/big.db"
+bytes=$(wc -c <"$tmp/big.html")
+[ "$bytes" -lt 20000000 ] || fail "a large trace gives a file of $bytes bytes"
+
+view_start "$tmp/tinymoe.db" "$tmp/ranks.db" "$tmp/big.db" "$tmp/hostile.db" "$tmp/empty.db" --time-limit 5
+run node "$MOETRACE_SRCDIR/tests/viewer/page.mjs" "$chromium" "$address" "$tmp"
+cat "$tmp/out"
+[ "$status" -eq 0 ] || fail "the page does not pass"
+view_end
