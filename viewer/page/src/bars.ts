@@ -5,7 +5,7 @@
 // server sent for a wider stretch of time serves while it is panned and zoomed.
 import {abgr, phases, roles, themeColor} from './color';
 import type {Arrays, NumberArray} from './data';
-import {duration, real} from './format';
+import {duration, pointText, real} from './format';
 import {ticks} from './plot';
 
 export interface Track {
@@ -251,7 +251,7 @@ function axisDraw(context: CanvasRenderingContext2D, strip: Strip, sight: Sight,
 		context.lineTo(Math.round(x(tick + strip.start)) + 0.5, height);
 		context.stroke();
 		context.fillStyle = themeColor('--quiet');
-		context.fillText(duration(tick), x(tick + strip.start), 3);
+		context.fillText(pointText(tick, list.length > 1 ? list[1]! - list[0]! : 1e9, Math.abs(sight.until - strip.start)), x(tick + strip.start), 3);
 	}
 }
 

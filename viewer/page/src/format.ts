@@ -25,8 +25,10 @@ export function duration(ns: Value | undefined): string {
 	if (typeof ns !== 'number')
 		return '-';
 	const size = Math.abs(ns);
-	if (size >= 60e9)
-		return `${Math.floor(ns / 60e9)} min ${((ns % 60e9) / 1e9).toFixed(0)} s`;
+	if (size >= 60e9) {
+		const seconds = Math.round(ns / 1e9);
+		return `${Math.trunc(seconds / 60)} min ${seconds % 60} s`;
+	}
 	if (size >= 1e9)
 		return `${real(ns / 1e9, 3)} s`;
 	if (size >= 1e6)
@@ -34,6 +36,12 @@ export function duration(ns: Value | undefined): string {
 	if (size >= 1e3)
 		return `${real(ns / 1e3, 2)} \u00b5s`;
 	return `${real(ns, 0)} ns`;
+}
+
+// A point of an axis whose points are @step apart and reach to @most: all in one unit, as exact as need be.
+export function pointText(ns: number, step: number, most: number): string {
+	const [size, unit] = most >= 1e9 ? [1e9, 's'] as const : most >= 1e6 ? [1e6, 'ms'] as const : [1e3, '\u00b5s'] as const;
+	return `${(ns / size).toFixed(Math.max(0, Math.ceil(Math.log10(size / step) - 1e-9)))} ${unit}`;
 }
 
 // By its name a column says what it holds.

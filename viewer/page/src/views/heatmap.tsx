@@ -345,7 +345,7 @@ function Whole({source, phase, metric, filter, ...props}: ViewProps & {
 					<button type="button" onClick={() => downloadPng('heatmap.png', document.querySelector('.heatmap canvas')!)}>PNG</button>
 					<button type="button" onClick={() => download('heatmap.svg', heatSvg(picture, 1000, title), 'image/svg+xml')}>SVG</button>
 				</span>
-				<Help>{count(tokens)} selections of routed experts.{every > 1 ? ` Every ${every}th layer has its label.` : ''}</Help>
+				<Help>{count(tokens)} selections of routed experts.{every > 1 ? ` One of ${every} layers has its label.` : ''}</Help>
 			</div>
 			{opened >= 0 && expert >= 0 && !isFile && props.holds['ids'] ? <Cell {...props} layer={layers[opened]!} expert={expert} /> : null}
 			<details class="behind" open={state['table'] === '1'} onToggle={(event) => adjust({table: event.currentTarget.open ? '1' : null})}>
