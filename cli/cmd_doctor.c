@@ -39,13 +39,16 @@ static const struct argp argp = {
 	.children = children,
 };
 
-/* ---- CUDA, as far as its driver tells ---- */
+/* ---- what is no collector: CUDA and NCCL, as far as their libraries tell ---- */
 
-struct cuda {
-	char state[16];
-	char version[32];
+struct finding {
+	const char *source;
+	const char *state;
+	char version[32]; /* "": none */
 	char reason[256];
 };
+
+enum { CUDA, NVLS, NCCL, N_FINDINGS };
 
 #define CUDA_MULTICAST_SUPPORTED 132 /* an attribute of a device: NVLink multicast (NVLS) */
 
@@ -73,32 +76,71 @@ static int ask_driver(void *library, int *ret_version, int *ret_n, int *ret_n_mu
 	return 0;
 }
 
-static void cuda_look(struct cuda *cuda)
+/* Sums and broadcasts in the NVLink switches: what a collective of NCCL may use. */
+static void nvls_look(struct finding *nvls, int n, int n_multicast)
+{
+	const char *enable = getenv("NCCL_NVLS_ENABLE");
+
+	nvls->state = n_multicast > 1 ? "on" : n > 1 ? "unsupported" : "absent";
+	if (n_multicast > 1)
+		snprintf(nvls->reason, sizeof(nvls->reason), "possible between %d GPUs%s",
+			 n_multicast,
+			 enable && strcmp(enable, "0") == 0 ?
+				 "; NCCL_NVLS_ENABLE=0 keeps NCCL from using it" :
+				 "");
+	else if (n > 1)
+		snprintf(nvls->reason, sizeof(nvls->reason),
+			 "not possible: no two of the %d GPUs can multicast; that takes GPUs from Hopper on "
+			 "that are joined by NVLink switches, the fabric manager on the host, and no MIG",
+			 n);
+	else
+		snprintf(nvls->reason, sizeof(nvls->reason),
+			 "not possible: it takes two GPUs of one host, and this process sees %s",
+			 n ? "one" : "none");
+}
+
+static void cuda_look(struct finding *cuda, struct finding *nvls)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	int version = 0, n = 0, n_multicast = 0;
 
-	memset(cuda, 0, sizeof(*cuda));
-	snprintf(cuda->state, sizeof(cuda->state), "absent");
+	cuda->state = "absent";
+	/* The library stays: its driver has threads of its own. */
 	if (!library) {
 		snprintf(cuda->reason, sizeof(cuda->reason),
 			 "no libcuda.so.1: no GPU driver is installed; everything else works without");
-		return;
-	}
-	/* The library stays: its driver has threads of its own. */
-	if (ask_driver(library, &version, &n, &n_multicast) < 0 || n == 0) {
+	} else if (ask_driver(library, &version, &n, &n_multicast) < 0 || n == 0) {
 		snprintf(cuda->reason, sizeof(cuda->reason),
 			 "the driver is there, but it shows no GPU to this process; look at "
 			 "CUDA_VISIBLE_DEVICES and at the rights of /dev/nvidia*");
 	} else {
-		snprintf(cuda->state, sizeof(cuda->state), "on");
-		snprintf(cuda->reason, sizeof(cuda->reason),
-			 "%d GPU%s; NVLink multicast (NVLS) is %s", n, n == 1 ? "" : "s",
-			 n_multicast > 1 ? "possible" : "not possible here");
+		cuda->state = "on";
+		snprintf(cuda->reason, sizeof(cuda->reason), "%d GPU%s", n, n == 1 ? "" : "s");
 	}
 	if (version)
 		snprintf(cuda->version, sizeof(cuda->version), "%d.%d", version / 1000,
 			 version % 1000 / 10);
+	nvls_look(nvls, n, n_multicast);
+}
+
+static void nccl_look(struct finding *nccl)
+{
+	void *library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
+	void *symbol = library ? dlsym(library, "ncclGetVersion") : NULL;
+	int (*ask)(int *) = NULL;
+	int version = 0;
+
+	memcpy(&ask, &symbol, sizeof(ask));
+	nccl->state = "absent";
+	if (!ask || ask(&version) || version < 10000) {
+		snprintf(nccl->reason, sizeof(nccl->reason),
+			 "no libnccl.so.2 from version 2.9 on where libraries are looked for; of a program "
+			 "that brings its own, the recording has the version");
+		return;
+	}
+	nccl->state = "on";
+	snprintf(nccl->version, sizeof(nccl->version), "%d.%d.%d", version / 10000,
+		 version % 10000 / 100, version % 100);
 }
 
 /* ---- a moment's recording ---- */
@@ -138,11 +180,15 @@ static int record(const char *path)
 	return MT_EXIT_OK;
 }
 
-#define SQL_SOURCES                                                                          \
-	"SELECT 'cuda' AS source, ?1 AS state, ?2 AS version, ?3 AS what_to_know UNION ALL " \
-	"SELECT name, state, version, reason FROM collector"
+#define SQL_FINDING(source, state, version, reason) \
+	"SELECT " source " AS source, " state " AS state, " version " AS version, " reason " AS what_to_know"
 
-static int sources_print(const struct mt_trace *trace, const struct cuda *cuda,
+#define SQL_SOURCES                                                                                  \
+	SQL_FINDING("?1", "?2", "?3", "?4") " UNION ALL " SQL_FINDING("?5", "?6", "?7", "?8") " UNION " \
+	"ALL " SQL_FINDING("?9", "?10", "?11", "?12") " UNION ALL SELECT name, state, version, reason " \
+	"FROM collector"
+
+static int sources_print(const struct mt_trace *trace, const struct finding *findings,
 			 enum mt_format format)
 {
 	sqlite3_stmt *stmt = mt_trace_prepare(trace, SQL_SOURCES);
@@ -151,10 +197,14 @@ static int sources_print(const struct mt_trace *trace, const struct cuda *cuda,
 
 	if (!stmt)
 		return MT_EXIT_FAILED;
-	sqlite3_bind_text(stmt, 1, cuda->state, -1, SQLITE_STATIC);
-	if (cuda->version[0])
-		sqlite3_bind_text(stmt, 2, cuda->version, -1, SQLITE_STATIC);
-	sqlite3_bind_text(stmt, 3, cuda->reason, -1, SQLITE_STATIC);
+	for (int i = 0; i < N_FINDINGS; i++) {
+		const char *texts[] = {findings[i].source, findings[i].state, findings[i].version,
+				       findings[i].reason};
+
+		for (int k = 0; k < 4; k++)
+			if (*texts[k])
+				sqlite3_bind_text(stmt, 4 * i + k + 1, texts[k], -1, SQLITE_STATIC);
+	}
 	mt_output_begin(&output, stdout, format);
 	status = mt_trace_print(trace, &output, stmt);
 	sqlite3_finalize(stmt);
@@ -165,18 +215,20 @@ static int sources_print(const struct mt_trace *trace, const struct cuda *cuda,
 
 static int look(const char *folder, enum mt_format format)
 {
-	struct cuda cuda;
+	struct finding findings[N_FINDINGS] = {
+		[CUDA] = {.source = "cuda"}, [NVLS] = {.source = "nvls"}, [NCCL] = {.source = "nccl"}};
 	struct mt_trace trace;
 	char path[128];
 	int status;
 
 	snprintf(path, sizeof(path), "%s/doctor.db", folder);
-	cuda_look(&cuda);
+	cuda_look(&findings[CUDA], &findings[NVLS]);
+	nccl_look(&findings[NCCL]);
 	status = record(path);
 	if (status == MT_EXIT_OK)
 		status = mt_trace_open(path, &trace);
 	if (status == MT_EXIT_OK) {
-		status = sources_print(&trace, &cuda, format);
+		status = sources_print(&trace, findings, format);
 		mt_trace_close(&trace);
 	}
 	(void)unlink(path);

@@ -23,6 +23,7 @@ struct mt_source {
 	uint32_t n_begun;       /* recordings that it has read for */
 	uint32_t n_finished;    /* ends of recordings that it has read for */
 	uint64_t busy_since_ns; /* CLOCK_MONOTONIC; 0: it is not called */
+	uint64_t mean_ns;       /* of its last readings; 0: there was none but the first */
 	struct mt_collect_status status;
 };
 

@@ -16,6 +16,7 @@
 #define MAX_GPUS    64u
 #define MAX_SAMPLES 512u
 #define FULL_NS	    UINT64_C(1000000000) /* between looks at everything */
+#define LINK_NS	    UINT64_C(10000000000) /* between looks at how it is connected: many calls */
 
 struct gpu {
 	struct mtc_nvml_gpu *handle;
@@ -28,6 +29,7 @@ struct gpu {
 	int64_t energy_mj;     /* of the last look: a counter that falls is not believed */
 	struct mt_link_reading link;
 	int has_link;
+	uint64_t link_ns;      /* last look at it */
 };
 
 struct nvml {
@@ -231,7 +233,10 @@ static int read_gpu(struct nvml *nvml, struct gpu *gpu)
 	nvml->out->power(nvml->out->context, &reading);
 	if (is_full) {
 		gpu->full_ns = before_ns;
-		read_link(nvml, gpu);
+		if (!gpu->has_link || before_ns - gpu->link_ns >= LINK_NS) {
+			gpu->link_ns = before_ns;
+			read_link(nvml, gpu);
+		}
 		drain_samples(nvml, gpu);
 	}
 	return 1;

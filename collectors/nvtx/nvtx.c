@@ -103,8 +103,10 @@ static void nvtx_open(const struct mt_collector_places *places, const struct mt_
 		mtc_report(ret_report, MT_COLLECTOR_ABSENT,
 			   "MOETRACE_NVTX=0: ranges are in the trace alone");
 	else if (path && *path)
-		mtc_report(ret_report, MT_COLLECTOR_FAILED,
-			   "NVTX_INJECTION64_PATH is %.150s, but that takes no ranges", path);
+		mtc_report(ret_report, MT_COLLECTOR_ABSENT,
+			   "what NVTX_INJECTION64_PATH names, %.150s, takes no ranges: they are in the "
+			   "trace alone",
+			   path);
 	else
 		mtc_report(ret_report, MT_COLLECTOR_ABSENT,
 			   "no tool listens to NVTX: ranges are in the trace alone; nsys and ncu "

@@ -23,7 +23,7 @@ doctor() {
 
 export MOETRACE_NVML=/nonexistent/libnvidia-ml.so.1 MOETRACE_POWERCAP=/nonexistent
 export MOETRACE_CUPTI=/nonexistent/libcupti.so
-doctor '^source,state,version,what_to_know' '^host,on,' '^rapl,absent,,.*does not count energy' \
+doctor '^source,state,version,what_to_know' '^nvtx,(absent|unsupported),,' '^host,on,' '^rapl,absent,,.*does not count energy' \
 	'^nvml,absent,,.*no NVML' '^cuda,(absent|on),' '^cupti,absent,,'
 # What is set for recordings is none of its own.
 MOETRACE_DISABLE=1 MOETRACE_COLLECTORS=none MOETRACE_OUTPUT=/nonexistent/x.db doctor '^host,on,'
@@ -33,7 +33,40 @@ doctor '^rapl,on,'
 rm "$tmp/powercap/intel-rapl:0/energy_uj"
 doctor '^rapl,unsupported,,.*No such file'
 
+# A counter that others may not read: root puts on somebody else's shoes for it.
+echo 5 >"$tmp/powercap/intel-rapl:0/energy_uj"
+chmod 0400 "$tmp/powercap/intel-rapl:0/energy_uj"
+if [ "$(id -u)" = 0 ]; then
+	as_other='setpriv --reuid 65534 --clear-groups'
+	chmod 0711 "$tmp"
+	chmod 0777 "$tmp/tmp"
+else
+	as_other=env
+	chmod 0 "$tmp/powercap/intel-rapl:0/energy_uj"
+fi
+if command -v setpriv >"$tmp/null" && $as_other test -x "$moetrace"; then
+	expect_ok $as_other env TMPDIR="$tmp/tmp" "$moetrace" doctor --format csv
+	expect_err ""
+	expect_match "$tmp/out" '^rapl,denied,,.*run as root.*chmod a\+r'
+	expect_match "$tmp/out" '^host,on,'
+fi
+
 [ -e "$fake" ] || exit 0
+
+# The driver and NCCL: none, one that refuses, one GPU, several, and what they can do together.
+doctor '^nvls,absent,,.*not possible: .* sees (one|none)|^nvls,(on|unsupported),,' '^nccl,(absent|on),'
+mkdir "$tmp/gpus"
+ln -s "${fake%/*}/libfake_gpus.so" "$tmp/gpus/libcuda.so.1"
+ln -s "${fake%/*}/libfake_gpus.so" "$tmp/gpus/libnccl.so.2"
+gpus() {
+	LD_LIBRARY_PATH="$tmp/gpus${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" doctor "$@"
+}
+gpus '^cuda,absent,13\.1,.*CUDA_VISIBLE_DEVICES' '^nccl,on,2\.29\.3,' '^nvls,absent,,.*sees none'
+FAKE_GPUS=0 gpus '^cuda,absent,13\.1,.*shows no GPU'
+FAKE_GPUS=1 FAKE_MULTICAST=1 gpus '^cuda,on,13\.1,1 GPU' '^nvls,absent,,.*two GPUs of one host, .*sees one'
+FAKE_GPUS=4 gpus '^cuda,on,13\.1,4 GPUs' '^nvls,unsupported,,.*no two of the 4 GPUs.*fabric manager'
+FAKE_GPUS=8 FAKE_MULTICAST=8 gpus '^nvls,on,,possible between 8 GPUs'
+NCCL_NVLS_ENABLE=0 FAKE_GPUS=8 FAKE_MULTICAST=8 gpus '^nvls,on,,.*keeps NCCL from'
 export MOETRACE_NVML="$fake"
 doctor '^nvml,on,999\.1,'
 FAKE_NVML=no_permission doctor '^nvml,denied,,.*Insufficient Permissions'

@@ -147,8 +147,8 @@ static const struct {
 	const char *what, *path, *fake, *wanted, *state, *reason;
 } silences[] = {
 	{ "nobody listens", NULL, "", "1", "absent", "no tool listens" },
-	{ "no such tool", "/nonexistent/tool.so", "", "1", "failed", "takes no ranges" },
-	{ "the tool does not want to", "", "refuses", "1", "failed", "takes no ranges" },
+	{ "no such tool", "/nonexistent/tool.so", "", "1", "absent", "takes no ranges" },
+	{ "the tool does not want to", "", "refuses", "1", "absent", "takes no ranges" },
 	{ "the operator does not want it to", "", "", "0", "absent", "MOETRACE_NVTX=0" },
 };
 

@@ -3,12 +3,15 @@
 # Collectors against fakes of what they read: libraries that are opened at run time, and files.
 
 if HAVE_CHECK
-check_LTLIBRARIES += %D%/libfake_cupti.la %D%/libfake_nvml.la %D%/libfake_nvml_old.la
+check_LTLIBRARIES += %D%/libfake_cupti.la %D%/libfake_gpus.la %D%/libfake_nvml.la \
+	%D%/libfake_nvml_old.la
 
 %C%_fake_ldflags = $(AM_LDFLAGS) -module -avoid-version -rpath /nowhere
 %C%_libfake_cupti_la_SOURCES = %D%/fake/fake_cupti.c %D%/fake/fake_cupti.h
 %C%_libfake_cupti_la_LDFLAGS = $(%C%_fake_ldflags)
 %C%_libfake_cupti_la_LIBADD = $(PTHREAD_LIBS)
+%C%_libfake_gpus_la_SOURCES = %D%/fake/fake_gpus.c
+%C%_libfake_gpus_la_LDFLAGS = $(%C%_fake_ldflags)
 %C%_libfake_nvml_la_SOURCES = %D%/fake/fake_nvml.c
 %C%_libfake_nvml_la_LDFLAGS = $(%C%_fake_ldflags)
 %C%_libfake_nvml_old_la_SOURCES = %D%/fake/fake_nvml.c
