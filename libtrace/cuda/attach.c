@@ -23,17 +23,26 @@
 #define WORDS_BYTES (MOETRACE_CUDA_MAX_LANES * MT_CUDA_WORD_BYTES)
 #define POISON 0xff
 
-/* The first device is source 'cuda', the others 'cuda.1' and so on. */
-void mt_cuda_post_state(struct moetrace_session *session, uint32_t index, const char *state)
+static void post(struct moetrace_session *session, enum mt_message_type type, const char *text,
+		 const char *text2)
 {
-	struct mt_message *message;
+	struct mt_message *message = mt_message_new(type, text, text2);
+
+	if (message)
+		(void)mt_session_post(session, message);
+}
+
+/* The first device is source 'cuda', the others 'cuda.1' and so on. */
+void mt_cuda_post_state(struct moetrace_session *session, uint32_t index, const char *state,
+			int is_bad)
+{
 	char name[16] = "cuda";
 
 	if (index)
 		snprintf(name, sizeof(name), "cuda.%u", index);
-	message = mt_message_new(MT_MESSAGE_SOURCE, name, state);
-	if (message)
-		(void)mt_session_post(session, message);
+	post(session, MT_MESSAGE_SOURCE, name, state);
+	if (is_bad)
+		post(session, MT_MESSAGE_DIAGNOSTIC, state, name);
 }
 
 /* Say why, and leave a record of it. */
@@ -48,7 +57,7 @@ static int refuse(struct moetrace_session *session, int status, const char *what
 			 mt_cu_name(cu, result));
 	else
 		snprintf(text, sizeof(text), "absent: %s", what);
-	mt_cuda_post_state(session, set ? atomic_load(&set->n_devices) : 0, text);
+	mt_cuda_post_state(session, set ? atomic_load(&set->n_devices) : 0, text, 1);
 	return mt_session_error(session, status, "cuda: %s", text + strlen("absent: "));
 }
 
@@ -160,7 +169,7 @@ static void record_device(struct moetrace_cuda *cuda)
 		 cuda->driver_version / 1000, cuda->driver_version % 1000 / 10,
 		 cuda->has_write ? "the stream" : "a kernel", (unsigned long long)cuda->ring_bytes,
 		 (unsigned long long)cuda->resolution_ns);
-	mt_cuda_post_state(cuda->session, cuda->index, state);
+	mt_cuda_post_state(cuda->session, cuda->index, state, 0);
 }
 
 static struct moetrace_cuda *new_cuda(struct moetrace_session *session, const struct mt_cu *cu)

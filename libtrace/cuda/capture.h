@@ -214,8 +214,9 @@ static inline uint64_t mt_cuda_in_flight(struct moetrace_cuda *cuda)
 	return n_begun > n_done ? n_begun - n_done : 0;
 }
 
-/* attach.c: what was found of a device, or became of it. */
-void mt_cuda_post_state(struct moetrace_session *session, uint32_t index, const char *state);
+/* attach.c: what was found of a device, or became of it; what is bad is a diagnostic, too. */
+void mt_cuda_post_state(struct moetrace_session *session, uint32_t index, const char *state,
+			int is_bad);
 /* attach.c: leave a device whose thread has ended; in a forked child only memory is freed. */
 void mt_cuda_release(struct moetrace_cuda *cuda, int is_forked);
 

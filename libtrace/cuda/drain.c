@@ -102,7 +102,7 @@ static void report_error(struct moetrace_cuda *cuda)
 	cuda->is_reported = 1;
 	snprintf(text, sizeof(text), "failed: %s: error %d %s; passes on the GPU are lost from then on",
 		 atomic_load(&cuda->error_call), error, mt_cu_name(cuda->cu, error));
-	mt_cuda_post_state(cuda->session, cuda->index, text);
+	mt_cuda_post_state(cuda->session, cuda->index, text, 1);
 }
 
 static void pause_between(struct moetrace_cuda *cuda)

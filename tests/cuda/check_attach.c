@@ -40,6 +40,9 @@ START_TEST(test_no_driver)
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM meta WHERE key = 'source.cuda'"
 				    " AND value LIKE 'absent: no %%'"),
 			 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM diagnostic WHERE source = 'cuda' AND"
+				    " message LIKE 'absent: no %%'"),
+			 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM device WHERE kind = 'cuda'"), 0);
 	db_close(db);
 }
@@ -200,6 +203,9 @@ START_TEST(test_hot_failure)
 			 "partial lost");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM meta WHERE key = 'source.cuda'"
 				    " AND value LIKE 'failed: %%CUDA_ERROR_UNKNOWN%%'"),
+			 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM diagnostic WHERE source = 'cuda' AND"
+				    " message LIKE 'failed: %%CUDA_ERROR_UNKNOWN%%'"),
 			 1);
 	db_close(db);
 }

@@ -3,6 +3,8 @@
  * Passes on a lane, against a fake driver: what reaches the file is what host memory would have
  * given, whatever the order in which host and device get there.
  */
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -183,6 +185,102 @@ START_TEST(test_full_ring)
 		400 - n_begun);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
 			 n_begun + 1);
+	db_close(db);
+}
+END_TEST
+
+struct switcher {
+	struct moetrace_session *session;
+	pthread_t thread;
+	_Atomic int is_over;
+};
+
+static void *switch_on_and_off(void *argument)
+{
+	struct switcher *switcher = argument;
+
+	while (!atomic_load(&switcher->is_over)) {
+		suite_sleep_ms(3);
+		if (moetrace_stop(switcher->session, NULL))
+			break;
+		suite_sleep_ms(2);
+		if (moetrace_start(switcher->session, NULL))
+			break;
+	}
+	return NULL;
+}
+
+static void expect_exactly(sqlite3 *db, const uint8_t *is_begun, uint32_t n_passes)
+{
+	sqlite3_stmt *stmt = db_query(db, "SELECT runtime_pass FROM pass WHERE verdict = 'complete'"
+					  " ORDER BY runtime_pass");
+	uint32_t i = 0;
+
+	while (db_step(stmt)) {
+		while (i < n_passes && !is_begun[i])
+			i++;
+		REQUIRE(sqlite3_column_int64(stmt, 0) == i, "pass %lld for %u",
+			(long long)sqlite3_column_int64(stmt, 0), i);
+		i++;
+	}
+	while (i < n_passes && !is_begun[i])
+		i++;
+	ck_assert_uint_eq(i, n_passes);
+	sqlite3_finalize(stmt);
+}
+
+/*
+ * Passes back to back into a ring that is too small (0), or while another thread starts and stops
+ * (1): each is in the file exactly if its begin said so, and each that found no room is counted.
+ */
+START_TEST(test_each_pass)
+{
+	enum { N_PASSES = 2000 };
+	struct gpu gpu = gpu_start("each.db", 2, 128, 8, 1 << 20);
+	struct switcher switcher = {.session = gpu.toy.session};
+	static uint8_t is_begun[N_PASSES];
+	uint32_t n_refused = 0;
+	sqlite3 *db;
+
+	if (_i == 1)
+		ck_assert_int_eq(pthread_create(&switcher.thread, NULL, switch_on_and_off,
+						&switcher),
+				 0);
+	for (uint64_t i = 0; i < N_PASSES; i++) {
+		const uint32_t n_rows = _i == 0 ? 64 : 2;
+		struct moetrace_slice slice;
+		struct moetrace_pass_info info =
+			gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, n_rows, 0);
+
+		/* A device that stands still for a while. */
+		if (_i == 0 && i % 500 == 0)
+			gpu.fake->hold(true);
+		if (_i == 0 && i % 500 == 250)
+			gpu.fake->hold(false);
+		info.runtime_pass = &i;
+		n_refused += moetrace_cuda_pass_begin(gpu.lane, &info) == MOETRACE_E_LIMIT;
+		is_begun[i] = moetrace_cuda_pass_number(gpu.lane) != 0;
+		for (uint32_t l = 0; l < 2; l++)
+			gpu_route(&gpu, gpu.lane, gpu.stream, l, n_rows, n_rows);
+		moetrace_cuda_pass_end(gpu.lane);
+		/* Else all of it would be over before the first stop. */
+		if (_i == 1 && i % 50 == 0)
+			suite_sleep_ms(2);
+	}
+	atomic_store(&switcher.is_over, 1);
+	if (_i == 1)
+		ck_assert_int_eq(pthread_join(switcher.thread, NULL), 0);
+	ck_assert_uint_eq(gpu_status(&gpu).refused_passes, n_refused);
+	if (_i == 0)
+		ck_assert_uint_gt(n_refused, 0);
+	else
+		ck_assert_ptr_nonnull(memchr(is_begun, 0, N_PASSES));
+	db = toy_close_and_open(&gpu.toy);
+	expect_exactly(db, is_begun, N_PASSES);
+	ck_assert_int_eq(
+		db_int(db, "SELECT ifnull(sum(n_lost), 0) FROM gap WHERE reason = 'device_ring_full'"),
+		n_refused);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM gap WHERE reason <> 'device_ring_full'"), 0);
 	db_close(db);
 }
 END_TEST
@@ -392,6 +490,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_number_and_acceptance);
 	tcase_add_test(tc, test_many_laps);
 	tcase_add_test(tc, test_full_ring);
+	tcase_add_loop_test(tc, test_each_pass, 0, 2);
 	tcase_add_test(tc, test_groups);
 	tcase_add_test(tc, test_groups_dropped);
 	tcase_add_test(tc, test_pieces_and_two_lanes);

@@ -87,7 +87,8 @@ struct moetrace_cuda_status {
 /**
  * Attach the session to a GPU: probe the driver, make the ring, start the thread that takes
  * passes out of it. May be called at any time, also while a stream is captured; waits for the
- * device. What was found, or why nothing was, is recorded (meta 'source.cuda', table device).
+ * device. What was found, or why nothing was, is recorded (meta 'source.cuda', table device, and
+ * what failed in table diagnostic).
  * A process that uses several GPUs attaches to each, and gives each lanes of its own; the further
  * ones are 'source.cuda.1' and so on. The passes of all of them are in one recording.
  *
