@@ -155,28 +155,35 @@ void routing_tie_take(struct routing_count *count, uint32_t before, uint32_t aft
 }
 
 /* Equal weights mean equal scores where the same, or nothing, was added to both. */
+static void tie_look(struct routing *routing, const struct routing_row *row, uint32_t before,
+		     uint32_t after, double weight)
+{
+	const struct routing_layer *layer = row->layer;
+
+	if (weight < LEAST_TIED || before >= layer->n_columns || after >= layer->n_columns ||
+	    (layer->bias && layer->bias[before] != layer->bias[after]))
+		return;
+	if (before > after && row->count->faults[ROUTING_TIE_RULE].n_bad < ROUTING_N_EXAMPLES)
+		routing_row_bad(routing, row, ROUTING_TIE_RULE);
+	routing_tie_take(row->count, before, after);
+}
+
 static void ties_take(struct routing *routing, const struct routing_row *row)
 {
 	const struct routing_layer *layer = row->layer;
+	uint32_t bits;
 
 	if (layer->has_bias != 0 && !layer->bias)
 		return;
 	row->count->faults[ROUTING_TIE_RULE].n_seen++;
+	bits = routing_bits(row, 0);
 	for (size_t j = 1; j < row->n; j++) {
-		const uint32_t before = routing_id(row, j - 1);
-		const uint32_t after = routing_id(row, j);
+		const uint32_t last = bits;
 
-		if (routing_bits(row, j) != routing_bits(row, j - 1) ||
-		    before >= layer->n_columns || after >= layer->n_columns)
-			continue;
-		if (layer->bias && layer->bias[before] != layer->bias[after])
-			continue;
-		if (routing_weight(routing, row, j) < LEAST_TIED)
-			continue;
-		if (before > after &&
-		    row->count->faults[ROUTING_TIE_RULE].n_bad < ROUTING_N_EXAMPLES)
-			routing_row_bad(routing, row, ROUTING_TIE_RULE);
-		routing_tie_take(row->count, before, after);
+		bits = routing_bits(row, j);
+		if (bits == last)
+			tie_look(routing, row, routing_id(row, j - 1), routing_id(row, j),
+				 routing_weight(routing, row, j));
 	}
 }
 
@@ -195,6 +202,7 @@ static struct weighed weigh(const struct routing *routing, const struct routing_
 {
 	const float *widen = routing->widen[row->is_bf16];
 	const uint32_t n_columns = row->layer->n_columns;
+	const bool has_shared = row->layer->n_shared > 0;
 	struct weighed w = {.smallest = INFINITY, .are_equal = true};
 	uint32_t first = 0;
 
@@ -202,7 +210,7 @@ static struct weighed weigh(const struct routing *routing, const struct routing_
 		const uint32_t bits = routing_bits(row, j);
 		const float weight = widen[bits];
 
-		if (routing_id(row, j) >= n_columns) {
+		if (has_shared && routing_id(row, j) >= n_columns) {
 			w.shared_sum += weight;
 			continue;
 		}
