@@ -128,6 +128,7 @@ START_TEST(test_readings)
 	sqlite3 *db;
 
 	use_fake("libfake_nvml.so");
+	set("FAKE_NVML", "limit_falls");
 	toy = start("all.db", "host,rapl,nvml,null");
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
 	suite_sleep_ms(150);
@@ -153,16 +154,20 @@ START_TEST(test_readings)
 				    " coalesce(instant_mw, average_mw, limit_mw) IS NOT NULL"), 0);
 	/* Both GPUs, none of them attached: ten times a second at most, the rest once a second. */
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(name || power_limit_mw) FROM device"
-				     " WHERE kind = 'cuda'"), "Fake GPU700000,Fake GPU700000");
+				     " WHERE kind = 'cuda'"), "Fake GPU650000,Fake GPU650000");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) BETWEEN 2 AND 100 FROM power_sample"
 				    " WHERE device_id = 2 AND source = 'poll'"), 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE source = 'poll' AND"
 				    " device_id > 1 AND (instant_mw IS NOT 300000 OR average_mw IS NOT"
 				    " 299000 OR energy_mj IS NULL OR cost_ns IS NULL)"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) BETWEEN 1 AND 10 FROM power_sample WHERE"
-				    " device_id = 2 AND limit_mw = 700000 AND throttle_reasons = 4 AND"
+				    " device_id = 2 AND limit_mw IN (700000, 650000) AND throttle_reasons = 4 AND"
 				    " processor_mhz = 1980 AND memory_mhz = 2619 AND"
 				    " temperature_c = 45"), 1);
+	/* Every change of the limit is there, and counts from when it was seen. */
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(limit_w) FROM (SELECT CAST(limit_w AS INTEGER) AS"
+				     " limit_w, min(time_ns) AS since FROM power WHERE device_id = 2 AND"
+				     " source = 'poll' GROUP BY 1 ORDER BY since)"), "700,650");
 	/* The driver's samples lie 20 ms apart, and only those of the recording are there. */
 	ck_assert_int_eq(db_int(db, "SELECT count(*) BETWEEN 10 AND 200 FROM power_sample WHERE"
 				    " device_id = 2 AND source = 'buffer'"), 1);
@@ -261,7 +266,7 @@ START_TEST(test_nvml_slow)
 }
 END_TEST
 
-/* It is cut off, recording goes on, and nothing waits for it for long. */
+/* Cut off in a look or as it starts: recording goes on, and nothing waits for it for long. */
 START_TEST(test_nvml_hang)
 {
 	uint64_t begin_ns;
@@ -269,7 +274,7 @@ START_TEST(test_nvml_hang)
 	sqlite3 *db;
 
 	use_fake("libfake_nvml.so");
-	set("FAKE_NVML", "hang");
+	set("FAKE_NVML", _i ? "start_hangs" : "hang");
 	set("MOETRACE_COLLECTOR_TIMEOUT_MS", "100");
 	toy = start("hang.db", "nvml,host");
 	suite_sleep_ms(300);
@@ -406,7 +411,7 @@ int main(void)
 			    sizeof(nvml_states) / sizeof(nvml_states[0]));
 	tcase_add_test(tests, test_nvml_old);
 	tcase_add_test(tests, test_nvml_slow);
-	tcase_add_test(tests, test_nvml_hang);
+	tcase_add_loop_test(tests, test_nvml_hang, 0, 2);
 	tcase_add_loop_test(tests, test_rapl_denied, 0, 2);
 	tcase_add_test(tests, test_rapl_absent);
 	tcase_add_test(tests, test_recordings);

@@ -3,7 +3,8 @@
  * A management library for tests: two GPUs of 300 W whose figures change ten times a second, like
  * the real ones. FAKE_NVML in the environment names what is wrong with it, looked at in every call:
  * no_driver, no_permission, no_gpu, unsupported (no power, no energy), no_instant, slow (a look takes
- * 10 ms), hang (it never comes back). Built with FAKE_NVML_OLD it lacks what old drivers lack.
+ * 10 ms), hang (it never comes back), start_hangs (nor does the start), limit_falls (to 650 W after the
+ * first look). Built with FAKE_NVML_OLD it lacks what old drivers lack.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -41,6 +42,10 @@ static int is_wrong(const char *what)
 
 int nvmlInit_v2(void)
 {
+	const struct timespec for_ever = { 1000000, 0 };
+
+	while (is_wrong("start_hangs"))
+		nanosleep(&for_ever, NULL);
 	if (is_wrong("no_driver"))
 		return MTC_NVML_NO_DRIVER;
 	return is_wrong("no_permission") ? MTC_NVML_NO_PERMISSION : MTC_NVML_OK;
@@ -166,8 +171,9 @@ int nvmlDeviceGetFieldValues(struct mtc_nvml_gpu *gpu, int n, struct mtc_nvml_fi
 
 int nvmlDeviceGetEnforcedPowerLimit(struct mtc_nvml_gpu *gpu, uint32_t *ret_mw)
 {
-	(void)gpu;
-	*ret_mw = 700000;
+	static int n_looks[2];
+
+	*ret_mw = is_wrong("limit_falls") && n_looks[gpu - gpus]++ ? 650000 : 700000;
 	return MTC_NVML_OK;
 }
 
