@@ -7,6 +7,9 @@ if HAVE_CHECK
 check_LTLIBRARIES += %D%/libcuda.la %D%/old/libcuda.la
 %C%_libcuda_la_SOURCES = \
 	%D%/fake/fake_cuda.c %D%/fake/fake_cuda.h \
+	%D%/fake/fake_internal.h \
+	%D%/fake/fake_memory.c \
+	%D%/fake/fake_stream.c \
 	%D%/support/device.c %D%/support/device.h \
 	tests/unit/support/half.c tests/unit/support/half.h
 %C%_libcuda_la_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
