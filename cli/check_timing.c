@@ -32,6 +32,10 @@ static const struct timing_proof timing_proofs[] = {
 	 "WHERE known_by > 4 OR (known_by IS NULL) <> (layer_id IS NULL) OR graph < 1 "
 	 "UNION ALL SELECT 'graph_launch', graph_launch_id, 'known_by' FROM graph_launch "
 	 "WHERE known_by > 4 OR (known_by IS NULL) <> (pass_id IS NULL)"},
+	{CHECK_VALUES, "SELECT count(*) FROM collector_overhead",
+	 "SELECT 'collector_overhead', collector_overhead_id, 'kind' FROM collector_overhead "
+	 "WHERE kind NOT IN ('buffer_flush', 'instrumentation', 'resource', 'buffer_request', "
+	 "'command_buffer_full', 'module_loading', 'function_loading', 'compiler', 'other')"},
 	{CHECK_VALUES, NULL,
 	 "SELECT 'power_sample', power_sample_id, 'domain or source' FROM power_sample "
 	 "WHERE domain = '' OR source NOT IN ('poll', 'buffer') UNION ALL "
@@ -48,6 +52,9 @@ static const struct timing_proof timing_proofs[] = {
 	 TIMES_AGAINST_FLAGS
 	 "UNION ALL SELECT 'graph_launch', graph_launch_id, 'its times are not what flags says' "
 	 "FROM graph_launch " TIMES_AGAINST_FLAGS},
+	{CHECK_TIMES, "SELECT count(*) FROM collector_overhead",
+	 "SELECT 'collector_overhead', collector_overhead_id, 'end_ns before start_ns' "
+	 "FROM collector_overhead WHERE end_ns < start_ns"},
 	{CHECK_TIMES, "SELECT count(*) FROM range",
 	 "SELECT 'range', range_id, 'end_ns before start_ns' FROM range WHERE end_ns < start_ns"},
 	{CHECK_TIMES, "SELECT count(*) FROM device_clock",
@@ -86,8 +93,14 @@ static const struct timing_proof timing_proofs[] = {
 	 "SELECT 'graph_launch', g.graph_launch_id, 'node_times is not of the size of its nodes' "
 	 "FROM graph_launch AS g LEFT JOIN (SELECT graph, count(*) AS n FROM graph_node "
 	 "GROUP BY graph) AS t USING (graph) WHERE (g.n_nodes IS NULL) <> (g.node_times IS NULL) "
+	 "OR (g.n_nodes IS NULL) <> (g.n_untimed IS NULL) "
 	 "OR typeof(g.node_times) NOT IN ('blob', 'null') OR length(g.node_times) <> g.n_nodes * 8 "
 	 "OR (g.n_nodes IS NOT NULL AND g.graph IS NULL) OR g.n_nodes <> coalesce(t.n, 0)"},
+	{CHECK_TIMING, NULL,
+	 "SELECT 'graph_launch', g.graph_launch_id, 'node ' || n.node || ' is of another model "
+	 "than its pass' FROM graph_launch AS g JOIN pass AS p USING (pass_id) JOIN graph_node AS n "
+	 "ON n.graph = g.graph JOIN layer AS l ON l.layer_id = n.layer_id "
+	 "WHERE l.model_id <> p.model_id"},
 	{CHECK_TIMING, "SELECT count(*) FROM graph_node",
 	 "SELECT 'graph_node', graph, 'its nodes are not numbered from 0' FROM graph_node "
 	 "GROUP BY graph HAVING max(node) + 1 <> count(*)"},
@@ -127,7 +140,15 @@ static const struct timing_proof timing_proofs[] = {
 	 "WHERE l.recording_id = c.recording_id) WHEN 'cupti' THEN (SELECT count(*) FROM kernel "
 	 "AS k JOIN device AS d USING (device_id) WHERE k.recording_id = c.recording_id "
 	 "AND d.kind = 'cuda') + (SELECT count(*) FROM graph_launch AS g WHERE g.recording_id = "
+	 "c.recording_id) + (SELECT count(*) FROM collector_overhead AS o WHERE o.recording_id = "
 	 "c.recording_id) ELSE 0 END AS n FROM collector AS c) AS c WHERE c.n_rows <> c.n"},
+	{CHECK_COLLECTORS, NULL,
+	 "SELECT 'collector', c.recording_id || ',cupti', 'n_invalid is ' || c.n_invalid || ', the "
+	 "tables have ' || c.n FROM (SELECT c.recording_id, c.n_invalid, (SELECT count(*) FROM "
+	 "kernel AS k JOIN device AS d USING (device_id) WHERE k.recording_id = c.recording_id "
+	 "AND d.kind = 'cuda' AND k.flags <> 0) + (SELECT count(*) FROM graph_launch AS g WHERE "
+	 "g.recording_id = c.recording_id AND (g.flags <> 0 OR g.n_untimed > 0)) AS n FROM "
+	 "collector AS c WHERE c.name = 'cupti') AS c WHERE c.n_invalid <> c.n"},
 	{CHECK_COLLECTORS, NULL,
 	 "SELECT 'collector', recording_id || ',' || name, CASE WHEN state = 'on' THEN "
 	 "'its calls do not add up' ELSE 'says neither why it is not on nor what to do' END "
@@ -146,6 +167,81 @@ static const struct timing_proof timing_proofs[] = {
 	 "WHERE s.name = 'recorded_kernels' AND s.value <> coalesce(k.n, 0)"},
 };
 
+/* ---- times of nodes ---- */
+
+struct launch {
+	int64_t id;
+	int64_t length_ns;
+	int64_t n_nodes;
+	int64_t n_untimed;
+	int64_t flags;
+	const unsigned char *times; /* [n_nodes][8] */
+};
+
+static uint32_t word_at(const unsigned char *bytes)
+{
+	return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+	       (uint32_t)bytes[3] << 24;
+}
+
+/* Nodes fill their launch from its begin to its end; those without times are counted. */
+static const char *launch_fault(const struct launch *launch)
+{
+	int64_t n_untimed = 0, first_ns = INT64_MAX, last_ns = 0;
+
+	for (int64_t i = 0; i < launch->n_nodes; i++) {
+		const int64_t start_ns = word_at(launch->times + i * 8);
+		const int64_t length_ns = word_at(launch->times + i * 8 + 4);
+
+		if (start_ns == UINT32_MAX && length_ns == UINT32_MAX) {
+			n_untimed++;
+			continue;
+		}
+		if (start_ns == UINT32_MAX || length_ns == UINT32_MAX)
+			return "a node has half of its times";
+		first_ns = start_ns < first_ns ? start_ns : first_ns;
+		last_ns = start_ns + length_ns > last_ns ? start_ns + length_ns : last_ns;
+	}
+	if (n_untimed != launch->n_untimed)
+		return "n_untimed is not what node_times has";
+	if (n_untimed < launch->n_nodes && launch->flags == 0 &&
+	    (first_ns != 0 || last_ns != launch->length_ns))
+		return "its nodes do not reach from its begin to its end";
+	return NULL;
+}
+
+static int check_launches(struct check *check)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(
+		check->trace, "SELECT graph_launch_id, end_ns - start_ns, n_nodes, n_untimed, flags, "
+			      "node_times FROM graph_launch WHERE n_nodes IS NOT NULL AND "
+			      "length(node_times) = 8 * n_nodes AND typeof(node_times) = 'blob'");
+	int rc = SQLITE_DONE;
+	int status = MT_EXIT_OK;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+		const struct launch launch = {
+			.id = sqlite3_column_int64(stmt, 0),
+			.length_ns = sqlite3_column_int64(stmt, 1),
+			.n_nodes = sqlite3_column_int64(stmt, 2),
+			.n_untimed = sqlite3_column_int64(stmt, 3),
+			.flags = sqlite3_column_int64(stmt, 4),
+			.times = sqlite3_column_blob(stmt, 5),
+		};
+		const char *fault = launch_fault(&launch);
+
+		if (fault)
+			check_violation(check, CHECK_TIMING, "graph_launch %lld: %s",
+					(long long)launch.id, fault);
+	}
+	if (rc != SQLITE_DONE)
+		status = mt_trace_error(check->trace);
+	sqlite3_finalize(stmt);
+	return status;
+}
+
 int check_timing_run(struct check *check)
 {
 	int status = MT_EXIT_OK;
@@ -154,5 +250,5 @@ int check_timing_run(struct check *check)
 	     i < sizeof(timing_proofs) / sizeof(timing_proofs[0]) && status == MT_EXIT_OK; i++)
 		status = check_sql_proof_run(check, timing_proofs[i].proof, timing_proofs[i].count,
 					     timing_proofs[i].violations);
-	return status;
+	return status == MT_EXIT_OK ? check_launches(check) : status;
 }

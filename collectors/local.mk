@@ -7,8 +7,16 @@ noinst_LTLIBRARIES += %D%/libmt_collectors.la
 
 %C%_libmt_collectors_la_SOURCES = \
 	%D%/cupti/api.c %D%/cupti/api.h \
+	%D%/cupti/buffers.c %D%/cupti/buffers.h \
 	%D%/cupti/cupti.c \
+	%D%/cupti/graphs.c %D%/cupti/graphs.h \
+	%D%/cupti/launches.c %D%/cupti/launches.h \
+	%D%/cupti/mode.c %D%/cupti/mode.h \
+	%D%/cupti/order.c %D%/cupti/order.h \
+	%D%/cupti/records.c %D%/cupti/records.h \
 	%D%/cupti/roles.c %D%/cupti/roles.h \
+	%D%/cupti/sampler.c %D%/cupti/sampler.h \
+	%D%/cupti/times.c %D%/cupti/times.h \
 	%D%/host/host.c \
 	%D%/null/null.c \
 	%D%/nvml/api.c %D%/nvml/api.h \

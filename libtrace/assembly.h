@@ -17,6 +17,7 @@
 #include "libtrace/session.h"
 #include "libtrace/settle.h"
 #include "libtrace/store/store.h"
+#include "libtrace/tied.h"
 
 struct mt_assembly_layer {
 	struct mt_layer_row row; /* state UNWRITTEN until it comes */
@@ -105,6 +106,7 @@ struct mt_assembly {
 	uint32_t mode;         /* enum moetrace_mode of the recording */
 	uint32_t sample_every_n_requests;
 	int64_t last_pass_id;
+	struct mt_tied *tied; /* the writer's */
 	struct mt_assembly_counts counts;
 	struct mt_expert_maps maps;
 	struct mt_settler settler;

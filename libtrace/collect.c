@@ -45,13 +45,39 @@ static int is_none(const char *list)
 	return !list || strcmp(list, "none") == 0;
 }
 
+/* The part of an entry such as cupti=graph before its mode. */
+static size_t name_bytes(const char *entry, size_t n_bytes)
+{
+	const char *equals = memchr(entry, '=', n_bytes);
+
+	return equals ? (size_t)(equals - entry) : n_bytes;
+}
+
+/* The mode of an entry; 0: it has none, and needs none. -1: it is none of the collector's. */
+static int mode_of(const struct mt_collector_ops *ops, const char *entry, size_t n_bytes,
+		   char *ret_mode)
+{
+	size_t n = name_bytes(entry, n_bytes);
+
+	ret_mode[0] = '\0';
+	if (n == n_bytes)
+		return 0;
+	if (n_bytes - n > MT_MODE_BYTES || !ops->is_mode)
+		return -1;
+	snprintf(ret_mode, MT_MODE_BYTES, "%.*s", (int)(n_bytes - n - 1), entry + n + 1);
+	return ops->is_mode(ret_mode) ? 1 : -1;
+}
+
 int mt_collect_check(const char *list, char *ret_wrong)
 {
+	char mode[MT_MODE_BYTES];
 	const char *name;
 	size_t n_bytes;
 
 	while (!is_none(list) && (n_bytes = next_name(&list, &name))) {
-		if (find_ops(name, n_bytes))
+		const struct mt_collector_ops *ops = find_ops(name, name_bytes(name, n_bytes));
+
+		if (ops && mode_of(ops, name, n_bytes, mode) >= 0)
 			continue;
 		snprintf(ret_wrong, 32, "%.*s", n_bytes < 31 ? (int)n_bytes : 31, name);
 		return 0;
@@ -85,6 +111,17 @@ static void add_source(struct mt_collect *collect, const struct mt_collector_ops
 	source->status.name = ops->name;
 	source->status.interval_ns = ops->interval_ns;
 	mt_collect_out_fill(source);
+}
+
+/* A mode in the list comes before that of the environment; one collector alone has any. */
+static void add_entry(struct mt_collect *collect, const char *entry, size_t n_bytes)
+{
+	const struct mt_collector_ops *ops = find_ops(entry, name_bytes(entry, n_bytes));
+	char mode[MT_MODE_BYTES];
+
+	add_source(collect, ops);
+	if (mode_of(ops, entry, n_bytes, mode) > 0)
+		snprintf(collect->paths[4], sizeof(collect->paths[4]), "%s", mode);
 }
 
 /* Where the environment says, else where it always is. */
@@ -144,18 +181,21 @@ int mt_collect_open(struct moetrace_session *session, const char *list,
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&collect->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
+	session->ties = &collect->ties;
 	while ((n_bytes = next_name(&list, &name)))
-		add_source(collect, find_ops(name, n_bytes));
+		add_entry(collect, name, n_bytes);
 	collect->n_users = 1;
 	for (uint32_t i = 0; !status && i < collect->n_sources; i++) {
 		collect->n_users++;
 		status = mt_collect_thread_start(&collect->sources[i]);
 		collect->n_users -= status != 0;
 	}
-	if (status)
+	if (status) {
+		session->ties = NULL;
 		mt_collect_close(collect);
-	else
+	} else {
 		*ret_collect = collect;
+	}
 	for (uint32_t i = 0; !status && i < collect->n_sources; i++)
 		wait_until_open(&collect->sources[i]);
 	return status;
@@ -210,6 +250,11 @@ void mt_collect_close(struct mt_collect *collect)
 
 void mt_collect_free(struct mt_collect *collect)
 {
+	if (!collect)
+		return;
+	while (collect->tail < collect->head)
+		mt_reading_release(&collect->readings[collect->tail++ % MT_MAX_READINGS]);
+	mt_collect_graphs_free(collect);
 	free(collect);
 }
 

@@ -25,12 +25,17 @@
 struct moetrace_session;
 struct mt_collect;
 
+/* Graphs whose nodes are known, a session, and nodes a graph; the launches of others have none. */
+#define MT_MAX_GRAPHS 4096u
+#define MT_MAX_GRAPH_NODES 65536u
+
 enum mt_reading_type {
 	MT_READING_POWER,
 	MT_READING_LINK,
 	MT_READING_HOST,
 	MT_READING_KERNEL,
 	MT_READING_CLOCK,
+	MT_READING_OVERHEAD,
 };
 
 struct mt_reading {
@@ -42,12 +47,19 @@ struct mt_reading {
 		struct mt_host_reading host;
 		struct mt_kernel_reading kernel;
 		struct mt_clock_reading clock;
+		struct mt_overhead_reading overhead;
 	};
 };
 
 struct mt_collect_device {
 	char uuid[64];
 	char name[96];
+};
+
+/* The nodes of a graph. */
+struct mt_collect_graph {
+	uint32_t n_nodes;
+	struct mt_graph_node nodes[];
 };
 
 /* What the writer stores of a collector. */
@@ -95,9 +107,13 @@ void mt_collect_stop(struct mt_collect *collect, uint64_t wait_ns);
 void mt_collect_reset(struct mt_collect *collect);
 /* Writer: cut off whoever did not come back. */
 void mt_collect_watch(struct mt_collect *collect);
-/* Writer: take the oldest readings, as far as they are not later than @until_ns; how many. */
+/*
+ * Writer: take the oldest readings, as far as they are not later than @until_ns; how many. Each is to
+ * be given back.
+ */
 uint32_t mt_collect_take(struct mt_collect *collect, uint64_t until_ns,
 			 struct mt_reading *ret_readings, uint32_t n_max);
+void mt_reading_release(struct mt_reading *reading);
 uint64_t mt_reading_ns(const struct mt_reading *reading);
 uint32_t mt_collect_count(const struct mt_collect *collect);
 void mt_collect_status_get(struct mt_collect *collect, uint32_t source,
@@ -107,5 +123,7 @@ void mt_collect_versions_get(struct mt_collect *collect, struct mt_versions *ver
 /* Writer: a GPU that was named; 0: there is none of the number. */
 int mt_collect_device_get(struct mt_collect *collect, uint32_t device,
 			  struct mt_collect_device *ret_device);
+/* Writer: a graph that was told; it stays as long as the session. NULL: there is none. */
+const struct mt_collect_graph *mt_collect_graph_get(struct mt_collect *collect, uint32_t number);
 
 #endif

@@ -11,6 +11,7 @@
 
 #include "libtrace/clock.h"
 #include "libtrace/collect.h"
+#include "libtrace/ties.h"
 
 struct mt_source {
 	struct mt_collect *collect;
@@ -33,6 +34,7 @@ struct mt_collect {
 	struct mt_collector_places places;
 	char paths[5][256];
 	uint64_t hang_ns;
+	struct mt_ties ties;              /* its own memory, since callbacks may outlive the session */
 	pthread_mutex_t lock;             /* protects all that follows */
 	pthread_cond_t changed;
 	uint32_t n_users;                 /* the session, and threads */
@@ -50,6 +52,8 @@ struct mt_collect {
 	struct mt_collect_device devices[MT_MAX_COLLECT_DEVICES];
 	uint32_t n_sources;
 	struct mt_source sources[MT_MAX_COLLECTORS];
+	uint32_t n_graphs;
+	struct mt_collect_graph *graphs[MT_MAX_GRAPHS];
 	uint64_t head;                    /* readings ever put in */
 	uint64_t tail;                    /* and taken, or pushed out */
 	struct mt_reading readings[MT_MAX_READINGS];
@@ -58,6 +62,10 @@ struct mt_collect {
 /* collect_out.c: the calls that a collector is given. */
 void mt_collect_out_fill(struct mt_source *source);
 uint64_t mt_collect_now_ns(void *source);
+
+/* collect_graph.c: those of them about graphs and passes; and the end of the graphs. */
+void mt_collect_graph_fill(struct mt_collector_out *out);
+void mt_collect_graphs_free(struct mt_collect *collect);
 
 /* collect_thread.c */
 int mt_collect_thread_start(struct mt_source *source);

@@ -6,6 +6,7 @@
 #include "libtrace/collect_internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libtrace/session.h"
@@ -30,18 +31,29 @@ static uint64_t from_realtime(void *context, uint64_t realtime_ns)
 	return session_ns;
 }
 
+void mt_reading_release(struct mt_reading *reading)
+{
+	if (reading->type != MT_READING_KERNEL)
+		return;
+	free(reading->kernel.node_times);
+	reading->kernel.node_times = NULL;
+}
+
 static void put(struct mt_source *source, struct mt_reading *reading)
 {
 	struct mt_collect *collect = source->collect;
 
 	reading->source = (uint32_t)(source - collect->sources);
 	pthread_mutex_lock(&collect->lock);
-	if (!source->is_cut) {
+	if (source->is_cut) {
+		mt_reading_release(reading);
+	} else {
 		if (collect->head - collect->tail == MT_MAX_READINGS) {
-			const struct mt_reading *oldest =
+			struct mt_reading *oldest =
 				&collect->readings[collect->tail++ % MT_MAX_READINGS];
 
 			collect->sources[oldest->source].status.n_dropped++;
+			mt_reading_release(oldest);
 		}
 		collect->readings[collect->head++ % MT_MAX_READINGS] = *reading;
 	}
@@ -163,6 +175,11 @@ static void put_host(void *context, const struct mt_host_reading *reading)
 	put(context, &(struct mt_reading){ .type = MT_READING_HOST, .host = *reading });
 }
 
+static void put_overhead(void *context, const struct mt_overhead_reading *reading)
+{
+	put(context, &(struct mt_reading){ .type = MT_READING_OVERHEAD, .overhead = *reading });
+}
+
 /* Kernels come by the ten thousand: the writer takes them every 20 ms. */
 static void put_kernel(void *context, const struct mt_kernel_reading *reading)
 {
@@ -219,9 +236,11 @@ void mt_collect_out_fill(struct mt_source *source)
 		.link = put_link,
 		.host = put_host,
 		.kernel = put_kernel,
+		.overhead = put_overhead,
 		.name = add_name,
 		.dropped = count_dropped,
 	};
+	mt_collect_graph_fill(&source->out);
 }
 
 /* ---- the writer's side ---- */
@@ -232,6 +251,7 @@ uint64_t mt_reading_ns(const struct mt_reading *reading)
 	       reading->type == MT_READING_LINK	 ? reading->link.time_ns :
 	       reading->type == MT_READING_KERNEL ? reading->kernel.time_ns :
 	       reading->type == MT_READING_CLOCK ? reading->clock.session_ns :
+	       reading->type == MT_READING_OVERHEAD ? reading->overhead.time_ns :
 						   reading->host.time_ns;
 }
 

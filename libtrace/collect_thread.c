@@ -151,7 +151,7 @@ void mt_collect_leave(struct mt_collect *collect)
 	if (is_last) {
 		pthread_cond_destroy(&collect->changed);
 		pthread_mutex_destroy(&collect->lock);
-		free(collect);
+		mt_collect_free(collect);
 	}
 }
 

@@ -99,64 +99,6 @@ static int write_power(struct mt_writer *writer, const struct mt_power_reading *
 	return mt_store_device_limit(writer->store, device, gpu->limit_mw);
 }
 
-/* The key of a launch's shape: there are few of them. */
-static int shape_id(struct mt_writer *writer, const struct mt_kernel_reading *reading,
-		    int64_t *ret_shape_id)
-{
-	struct mt_shape_row row = { 0, { reading->grid[0], reading->grid[1], reading->grid[2],
-					 reading->block[0], reading->block[1], reading->block[2],
-					 reading->registers, reading->static_shared_bytes,
-					 reading->dynamic_shared_bytes } };
-	struct mt_shape_row *grown;
-	uint32_t i = writer->n_shapes;
-
-	while (i > 0 && memcmp(writer->shapes[i - 1].values, row.values, sizeof(row.values)) != 0)
-		i--;
-	*ret_shape_id = i;
-	if (i > 0)
-		return MOETRACE_OK;
-	grown = realloc(writer->shapes, (writer->n_shapes + 1ul) * sizeof(*grown));
-	if (!grown)
-		return MOETRACE_E_NOMEM;
-	writer->shapes = grown;
-	row.launch_shape_id = ++writer->n_shapes;
-	grown[writer->n_shapes - 1] = row;
-	*ret_shape_id = row.launch_shape_id;
-	return mt_store_launch_shape(writer->store, &row);
-}
-
-static int write_kernel(struct mt_writer *writer, const struct mt_kernel_reading *reading,
-			int64_t device)
-{
-	struct mt_kernel_row row = {
-		.recording_id = writer->recording_id,
-		.device_id = device,
-		.stream = reading->stream,
-		.name_id = reading->name,
-		.start_ns = reading->start_ns,
-		.end_ns = reading->end_ns,
-		.pass_id = MT_NULL,
-		.layer_id = MT_NULL,
-		.known_by = MT_NULL,
-		.flags = reading->flags,
-		.launch_shape_id = MT_NULL,
-		.correlation = reading->correlation,
-	};
-	int status;
-
-	if (reading->is_graph)
-		return mt_store_graph_launch(writer->store, &row);
-	status = shape_id(writer, reading, &row.launch_shape_id);
-	return status ? status : mt_store_kernel(writer->store, &row);
-}
-
-/* A kernel that ended before the recording began is none of it. */
-static int is_early_kernel(const struct mt_writer *writer, const struct mt_reading *reading)
-{
-	return reading->type == MT_READING_KERNEL && reading->kernel.end_ns != MT_UNKNOWN &&
-	       reading->kernel.end_ns < (int64_t)writer->start_ns;
-}
-
 static int write_reading(struct mt_writer *writer, const struct mt_reading *reading)
 {
 	uint32_t device = reading->type == MT_READING_POWER ? reading->power.device :
@@ -167,9 +109,9 @@ static int write_reading(struct mt_writer *writer, const struct mt_reading *read
 	int64_t id;
 	int status;
 
-	if (mt_reading_ns(reading) < writer->start_ns || is_early_kernel(writer, reading) ||
-	    (reading->type == MT_READING_KERNEL && !reading->kernel.is_graph &&
-	     !reading->kernel.name))
+	if (mt_reading_ns(reading) < writer->start_ns ||
+	    (reading->type == MT_READING_KERNEL &&
+	     mt_writer_kernel_is_left_out(writer, &reading->kernel)))
 		return MOETRACE_OK;
 	status = device_id(writer, device, &id);
 	if (!status && reading->type == MT_READING_CLOCK)
@@ -177,15 +119,50 @@ static int write_reading(struct mt_writer *writer, const struct mt_reading *read
 	if (status || !id)
 		return status;
 	writer->n_readings[reading->source]++;
-	if (reading->type == MT_READING_POWER)
+	switch (reading->type) {
+	case MT_READING_POWER:
 		return write_power(writer, &reading->power, id);
-	if (reading->type == MT_READING_KERNEL) {
-		writer->n_invalid[reading->source] += reading->kernel.flags != 0;
-		return write_kernel(writer, &reading->kernel, id);
-	}
-	if (reading->type == MT_READING_LINK)
+	case MT_READING_KERNEL:
+		writer->n_invalid[reading->source] +=
+			reading->kernel.flags != 0 || reading->kernel.n_untimed != 0;
+		return mt_writer_write_kernel(writer, &reading->kernel, id);
+	case MT_READING_OVERHEAD:
+		return mt_store_overhead(writer->store, writer->recording_id, &reading->overhead);
+	case MT_READING_LINK:
 		return mt_store_link(writer->store, writer->recording_id, id, &reading->link);
-	return mt_store_host(writer->store, writer->recording_id, &reading->host);
+	default:
+		return mt_store_host(writer->store, writer->recording_id, &reading->host);
+	}
+}
+
+/* Written, or kept until its pass has closed; it is given back in the end. */
+static int take_reading(struct mt_writer *writer, struct mt_reading *reading)
+{
+	int status;
+
+	if (writer->recording_id && reading->type == MT_READING_KERNEL &&
+	    mt_writer_kernel_waits(writer, &reading->kernel) &&
+	    mt_tied_wait(&writer->tied, reading))
+		return MOETRACE_OK;
+	status = writer->recording_id ? write_reading(writer, reading) : MOETRACE_OK;
+	mt_reading_release(reading);
+	return status;
+}
+
+/* Those that have waited long enough, in their order. */
+static int take_waiting(struct mt_writer *writer)
+{
+	struct mt_reading *reading;
+	int status = MOETRACE_OK;
+
+	while (!status && (reading = mt_tied_first(&writer->tied)) &&
+	       !(writer->recording_id && mt_writer_kernel_waits(writer, &reading->kernel))) {
+		struct mt_reading taken = *reading;
+
+		mt_tied_take(&writer->tied);
+		status = take_reading(writer, &taken);
+	}
+	return status;
 }
 
 int mt_writer_write_collectors(struct mt_writer *writer)
@@ -208,16 +185,20 @@ int mt_writer_write_readings(struct mt_writer *writer)
 	struct mt_collect *collect = writer->session->collect;
 	struct mt_reading readings[AT_ONCE];
 	uint32_t n;
-	int status = MOETRACE_OK;
+	int status;
 
 	if (!collect || (writer->flight.recording_id && !writer->flight.is_writing))
 		return MOETRACE_OK;
 	mt_collect_watch(collect);
+	status = take_waiting(writer);
 	do {
 		n = mt_collect_take(collect, writer->recording_id ? writer->end_ns : UINT64_MAX,
 				    readings, AT_ONCE);
-		for (uint32_t i = 0; writer->recording_id && !status && i < n; i++)
-			status = write_reading(writer, &readings[i]);
+		for (uint32_t i = 0; i < n; i++) {
+			int failed = take_reading(writer, &readings[i]);
+
+			status = status ? status : failed;
+		}
 	} while (!status && n == AT_ONCE);
 	return status;
 }

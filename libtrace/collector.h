@@ -25,11 +25,13 @@ enum mt_collector_state {
 	MT_COLLECTOR_HUNG = 6,        /* set by the recorder alone */
 };
 
+#define MT_MODE_BYTES 32u
+
 /* What was found. */
 struct mt_collector_report {
 	enum mt_collector_state state;
 	char version[64];  /* of the library behind it; "": none */
-	char mode[32];     /* "": it has one way */
+	char mode[MT_MODE_BYTES]; /* "": it has one way */
 	char reason[256];  /* why it is not on, or what it lacks, and what to do; "": nothing */
 };
 
@@ -88,10 +90,66 @@ struct mt_clock_reading {
 #define MT_TIME_UNLAUNCHED 8u
 #define MT_TIME_UNENDED    16u
 
+/*
+ * What a runtime said of what it launches, in a word: 1 << 63 if it said anything, the model's
+ * number << 32, role << 16, layer index. Where it said nothing the model is that of the pass.
+ */
+#define MT_MARK_SET	 (UINT64_C(1) << 63)
+#define MT_MARK_NO_LAYER 0xffffu
+#define MT_MARK_NO_ROLE	 0xffu /* what the name says */
+
+static inline uint64_t mt_mark(uint64_t is_set, uint32_t model, uint32_t role, uint32_t layer_index)
+{
+	return is_set | (uint64_t)model << 32 | (uint64_t)role << 16 | layer_index;
+}
+
+static inline uint32_t mt_mark_model(uint64_t mark)
+{
+	return (uint32_t)(mark >> 32) & 0xffff;
+}
+
+static inline uint32_t mt_mark_role(uint64_t mark)
+{
+	return (uint32_t)(mark >> 16) & 0xff;
+}
+
+static inline uint32_t mt_mark_layer(uint64_t mark)
+{
+	return (uint32_t)mark & 0xffff;
+}
+
+/* How pass and layer are known; as kernel.known_by. */
+enum mt_known_by {
+	MT_KNOWN_TOLD = 0,
+	MT_KNOWN_CORRELATION = 1,
+	MT_KNOWN_NODE = 2,
+	MT_KNOWN_ORDER = 3,
+	MT_KNOWN_TIME = 4,
+};
+
+/* A node of a graph of kernels. */
+struct mt_graph_node {
+	uint64_t source_node; /* the source's number */
+	uint32_t name;        /* of mt_collector_out.name() */
+	uint32_t known_by;    /* enum mt_known_by: how the mark's layer is known */
+	uint64_t mark;
+	int32_t shape[9];     /* grid, block, registers, static and dynamic shared bytes */
+};
+
+/* A length of time that the source itself took from the program. */
+struct mt_overhead_reading {
+	uint64_t time_ns;  /* when it was read */
+	int64_t start_ns;  /* session clock */
+	int64_t end_ns;
+	int64_t correlation; /* 0: of no launch */
+	const char *kind;  /* as collector_overhead.kind; a literal */
+};
+
 /* A kernel, or a launch of a whole graph. */
 struct mt_kernel_reading {
 	uint32_t device;
-	uint32_t is_graph;
+	uint8_t is_graph;
+	uint8_t is_sampled; /* it is left out if its pass was not seen as a whole */
 	uint64_t time_ns;  /* when it was read */
 	int64_t start_ns;  /* session clock; MT_UNKNOWN: not told */
 	int64_t end_ns;
@@ -99,11 +157,13 @@ struct mt_kernel_reading {
 	uint32_t name;     /* of mt_collector_out.name(); not of a graph */
 	int64_t stream;
 	int64_t correlation;
-	int32_t grid[3];
-	int32_t block[3];
-	int32_t registers;
-	int32_t static_shared_bytes;
-	int32_t dynamic_shared_bytes;
+	int32_t shape[9];  /* as mt_graph_node's; not of a graph */
+	uint64_t pass;     /* number of the pass that it was launched in; 0: none, or not known */
+	uint64_t mark;     /* of the launch */
+	uint32_t graph;    /* of mt_collector_out.graph(); 0: its nodes are not known */
+	uint32_t n_nodes;
+	uint32_t n_untimed;   /* nodes among them whose times are not known */
+	uint32_t *node_times; /* [n_nodes][2] as graph_launch's; allocated, and handed over with it */
 };
 
 /* The device that stands for the host's processors. */
@@ -135,6 +195,23 @@ struct mt_collector_out {
 	void (*host)(void *context, const struct mt_host_reading *reading);
 	/* Waits a while where the list is full. */
 	void (*kernel)(void *context, const struct mt_kernel_reading *reading);
+	void (*overhead)(void *context, const struct mt_overhead_reading *reading);
+	/* The number of a graph's nodes, which are copied; 0: there are too many, or no memory. */
+	uint32_t (*graph)(void *context, const struct mt_graph_node *nodes, uint32_t n_nodes);
+	/* From now on it is noted what launches belong to, or no longer. */
+	void (*ask)(void *context, int is_asked);
+	/*
+	 * Of a thread of the program, called on it in the middle of a launch into @stream, or while a
+	 * node is made: its pass and what was said of it. Plain loads. 0: none, or nothing.
+	 */
+	uint64_t (*pass_of)(void *context, uintptr_t stream, uint64_t *ret_mark);
+	uint64_t (*mark_of)(void *context);
+	/* Layers with experts of a model; 0: there is no such model. */
+	uint32_t (*n_layers)(void *context, uint32_t model);
+	/* Records are on, or are about to be off: passes that lie between are whole. */
+	void (*set_on)(void *context, int is_on);
+	/* Passes that began ever, and those of them that were whole. */
+	void (*count_passes)(void *context, uint64_t *ret_n_passes, uint64_t *ret_n_whole);
 	/* The number of an operation's name, with a role (enum moetrace_kernel_role); 0: no memory. */
 	uint32_t (*name)(void *context, const char *name, uint32_t role, uint32_t moves_data);
 	/* Records that the source itself lost; MT_UNKNOWN: it cannot say, from now on. */
@@ -147,13 +224,15 @@ struct mt_collector_places {
 	const char *powercap; /* /sys/class/powercap */
 	const char *nvml;     /* libnvidia-ml.so.1 */
 	const char *cupti;    /* "": where it usually is */
-	const char *cupti_mode; /* graph, kernel or kernel:N */
+	const char *cupti_mode; /* see docs/collectors.md */
 };
 
 struct mt_collector_ops {
 	const char *name;
 	uint64_t interval_ns; /* time between two polls, at least 100 ms */
 	int is_early;         /* opened with the session, which waits for it */
+	/* Whether a text behind NAME= in a list is a way to ask it. NULL: it has one way. */
+	int (*is_mode)(const char *mode);
 	/*
 	 * Look for the source and get ready. The report is filled whatever comes of it; with
 	 * another state than ON nothing is open. @out and @places outlive the collector.

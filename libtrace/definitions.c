@@ -276,6 +276,7 @@ int mt_writer_define_all(struct mt_writer *writer)
 	writer->n_gpus_written = 0;
 	writer->versions_written.n = 0;
 	writer->n_shapes = 0;
+	memset(writer->has_graph, 0, sizeof(writer->has_graph));
 	for (uint32_t i = 0; i < MOETRACE_MAX_MODELS * MT_KEPT_MAPS; i++) {
 		struct mt_expert_map *map =
 			writer->assembly.maps.maps[i / MT_KEPT_MAPS][i % MT_KEPT_MAPS];
@@ -302,6 +303,7 @@ int mt_writer_define(struct mt_writer *writer)
 
 	mt_load_open(&writer->load, store);
 	mt_assembly_open(&writer->assembly, writer->session, store, &writer->ledger, &writer->load);
+	writer->assembly.tied = &writer->tied;
 	/* Numbers below are those of the kinds of misuse. */
 	writer->last_diagnostic_id = MT_N_MISUSE;
 	writer->limit_bytes = writer->session->opts.file_limit_bytes;

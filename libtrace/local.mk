@@ -29,6 +29,7 @@ moetrace_HEADERS = \
 	%D%/clock.h \
 	%D%/clocks.c %D%/clocks.h \
 	%D%/collect.c %D%/collect.h %D%/collect_internal.h \
+	%D%/collect_graph.c \
 	%D%/collect_out.c \
 	%D%/collect_thread.c \
 	%D%/collect_write.c \
@@ -62,6 +63,7 @@ moetrace_HEADERS = \
 	%D%/fork.c \
 	%D%/hot.h \
 	%D%/layer.c %D%/layer.h \
+	%D%/kernel_write.c \
 	%D%/kernels.c %D%/kernels.h \
 	%D%/late.h \
 	%D%/ledger.c %D%/ledger.h \
@@ -97,6 +99,8 @@ moetrace_HEADERS = \
 	%D%/slots.c %D%/slots.h \
 	%D%/status.c \
 	%D%/strings.c %D%/strings.h \
+	%D%/tied.c %D%/tied.h \
+	%D%/ties.h \
 	%D%/timing.c \
 	%D%/verify.c \
 	%D%/versions.c %D%/versions.h \

@@ -355,6 +355,9 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 	memset(writer->n_readings, 0, sizeof(writer->n_readings));
 	memset(writer->n_invalid, 0, sizeof(writer->n_invalid));
 	writer->n_ranges = 0;
+	/* Without memory for it kernels are stored without their passes. */
+	if (writer->session->collect && !writer->tied.passes)
+		(void)mt_tied_open(&writer->tied);
 	mt_collect_reset(writer->session->collect);
 	memset(writer->gaps, 0, sizeof(writer->gaps));
 	writer->first_commit = stats.n_commits;

@@ -20,6 +20,7 @@
 #include "libtrace/range_tool.h"
 #include "libtrace/ring.h"
 #include "libtrace/strings.h"
+#include "libtrace/ties.h"
 
 /* Ways to use the hot path wrongly: counted, named in table diagnostic, otherwise ignored. */
 #define MT_MISUSE_MAP(X)                                                                      \
@@ -59,7 +60,8 @@
 				  "do it around the launch of the graph") \
 	X(CUDA_NAN, "cuda", "a router kernel saw NaN among the scores of a row; what it chose is stored") \
 	X(CUDA_ROWS, "cuda", "kernels stored some rows of a layer and not the others; the layer is " \
-			     "unwritten")
+			     "unwritten")                                                     \
+	X(CUDA_MARK, "cuda", "moetrace_cuda_mark() with a layer or role that there is not")
 
 enum mt_misuse {
 #define MT_MISUSE_ENUM(name, source, sentence) MT_MISUSE_##name,
@@ -213,6 +215,7 @@ struct moetrace_session {
 	_Alignas(MT_LINE_BYTES) struct mt_loss losses[MT_N_LOSS];
 	_Atomic uint64_t misuse[MT_N_MISUSE];
 	_Atomic uint32_t n_measuring; /* threads that may look at what overhead points to */
+	struct mt_ties *ties;         /* what launches on a GPU belong to; NULL: nobody asks */
 
 	/* Control. */
 	pthread_mutex_t control;      /* start, stop, model_add one at a time */

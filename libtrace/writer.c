@@ -582,6 +582,7 @@ static void free_writer(struct mt_writer *writer)
 	mt_past_free(&writer->past);
 	free(writer->threads);
 	free(writer->shapes);
+	mt_tied_close(&writer->tied);
 	if (writer->start)
 		mt_message_free(writer->start);
 	free(writer);

@@ -16,6 +16,7 @@
 #include "libtrace/session.h"
 #include "libtrace/past.h"
 #include "libtrace/store/store.h"
+#include "libtrace/tied.h"
 
 /* A gap that may still grow: its row is replaced while losses go on. */
 struct mt_open_gap {
@@ -112,6 +113,8 @@ struct mt_writer {
 	uint64_t n_invalid[MT_MAX_COLLECTORS];  /* of them, with flags */
 	struct mt_shape_row *shapes; /* [n_shapes] that this file has */
 	uint32_t n_shapes;
+	uint8_t has_graph[MT_MAX_GRAPHS]; /* this file defines it */
+	struct mt_tied tied;         /* kernels and their passes; empty without collectors */
 	uint64_t n_ranges;           /* stored of the recording */
 	uint64_t *threads;           /* [n_threads] that ended ranges */
 	uint32_t n_threads;
@@ -181,6 +184,15 @@ int mt_writer_write_gpus(struct mt_writer *writer);
 void mt_writer_free_gpus(struct mt_writer *writer);
 int mt_writer_write_readings(struct mt_writer *writer);
 int mt_writer_write_collectors(struct mt_writer *writer);
+
+/*
+ * kernel_write.c: a reading of a kernel. Must it wait for its pass; is it none of the recording;
+ * write it.
+ */
+int mt_writer_kernel_waits(struct mt_writer *writer, const struct mt_kernel_reading *reading);
+int mt_writer_kernel_is_left_out(struct mt_writer *writer, const struct mt_kernel_reading *reading);
+int mt_writer_write_kernel(struct mt_writer *writer, const struct mt_kernel_reading *reading,
+			   int64_t device);
 
 /* ranges.c: the ranges that ended since the last time; one that flight mode kept. */
 int mt_writer_write_ranges(struct mt_writer *writer);

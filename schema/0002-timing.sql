@@ -36,7 +36,7 @@ CREATE TABLE collector (
 	reason TEXT,                -- why it is not on, or what it lacks, and what to do; NULL: nothing to say
 	n_rows INTEGER NOT NULL,    -- rows that it brought
 	n_dropped INTEGER,          -- records that were lost before they reached the file; NULL: unknown
-	n_invalid INTEGER NOT NULL, -- rows with flags: times that cannot be true
+	n_invalid INTEGER NOT NULL, -- rows with times that cannot be true: with flags, or with nodes that are untimed
 	n_calls INTEGER NOT NULL,   -- times that it was asked
 	calls_ns INTEGER NOT NULL,  -- how long that took, together
 	longest_call_ns INTEGER NOT NULL, -- the longest one
@@ -88,8 +88,19 @@ CREATE TABLE graph_launch (
 	known_by INTEGER,              -- how the pass is known, as in kernel; NULL: it is not
 	flags INTEGER NOT NULL,        -- what is wrong with the times, as in kernel
 	n_nodes INTEGER,               -- nodes in node_times; NULL: launches alone were recorded
+	n_untimed INTEGER,             -- nodes of them whose times are not known, or cannot be true; NULL: launches alone were recorded
 	node_times BLOB,               -- two u32 a node: start after start_ns and length in ns, both 4294967295 where they are not known; NULL: launches alone were recorded
 	correlation INTEGER            -- the source's number of the launch; NULL: none
+);
+
+-- Time that CUPTI itself took from the program's threads while it recorded, as far as it says.
+CREATE TABLE collector_overhead (
+	collector_overhead_id INTEGER PRIMARY KEY, -- key
+	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
+	kind TEXT NOT NULL,         -- 'buffer_flush', 'instrumentation', 'resource' (memory and tables), 'buffer_request', 'command_buffer_full' (launches waited for room on the device), 'module_loading', 'function_loading', 'compiler' or 'other'
+	start_ns INTEGER NOT NULL,  -- when it began
+	end_ns INTEGER NOT NULL,    -- when it ended
+	correlation INTEGER         -- the launch that it held up, as in kernel; NULL: none, or not told
 );
 
 -- A piece of time that the runtime gave a name to.

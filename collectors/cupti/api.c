@@ -14,13 +14,20 @@ _Static_assert(offsetof(struct mtc_cupti_kernel, name) == 104, "the library's la
 _Static_assert(offsetof(struct mtc_cupti_kernel, graph_node) == 144, "the library's layout");
 _Static_assert(sizeof(struct mtc_cupti_kernel) == 160, "the library's layout");
 _Static_assert(sizeof(struct mtc_cupti_graph) == 40, "the library's layout");
+_Static_assert(offsetof(struct mtc_cupti_overhead, start_ns) == 24, "the library's layout");
+_Static_assert(sizeof(struct mtc_cupti_overhead) == 56, "the library's layout");
+_Static_assert(offsetof(struct mtc_cupti_call, correlation) == 64, "the library's layout");
+_Static_assert(offsetof(struct mtc_cupti_node, type) == 32, "the library's layout");
+_Static_assert(offsetof(struct mtc_cupti_launch_kernel, stream) == 40, "the driver's layout");
+_Static_assert(offsetof(struct mtc_cupti_launch_config, stream) == 32, "the driver's layout");
 
 struct entry {
 	size_t offset;
 	const char *name;
+	int is_optional;
 };
 
-#define ENTRY(member, name) { offsetof(struct mtc_cupti, member), name }
+#define ENTRY(member, name) { offsetof(struct mtc_cupti, member), name, 0 }
 
 static const struct entry entries[] = {
 	ENTRY(version, "cuptiGetVersion"),
@@ -35,6 +42,8 @@ static const struct entry entries[] = {
 	ENTRY(dropped, "cuptiActivityGetNumDroppedRecords"),
 	ENTRY(set_attribute, "cuptiActivitySetAttribute"),
 	ENTRY(timestamp, "cuptiGetTimestamp"),
+	ENTRY(enable_callback, "cuptiEnableCallback"),
+	{ offsetof(struct mtc_cupti, node_id), "cuptiGetGraphNodeId", 1 },
 };
 
 static void *open_library(const char *path)
@@ -59,7 +68,7 @@ int mtc_cupti_open(const char *path, struct mtc_cupti *ret_cupti, char *ret_erro
 	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
 		void *symbol = dlsym(ret_cupti->library, entries[i].name);
 
-		if (!symbol) {
+		if (!symbol && !entries[i].is_optional) {
 			snprintf(ret_error, (size_t)error_bytes, "it has no %s", entries[i].name);
 			dlclose(ret_cupti->library);
 			return -1;
@@ -67,5 +76,7 @@ int mtc_cupti_open(const char *path, struct mtc_cupti *ret_cupti, char *ret_erro
 		/* A function's address as data, which POSIX allows and C does not spell. */
 		memcpy((char *)ret_cupti + entries[i].offset, &symbol, sizeof(symbol));
 	}
+	if (ret_cupti->version(&ret_cupti->version_number) != MTC_CUPTI_OK)
+		ret_cupti->version_number = 0;
 	return 0;
 }

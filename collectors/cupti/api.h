@@ -17,7 +17,27 @@
 
 /* Kinds of records. */
 #define MTC_CUPTI_CONCURRENT_KERNEL 10u
+#define MTC_CUPTI_OVERHEAD	    17u
 #define MTC_CUPTI_GRAPH_TRACE	    51u
+
+/* Callbacks: domains, and of each the ids that are used. */
+#define MTC_CUPTI_DOMAIN_DRIVER	  1
+#define MTC_CUPTI_DOMAIN_RESOURCE 3
+#define MTC_CUPTI_LAUNCH_KERNEL	      307u
+#define MTC_CUPTI_LAUNCH_KERNEL_PTSZ  442u
+#define MTC_CUPTI_LAUNCH_COOPERATIVE  477u
+#define MTC_CUPTI_LAUNCH_COOPERATIVE_PTSZ 478u
+#define MTC_CUPTI_LAUNCH_GRAPH	      514u
+#define MTC_CUPTI_LAUNCH_GRAPH_PTSZ   515u
+#define MTC_CUPTI_LAUNCH_KERNEL_EX    652u
+#define MTC_CUPTI_LAUNCH_KERNEL_EX_PTSZ 653u
+#define MTC_CUPTI_NODE_CREATED	      13u
+#define MTC_CUPTI_NODE_CLONED	      20u
+
+/* Versions: from the first on a request for a buffer may be declined, from the other on records of
+ * overhead name a launch and may own memory. */
+#define MTC_CUPTI_MAY_DECLINE	27u
+#define MTC_CUPTI_OVERHEAD_DATA 130000u
 
 /* Attributes, each a size_t. */
 #define MTC_CUPTI_POOL_LIMIT   2u /* buffers that it may make on a device */
@@ -70,6 +90,69 @@ struct mtc_cupti_graph {
 	uint32_t stream;
 };
 
+struct mtc_cupti_overhead {
+	uint32_t kind;
+	uint32_t overhead;
+	uint32_t object;
+	uint32_t object_id[3];
+	uint64_t start_ns;
+	uint64_t end_ns;
+	/* Of versions that have it. */
+	uint32_t correlation;
+	uint32_t reserved;
+	void *data; /* allocated: the client frees it */
+};
+
+/* What callbacks are given: of calls, of things that are made, and of the latter graphs. */
+struct mtc_cupti_call {
+	int32_t is_exit;
+	const char *function;
+	const void *parameters;
+	void *result;
+	const char *symbol;
+	void *context;
+	uint32_t context_id;
+	uint64_t *own;
+	uint32_t correlation;
+};
+
+struct mtc_cupti_resource {
+	void *context;
+	void *handle;
+	const void *description;
+};
+
+struct mtc_cupti_node {
+	void *graph;
+	void *original_graph;
+	void *node;
+	void *original_node;
+	int32_t type; /* 0: a kernel */
+	void *dependency;
+	void *executable;
+};
+
+/* Parameters of the launches. */
+struct mtc_cupti_launch_kernel {
+	void *function;
+	uint32_t shape[7];
+	void *stream;
+};
+
+struct mtc_cupti_launch_config {
+	uint32_t shape[7];
+	void *stream;
+};
+
+struct mtc_cupti_launch_ex {
+	const struct mtc_cupti_launch_config *config;
+};
+
+struct mtc_cupti_launch_graph {
+	void *executable;
+	void *stream;
+};
+
 typedef void mtc_cupti_requested_fn(uint8_t **ret_buffer, size_t *ret_bytes, size_t *ret_n_max);
 typedef void mtc_cupti_completed_fn(void *context, uint32_t stream, uint8_t *buffer, size_t n_bytes,
 				    size_t valid_bytes);
@@ -90,6 +173,9 @@ struct mtc_cupti {
 	int (*dropped)(void *context, uint32_t stream, size_t *ret_n);
 	int (*set_attribute)(uint32_t attribute, size_t *value_bytes, void *value);
 	int (*timestamp)(uint64_t *ret_ns);
+	int (*enable_callback)(uint32_t is_on, void *subscriber, int domain, uint32_t id);
+	int (*node_id)(void *node, uint64_t *ret_id); /* NULL: versions before 11.1 have none */
+	uint32_t version_number;
 };
 
 /*

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Kernels and graph launches of the GPU, by CUPTI's activity records.
+ * Kernels and graph launches of the GPU, by CUPTI's activity records: what is switched on and off, and
+ * when. Everything that it delivers is parsed on the collector's own thread.
  *
- * Its callbacks come on threads of others, in the middle of launches: they take a buffer from a pool
- * and put one back by an atomic operation each, and do nothing else. Everything is parsed on the
- * collector's own thread. CUPTI keeps pointers to callbacks and buffers for as long as the process
- * lives, so these are static, belong to one collector at a time and are never given back.
- *
- * Mode graph has a record a launch of a whole graph, mode kernel one a kernel; kernel:N reads kernels
- * for N tenths of a second. Graph records must be on before a graph is made, so they stay on.
+ * CUPTI has one subscriber a process and keeps pointers to callbacks for as long as it lives; so what
+ * those touch is static (buffers.c, launches.c), belongs to one collector at a time, and is never
+ * freed. Graph records must be on before a graph is made, so they stay on.
  */
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,27 +14,23 @@
 #include <time.h>
 
 #include "collectors/cupti/api.h"
-#include "collectors/cupti/roles.h"
+#include "collectors/cupti/buffers.h"
+#include "collectors/cupti/graphs.h"
+#include "collectors/cupti/launches.h"
+#include "collectors/cupti/mode.h"
+#include "collectors/cupti/records.h"
+#include "collectors/cupti/sampler.h"
 #include "collectors/registry.h"
 #include "collectors/report.h"
 
-#define N_BUFFERS    16u
-#define BUFFER_BYTES (UINT64_C(512) << 10)
 #define POOL_LIMIT   32u
-#define MAX_DEVICES  16u
-#define N_TENTHS     10u
 /* Time without a record after which it is said that nothing comes. */
 #define QUIET_NS     UINT64_C(1000000000)
 /* What CUPTI's clock may lie outside of two looks at CLOCK_REALTIME. */
 #define CLOCK_SLACK_NS 1000000u
 
-/* What the callbacks share with the collector. */
+/* What there is once a process. */
 static struct {
-	_Atomic uint32_t free;   /* a bit a buffer that nobody has */
-	_Atomic uint32_t filled; /* and one that waits to be parsed */
-	_Atomic uint64_t n_declined;
-	size_t valid_bytes[N_BUFFERS]; /* of filled ones */
-	uint8_t *buffers;        /* [N_BUFFERS][BUFFER_BYTES], zero when free */
 	_Atomic int is_used;     /* by a collector */
 	int is_registered;       /* callbacks may be registered once a process */
 	struct mtc_cupti api;
@@ -47,248 +39,44 @@ static struct {
 
 struct cupti {
 	const struct mt_collector_out *out;
-	uint32_t kind;
-	uint32_t n_tenths;    /* of a second in which kernels are read; 10: always */
-	uint32_t n_polls;
+	struct mtc_cupti_mode mode;
+	struct mtc_cupti_records records;
+	struct mtc_cupti_sampler *sampler; /* NULL: kernels are not sampled, or nothing is recorded */
 	uint64_t quiet_ns;    /* when the last record came, or the recording began */
-	int is_enabled;
+	int has_kernels;      /* records of kernels are on, and no sampler switches them */
 	int is_recording;
 	char library_note[160];
-	uint32_t devices[MAX_DEVICES]; /* by ordinal; MT_NO_DEVICE: not asked yet */
-	const char *last_name;
-	uint32_t last_number;
 };
 
-/* ---- callbacks ---- */
-
-static void requested(uint8_t **ret_buffer, size_t *ret_bytes, size_t *ret_n_max)
-{
-	uint32_t free = atomic_load_explicit(&shared.free, memory_order_acquire);
-
-	*ret_n_max = 0;
-	while (free) {
-		uint32_t bit = free & (~free + 1);
-
-		if (!atomic_compare_exchange_weak_explicit(&shared.free, &free, free & ~bit,
-							   memory_order_acq_rel,
-							   memory_order_acquire))
-			continue;
-		*ret_buffer = shared.buffers + (size_t)__builtin_ctz(bit) * BUFFER_BYTES;
-		*ret_bytes = BUFFER_BYTES;
-		return;
-	}
-	/* It then drops records, and counts them. */
-	atomic_fetch_add_explicit(&shared.n_declined, 1, memory_order_relaxed);
-	*ret_buffer = NULL;
-	*ret_bytes = 0;
-}
-
-static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t n_bytes,
-		      size_t valid_bytes)
-{
-	size_t i;
-
-	(void)context;
-	(void)stream;
-	(void)n_bytes;
-	if (!buffer)
-		return;
-	i = (size_t)(buffer - shared.buffers) / BUFFER_BYTES;
-	if (i >= N_BUFFERS)
-		return;
-	shared.valid_bytes[i] = valid_bytes < BUFFER_BYTES ? valid_bytes : BUFFER_BYTES;
-	/* Pairs with parse_filled(). */
-	atomic_fetch_or_explicit(&shared.filled, UINT32_C(1) << i, memory_order_release);
-}
-
-static void subscribed(void *context, int domain, uint32_t id, const void *data)
-{
-	(void)context;
-	(void)domain;
-	(void)id;
-	(void)data;
-}
-
-/* ---- records ---- */
-
-/* The GPU behind an ordinal of CUDA: asked from the driver, whose library is there already. */
-static void find_gpu(uint32_t ordinal, char *ret_uuid, size_t uuid_bytes)
-{
-	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-	void *symbols[2] = { library ? dlsym(library, "cuDeviceGet") : NULL,
-			     library ? dlsym(library, "cuDeviceGetUuid_v2") : NULL };
-	int (*get)(int *, int) = NULL;
-	int (*get_uuid)(unsigned char *, int) = NULL;
-	unsigned char b[16];
-	int device;
-
-	memcpy(&get, &symbols[0], sizeof(get));
-	memcpy(&get_uuid, &symbols[1], sizeof(get_uuid));
-	snprintf(ret_uuid, uuid_bytes, "cuda:%u", ordinal);
-	if (!get || !get_uuid || get(&device, (int)ordinal) || get_uuid(b, device))
-		return;
-	snprintf(ret_uuid, uuid_bytes,
-		 "GPU-%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
-		 b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11], b[12], b[13],
-		 b[14], b[15]);
-}
-
-static uint32_t device_of(struct cupti *cupti, uint32_t ordinal)
-{
-	char uuid[64];
-
-	if (ordinal >= MAX_DEVICES)
-		return MT_NO_DEVICE;
-	if (cupti->devices[ordinal] == MT_NO_DEVICE) {
-		find_gpu(ordinal, uuid, sizeof(uuid));
-		cupti->devices[ordinal] = cupti->out->gpu(cupti->out->context, uuid, "");
-	}
-	return cupti->devices[ordinal];
-}
-
-/* Names are pointers that CUPTI owns; kernels come in runs of the same one. */
-static uint32_t name_of(struct cupti *cupti, const char *name)
-{
-	uint32_t role, moves_data;
-
-	if (!name)
-		name = "(unknown)";
-	if (name != cupti->last_name) {
-		mtc_cupti_role(name, &role, &moves_data);
-		cupti->last_number =
-			cupti->out->name(cupti->out->context, name, role, moves_data);
-		cupti->last_name = name;
-	}
-	return cupti->last_number;
-}
-
-/* 0: not stamped, or it cannot be placed. */
-static int64_t to_session_ns(const struct mt_collector_out *out, uint64_t cupti_ns)
-{
-	return cupti_ns ? (int64_t)out->from_clock(out->context, MT_CLOCK_CUPTI, cupti_ns) : 0;
-}
-
-/* Both times on the session's clock, and what is wrong with them. */
-static void set_times(const struct cupti *cupti, uint64_t start_ns, uint64_t end_ns,
-		      struct mt_kernel_reading *reading)
-{
-	const struct mt_collector_out *out = cupti->out;
-
-	reading->start_ns = to_session_ns(out, start_ns);
-	/* Of two conversions a short length would not be left. */
-	reading->end_ns = reading->start_ns && end_ns >= start_ns ?
-				  reading->start_ns + (int64_t)(end_ns - start_ns) :
-				  to_session_ns(out, end_ns);
-	if (!start_ns)
-		reading->flags |= MT_TIME_UNSTAMPED;
-	else if (!end_ns)
-		reading->flags |= MT_TIME_UNENDED;
-	else if (end_ns < start_ns)
-		reading->flags |= MT_TIME_REVERSED;
-	if ((start_ns && !reading->start_ns) || (end_ns && !reading->end_ns) ||
-	    reading->start_ns > (int64_t)out->now_ns(out->context) + 1000000000)
-		reading->flags |= MT_TIME_OUTSIDE | MT_TIME_UNSTAMPED;
-	if (!reading->start_ns)
-		reading->start_ns = MT_UNKNOWN;
-	if (!reading->end_ns)
-		reading->end_ns = MT_UNKNOWN;
-}
-
-static void take_kernel(struct cupti *cupti, const struct mtc_cupti_kernel *kernel)
-{
-	struct mt_kernel_reading reading = {
-		.device = device_of(cupti, kernel->device),
-		.time_ns = cupti->out->now_ns(cupti->out->context),
-		.name = name_of(cupti, kernel->name),
-		.stream = kernel->stream,
-		.correlation = kernel->correlation,
-		.registers = kernel->registers,
-		.static_shared_bytes = kernel->static_shared_bytes,
-		.dynamic_shared_bytes = kernel->dynamic_shared_bytes,
-	};
-
-	for (int i = 0; i < 3; i++) {
-		reading.grid[i] = kernel->grid[i];
-		reading.block[i] = kernel->block[i];
-	}
-	set_times(cupti, kernel->start_ns, kernel->end_ns, &reading);
-	cupti->out->kernel(cupti->out->context, &reading);
-}
-
-static void take_graph(struct cupti *cupti, const struct mtc_cupti_graph *graph)
-{
-	struct mt_kernel_reading reading = {
-		.device = device_of(cupti, graph->device),
-		.time_ns = cupti->out->now_ns(cupti->out->context),
-		.is_graph = 1,
-		.stream = graph->stream,
-		.correlation = graph->correlation,
-	};
-
-	set_times(cupti, graph->start_ns, graph->end_ns, &reading);
-	cupti->out->kernel(cupti->out->context, &reading);
-}
-
-/* Returns how many records the buffer held. */
-static uint32_t parse_buffer(struct cupti *cupti, uint8_t *buffer, size_t valid_bytes)
-{
-	void *record = NULL;
-	uint32_t n = 0;
-	uint32_t kind;
-
-	while (shared.api.next_record(buffer, valid_bytes, &record) == MTC_CUPTI_OK) {
-		memcpy(&kind, record, sizeof(kind));
-		n++;
-		if (!cupti->is_recording)
-			continue;
-		if (kind == MTC_CUPTI_CONCURRENT_KERNEL)
-			take_kernel(cupti, record);
-		else if (kind == MTC_CUPTI_GRAPH_TRACE)
-			take_graph(cupti, record);
-	}
-	return n;
-}
-
-static uint32_t parse_filled(struct cupti *cupti)
-{
-	/* Pairs with completed(). */
-	uint32_t filled = atomic_exchange_explicit(&shared.filled, 0, memory_order_acquire);
-	uint32_t n = 0;
-
-	for (uint32_t i = 0; i < N_BUFFERS; i++) {
-		uint8_t *buffer = shared.buffers + i * BUFFER_BYTES;
-
-		if (!(filled >> i & 1))
-			continue;
-		n += parse_buffer(cupti, buffer, shared.valid_bytes[i]);
-		memset(buffer, 0, BUFFER_BYTES);
-		atomic_fetch_or_explicit(&shared.free, UINT32_C(1) << i, memory_order_release);
-	}
-	return n;
-}
-
 /* ---- polling ---- */
+
+static uint32_t take_filled(struct cupti *cupti)
+{
+	cupti->records.n_taken = 0;
+	mtc_cupti_buffers_take(mtc_cupti_records_take, &cupti->records);
+	return cupti->records.n_taken;
+}
 
 /* An error is not 0: then the number is unknown from here on. */
 static void count_dropped(const struct cupti *cupti)
 {
 	size_t n = 0;
 	int result = shared.api.dropped(NULL, 0, &n);
+	int is_known = result == MTC_CUPTI_OK && n <= INT64_MAX && !mtc_cupti_buffers_overflowed();
 
-	cupti->out->dropped(cupti->out->context,
-			    result == MTC_CUPTI_OK && n <= INT64_MAX ? (int64_t)n : MT_UNKNOWN);
+	cupti->out->dropped(cupti->out->context, is_known ? (int64_t)n : MT_UNKNOWN);
 }
 
-/* Kernels are read in the first tenths of each second. */
-static int choose_kinds(struct cupti *cupti, int is_wanted)
+static int set_kernels(struct cupti *cupti, int is_on)
 {
 	int result = MTC_CUPTI_OK;
 
-	if (cupti->kind == MTC_CUPTI_GRAPH_TRACE || is_wanted == cupti->is_enabled)
+	if (is_on == cupti->has_kernels)
 		return result;
-	result = is_wanted ? shared.api.enable(cupti->kind) : shared.api.disable(cupti->kind);
+	result = is_on ? shared.api.enable(MTC_CUPTI_CONCURRENT_KERNEL) :
+			 shared.api.disable(MTC_CUPTI_CONCURRENT_KERNEL);
 	if (result == MTC_CUPTI_OK)
-		cupti->is_enabled = is_wanted;
+		cupti->has_kernels = is_on;
 	return result;
 }
 
@@ -332,40 +120,58 @@ static int check_clock(struct mt_collector_report *report)
 	return -1;
 }
 
+static const char *why_quiet(const struct cupti *cupti)
+{
+	if (!cupti->mode.has_kernels)
+		return "what was is no graph (then choose mode kernel), or it was made before the "
+		       "session";
+	return cupti->mode.sampling == MTC_CUPTI_ALWAYS ?
+		       "CUPTI of this version does not deliver" :
+		       "it was in no pass on a lane that a sample could take";
+}
+
 static void say_quiet(struct cupti *cupti, uint32_t n, struct mt_collector_report *report)
 {
 	uint64_t now_ns = cupti->out->now_ns(cupti->out->context);
 
 	if (n)
 		cupti->quiet_ns = now_ns;
-	if (now_ns - cupti->quiet_ns >= QUIET_NS && !report->reason[0])
+	/* A window says itself when nothing is to come. */
+	if (now_ns - cupti->quiet_ns >= QUIET_NS && !report->reason[0] &&
+	    cupti->mode.sampling != MTC_CUPTI_WINDOW)
 		mtc_report(report, MT_COLLECTOR_ON,
 			   "no record came for a second: nothing was launched, or %s",
-			   cupti->kind == MTC_CUPTI_GRAPH_TRACE ?
-				   "what was is no graph (then choose mode kernel), or it was made "
-				   "before the session" :
-				   "CUPTI of this version does not deliver");
+			   why_quiet(cupti));
 	else if (n)
 		snprintf(report->reason, sizeof(report->reason), "%s", cupti->library_note);
+}
+
+static void fail(int result, struct mt_collector_report *report)
+{
+	const char *text = "";
+
+	(void)shared.api.result_string(result, &text);
+	mtc_report(report, MT_COLLECTOR_FAILED, "CUPTI failed: %.150s", text);
 }
 
 static void cupti_poll(void *collector, struct mt_collector_report *report)
 {
 	struct cupti *cupti = collector;
-	int result = choose_kinds(cupti, cupti->n_polls++ % N_TENTHS < cupti->n_tenths);
-	const char *text = "";
+	int result = MTC_CUPTI_OK;
 
 	if (check_clock(report))
 		return;
+	if (cupti->is_recording && cupti->sampler)
+		result = mtc_cupti_sampler_result(cupti->sampler);
+	else if (cupti->is_recording && cupti->mode.has_kernels)
+		result = set_kernels(cupti, 1);
 	if (result == MTC_CUPTI_OK)
 		result = shared.api.flush(0);
-	if (result != MTC_CUPTI_OK) {
-		(void)shared.api.result_string(result, &text);
-		mtc_report(report, MT_COLLECTOR_FAILED, "CUPTI failed: %.150s", text);
-		return;
-	}
+	if (result != MTC_CUPTI_OK)
+		return fail(result, report);
 	compare_clock(cupti);
-	say_quiet(cupti, parse_filled(cupti), report);
+	say_quiet(cupti, take_filled(cupti), report);
+	mtc_cupti_graphs_settle(cupti->records.graphs, 0);
 	count_dropped(cupti);
 }
 
@@ -374,69 +180,68 @@ static void cupti_begin(void *collector)
 	struct cupti *cupti = collector;
 
 	/* What lies there is of before. */
+	cupti->records.is_wanted = 0;
 	(void)shared.api.flush(0);
-	(void)parse_filled(cupti);
+	(void)take_filled(cupti);
 	compare_clock(cupti);
-	cupti->is_recording = 1;
-	cupti->n_polls = 0;
+	cupti->is_recording = cupti->records.is_wanted = 1;
 	cupti->quiet_ns = cupti->out->now_ns(cupti->out->context);
-	memset(cupti->devices, 0xff, sizeof(cupti->devices));
+	mtc_cupti_records_begin(&cupti->records);
+	if (cupti->mode.has_kernels && cupti->mode.sampling != MTC_CUPTI_ALWAYS)
+		cupti->sampler = mtc_cupti_sampler_start(&shared.api, &cupti->mode, cupti->out);
 }
 
-/* Disabled first: what is forced out with an end of 0 is never delivered again. */
+static void stop_sampler(struct cupti *cupti)
+{
+	if (cupti->sampler)
+		(void)mtc_cupti_sampler_stop(cupti->sampler);
+	cupti->sampler = NULL;
+}
+
+/* Off first: what is forced out with an end of 0 is never delivered again. */
 static void cupti_rest(void *collector)
 {
 	struct cupti *cupti = collector;
 
-	(void)choose_kinds(cupti, 0);
-	(void)shared.api.flush(cupti->kind == MTC_CUPTI_GRAPH_TRACE ? 0 : MTC_CUPTI_FLUSH_FORCED);
+	stop_sampler(cupti);
+	(void)set_kernels(cupti, 0);
+	(void)shared.api.flush(cupti->mode.has_kernels ? MTC_CUPTI_FLUSH_FORCED : 0);
 	compare_clock(cupti);
-	(void)parse_filled(cupti);
+	(void)take_filled(cupti);
+	mtc_cupti_graphs_settle(cupti->records.graphs, 1);
 	count_dropped(cupti);
-	cupti->is_recording = 0;
+	cupti->is_recording = cupti->records.is_wanted = 0;
 }
 
 /* ---- life ---- */
 
+static int is_mode(const char *text)
+{
+	struct mtc_cupti_mode mode;
+
+	return mtc_cupti_mode_parse(text, &mode) == 0;
+}
+
 static int set_mode(struct cupti *cupti, const char *mode, struct mt_collector_report *report)
 {
-	char *end = NULL;
-	unsigned long n_tenths = strncmp(mode, "kernel:", 7) == 0 ? strtoul(mode + 7, &end, 10) : 0;
-
-	cupti->n_tenths = N_TENTHS;
-	cupti->kind = MTC_CUPTI_CONCURRENT_KERNEL;
-	if (strcmp(mode, "graph") == 0)
-		cupti->kind = MTC_CUPTI_GRAPH_TRACE;
-	else if (end && end != mode + 7 && !*end && n_tenths >= 1 && n_tenths <= N_TENTHS)
-		cupti->n_tenths = (uint32_t)n_tenths;
-	else if (strcmp(mode, "kernel") != 0) {
+	if (mtc_cupti_mode_parse(mode, &cupti->mode)) {
 		mtc_report(report, MT_COLLECTOR_FAILED,
-			   "MOETRACE_CUPTI_MODE is '%.40s': set it to graph, kernel or kernel:N, N "
-			   "tenths of each second",
+			   "the mode is '%.40s': set it to off, graph, eager, kernel, kernel:every=N, "
+			   "kernel:per_s=N or kernel:window=START+LENGTH",
 			   mode);
 		return -1;
 	}
 	snprintf(report->mode, sizeof(report->mode), "%s", mode);
-	return 0;
-}
-
-static int make_buffers(void)
-{
-	if (!shared.buffers) {
-		shared.buffers = aligned_alloc(4096, N_BUFFERS * BUFFER_BYTES);
-		if (!shared.buffers)
-			return -1;
-		/* Touched now, so that no launch waits for the kernel. */
-		memset(shared.buffers, 0, N_BUFFERS * BUFFER_BYTES);
-		atomic_store(&shared.free, (UINT32_C(1) << N_BUFFERS) - 1);
-	}
-	return 0;
+	if (!cupti->mode.is_off)
+		return 0;
+	mtc_report(report, MT_COLLECTOR_ABSENT, "mode off was asked for");
+	return -1;
 }
 
 static int subscribe(struct mt_collector_report *report)
 {
 	const char *text = "";
-	int result = shared.api.subscribe(&shared.subscriber, subscribed, NULL);
+	int result = shared.api.subscribe(&shared.subscriber, mtc_cupti_called, NULL);
 
 	if (result == MTC_CUPTI_OK)
 		return 0;
@@ -463,24 +268,68 @@ static void limit_pools(struct cupti *cupti)
 	(void)shared.api.set_attribute(MTC_CUPTI_ZEROED_OUT, &n_yes, &yes);
 }
 
+/* Launches, and while graphs are made their nodes. Without them rows have no pass and no layer. */
+static void enable_callbacks(struct cupti *cupti)
+{
+	static const uint32_t graphs[] = { MTC_CUPTI_LAUNCH_GRAPH, MTC_CUPTI_LAUNCH_GRAPH_PTSZ };
+	static const uint32_t kernels[] = {
+		MTC_CUPTI_LAUNCH_KERNEL,      MTC_CUPTI_LAUNCH_KERNEL_PTSZ,
+		MTC_CUPTI_LAUNCH_COOPERATIVE, MTC_CUPTI_LAUNCH_COOPERATIVE_PTSZ,
+		MTC_CUPTI_LAUNCH_KERNEL_EX,   MTC_CUPTI_LAUNCH_KERNEL_EX_PTSZ,
+	};
+	static const uint32_t nodes[] = { MTC_CUPTI_NODE_CREATED, MTC_CUPTI_NODE_CLONED };
+	int result = MTC_CUPTI_OK;
+
+	for (size_t i = 0; i < sizeof(graphs) / sizeof(graphs[0]); i++)
+		result |= shared.api.enable_callback(1, shared.subscriber, MTC_CUPTI_DOMAIN_DRIVER,
+						     graphs[i]);
+	for (size_t i = 0; cupti->mode.has_kernels && i < sizeof(kernels) / sizeof(kernels[0]); i++)
+		result |= shared.api.enable_callback(1, shared.subscriber, MTC_CUPTI_DOMAIN_DRIVER,
+						     kernels[i]);
+	for (size_t i = 0; cupti->mode.has_kernels && i < sizeof(nodes) / sizeof(nodes[0]); i++)
+		result |= shared.api.enable_callback(1, shared.subscriber,
+						     MTC_CUPTI_DOMAIN_RESOURCE, nodes[i]);
+	if (result != MTC_CUPTI_OK)
+		snprintf(cupti->library_note, sizeof(cupti->library_note),
+			 "CUPTI refuses to tell of launches: kernels may lack pass and layer");
+	cupti->out->ask(cupti->out->context, 1);
+	mtc_cupti_launches_use(cupti->out);
+}
+
+static int enable_kinds(const struct cupti *cupti)
+{
+	int result = MTC_CUPTI_OK;
+
+	if (cupti->mode.has_graphs)
+		result = shared.api.enable(MTC_CUPTI_GRAPH_TRACE);
+	/* Whether kernels would be refused is known only by trying. */
+	if (result == MTC_CUPTI_OK && cupti->mode.has_kernels)
+		result = shared.api.enable(MTC_CUPTI_CONCURRENT_KERNEL);
+	if (result == MTC_CUPTI_OK && cupti->mode.has_kernels)
+		result = shared.api.disable(MTC_CUPTI_CONCURRENT_KERNEL);
+	/* Their absence is no loss. */
+	if (result == MTC_CUPTI_OK)
+		(void)shared.api.enable(MTC_CUPTI_OVERHEAD);
+	return result;
+}
+
 /* Subscribed before any other call: those would take another tool's buffers from it. */
 static int start(struct cupti *cupti, struct mt_collector_report *report)
 {
-	uint32_t version = 0;
 	int result;
 
 	if (subscribe(report))
 		return -1;
-	if (shared.api.version(&version) == MTC_CUPTI_OK) {
-		snprintf(report->version, sizeof(report->version), "%u", version);
-		cupti->out->version(cupti->out->context, "cupti", report->version);
-	}
+	snprintf(report->version, sizeof(report->version), "%u", shared.api.version_number);
+	cupti->out->version(cupti->out->context, "cupti", report->version);
 	limit_pools(cupti);
-	result = shared.is_registered ? MTC_CUPTI_OK :
-					shared.api.register_callbacks(requested, completed);
+	result = shared.is_registered ?
+			 MTC_CUPTI_OK :
+			 shared.api.register_callbacks(mtc_cupti_buffer_requested,
+						       mtc_cupti_buffer_completed);
 	shared.is_registered = 1;
-	if (result == MTC_CUPTI_OK && cupti->kind == MTC_CUPTI_GRAPH_TRACE)
-		result = shared.api.enable(cupti->kind);
+	if (result == MTC_CUPTI_OK)
+		result = enable_kinds(cupti);
 	if (result != MTC_CUPTI_OK) {
 		mtc_report(report, MT_COLLECTOR_UNSUPPORTED,
 			   "CUPTI refuses records of this kind (error %d)", result);
@@ -491,8 +340,24 @@ static int start(struct cupti *cupti, struct mt_collector_report *report)
 		(void)shared.api.unsubscribe(shared.subscriber);
 		return -1;
 	}
+	enable_callbacks(cupti);
 	snprintf(report->reason, sizeof(report->reason), "%s", cupti->library_note);
 	return 0;
+}
+
+/* What CUPTI keeps pointers to, and the collector's own. */
+static int make_memory(struct cupti *cupti)
+{
+	if (mtc_cupti_buffers_make(shared.api.version_number >= MTC_CUPTI_MAY_DECLINE) ||
+	    mtc_cupti_launches_make(&shared.api))
+		return -1;
+	cupti->records.api = &shared.api;
+	cupti->records.out = cupti->out;
+	cupti->records.is_sampled =
+		cupti->mode.has_kernels && cupti->mode.sampling != MTC_CUPTI_ALWAYS;
+	cupti->records.graphs = mtc_cupti_graphs_make(cupti->out);
+	mtc_cupti_records_begin(&cupti->records);
+	return cupti->records.graphs ? 0 : -1;
 }
 
 static void cupti_open(const struct mt_collector_places *places, const struct mt_collector_out *out,
@@ -520,15 +385,17 @@ static void cupti_open(const struct mt_collector_places *places, const struct mt
 		mtc_report(ret_report, MT_COLLECTOR_ABSENT, "no CUPTI: %s", error);
 		goto err_used;
 	}
-	if (make_buffers()) {
+	if (make_memory(cupti)) {
 		mtc_report(ret_report, MT_COLLECTOR_FAILED, "out of memory");
-		goto err_used;
+		goto err_graphs;
 	}
 	if (start(cupti, ret_report))
-		goto err_used;
+		goto err_graphs;
 	*ret_collector = cupti;
 	return;
 
+err_graphs:
+	mtc_cupti_graphs_free(cupti->records.graphs);
 err_used:
 	atomic_store(&shared.is_used, 0);
 err_cupti:
@@ -540,13 +407,18 @@ static void cupti_close(void *collector)
 {
 	struct cupti *cupti = collector;
 
-	(void)choose_kinds(cupti, 0);
-	if (cupti->kind == MTC_CUPTI_GRAPH_TRACE)
-		(void)shared.api.disable(cupti->kind);
+	stop_sampler(cupti);
+	(void)set_kernels(cupti, 0);
+	if (cupti->mode.has_graphs)
+		(void)shared.api.disable(MTC_CUPTI_GRAPH_TRACE);
+	(void)shared.api.disable(MTC_CUPTI_OVERHEAD);
 	(void)shared.api.flush(0);
-	cupti->is_recording = 0;
-	(void)parse_filled(cupti);
+	cupti->records.is_wanted = 0;
+	(void)take_filled(cupti);
 	(void)shared.api.unsubscribe(shared.subscriber);
+	mtc_cupti_launches_use(NULL);
+	cupti->out->ask(cupti->out->context, 0);
+	mtc_cupti_graphs_free(cupti->records.graphs);
 	atomic_store(&shared.is_used, 0);
 	free(cupti);
 }
@@ -555,6 +427,7 @@ const struct mt_collector_ops mtc_cupti = {
 	.name = "cupti",
 	.interval_ns = 100000000,
 	.is_early = 1,
+	.is_mode = is_mode,
 	.open = cupti_open,
 	.begin = cupti_begin,
 	.poll = cupti_poll,

@@ -24,19 +24,19 @@ static const struct role table[] = {
 	{ "*allreduce*", MOETRACE_ROLE_COLLECTIVE, 1 },
 	{ "*deep_ep*dispatch*", MOETRACE_ROLE_DISPATCH, 1 },
 	{ "*deep_ep*combine*", MOETRACE_ROLE_COMBINE, 1 },
-	{ "*mtk_route*", MOETRACE_ROLE_TOPK, 0 },
 	{ "*topk*", MOETRACE_ROLE_TOPK, 0 },
+	{ "route_*", MOETRACE_ROLE_TOPK, 0 },
 	{ "*router_gemm*", MOETRACE_ROLE_GATE, 0 },
 	{ "*router*", MOETRACE_ROLE_GATE, 0 },
-	{ "*moe_align*", MOETRACE_ROLE_ALIGN, 0 },
+	{ "*align*", MOETRACE_ROLE_ALIGN, 0 },
 	{ "*permute*", MOETRACE_ROLE_ALIGN, 0 },
 	{ "*moe_sum*", MOETRACE_ROLE_COMBINE, 0 },
 	{ "*combine*", MOETRACE_ROLE_COMBINE, 0 },
 	{ "*fused_moe*", MOETRACE_ROLE_EXPERTS, 0 },
 	{ "*grouped*gemm*", MOETRACE_ROLE_EXPERTS, 0 },
 	{ "*group_gemm*", MOETRACE_ROLE_EXPERTS, 0 },
-	{ "*expert*", MOETRACE_ROLE_EXPERTS, 0 },
 	{ "*shared_expert*", MOETRACE_ROLE_SHARED, 0 },
+	{ "*expert*", MOETRACE_ROLE_EXPERTS, 0 },
 	{ "*flash*", MOETRACE_ROLE_ATTENTION, 0 },
 	{ "*fmha*", MOETRACE_ROLE_ATTENTION, 0 },
 	{ "*attention*", MOETRACE_ROLE_ATTENTION, 0 },
@@ -57,9 +57,38 @@ static uint32_t role_of(const char *name, size_t n_bytes)
 	return UINT32_MAX;
 }
 
-static int moves_data(uint32_t role)
+uint32_t mtc_cupti_role_moves_data(uint32_t role)
 {
 	return role == MOETRACE_ROLE_DISPATCH || role == MOETRACE_ROLE_COLLECTIVE;
+}
+
+/*
+ * The function's own name in a mangled one, with :: between its parts: what comes before its arguments,
+ * which name types that say nothing of it. What is not mangled is taken whole.
+ */
+static void own_name(const char *name, char *ret_name, size_t name_bytes)
+{
+	const char *at = name + 2;
+	size_t used = 0;
+	int is_nested;
+
+	snprintf(ret_name, name_bytes, "%s", name);
+	if (strncmp(name, "_Z", 2) != 0)
+		return;
+	is_nested = *at == 'N';
+	at += is_nested;
+	while (*at >= '0' && *at <= '9') {
+		char *end;
+		unsigned long n = strtoul(at, &end, 10);
+
+		if (n > strlen(end) || used + n + 3 > name_bytes)
+			return;
+		used += (size_t)snprintf(ret_name + used, name_bytes - used, "%s%.*s",
+					 used ? "::" : "", (int)n, end);
+		at = end + n;
+		if (!is_nested)
+			return;
+	}
 }
 
 /* Returns whether an entry of the person's own table matches. */
@@ -88,14 +117,17 @@ static int find_own(const char *name, uint32_t *ret_role)
 
 void mtc_cupti_role(const char *name, uint32_t *ret_role, uint32_t *ret_moves_data)
 {
+	char own[256];
+
+	own_name(name, own, sizeof(own));
 	*ret_role = MOETRACE_ROLE_OTHER;
 	*ret_moves_data = 0;
-	if (find_own(name, ret_role)) {
-		*ret_moves_data = (uint32_t)moves_data(*ret_role);
+	if (find_own(name, ret_role) || find_own(own, ret_role)) {
+		*ret_moves_data = mtc_cupti_role_moves_data(*ret_role);
 		return;
 	}
 	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-		if (fnmatch(table[i].pattern, name, FNM_CASEFOLD) != 0)
+		if (fnmatch(table[i].pattern, own, FNM_CASEFOLD) != 0)
 			continue;
 		*ret_role = table[i].role;
 		*ret_moves_data = table[i].moves_data;

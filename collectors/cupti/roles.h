@@ -13,4 +13,7 @@
  */
 void mtc_cupti_role(const char *name, uint32_t *ret_role, uint32_t *ret_moves_data);
 
+/* Whether kernels of a role move data between ranks. */
+uint32_t mtc_cupti_role_moves_data(uint32_t role);
+
 #endif

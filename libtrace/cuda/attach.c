@@ -427,6 +427,7 @@ static int lane_add_locked(struct moetrace_cuda *cuda, const struct moetrace_cud
 		free(lane->layers);
 		return status;
 	}
+	lane->tie = mt_ties_add(session->ties);
 	/* Pairs with the drain thread. */
 	atomic_store(&cuda->n_lanes, number + 1);
 	*ret_lane = lane;

@@ -77,6 +77,7 @@ struct moetrace_cuda_lane {
 	_Atomic int is_busy; /* a thread is in a call: others are refused */
 	int is_open;
 	uint64_t number_of_pass;
+	struct mt_tie *tie;            /* what its launches belong to; NULL: nobody asks */
 	struct mt_cuda_record *record; /* of the open pass; NULL: it is not recorded */
 	struct mt_reservation reservation;
 	int has_buffer;

@@ -21,6 +21,38 @@ static uint64_t now_ns(const struct moetrace_cuda_lane *lane)
 	return mt_session_ns(lane->cuda->session, mt_monotonic_ns());
 }
 
+/* ---- what launches belong to ---- */
+
+static void tie_begin(struct moetrace_cuda_lane *lane)
+{
+	struct mt_ties *ties = lane->cuda->session->ties;
+
+	if (lane->tie && mt_ties_are_used(ties) && lane->record)
+		mt_tie_begin(ties, lane->tie, mt_thread_number(),
+			     (uintptr_t)lane->stream, lane->model, lane->number_of_pass);
+}
+
+static void tie_end(struct moetrace_cuda_lane *lane)
+{
+	if (lane->tie)
+		mt_tie_end(lane->cuda->session->ties, lane->tie);
+}
+
+void moetrace_cuda_mark(struct moetrace_cuda_lane *lane, uint32_t layer_index, uint32_t role)
+{
+	struct mt_ties *ties = lane && lane->tie ? lane->cuda->session->ties : NULL;
+
+	if (!ties || !mt_ties_are_used(ties))
+		return;
+	if ((layer_index >= lane->n_layers && layer_index != MOETRACE_NO_LAYER) ||
+	    (role > MOETRACE_ROLE_COPY && role != MOETRACE_ROLE_BY_NAME))
+		return mt_misuse(lane->cuda->session, MT_MISUSE_CUDA_MARK);
+	mt_tie_mark(ties, lane->tie, mt_thread_number(),
+		    mt_mark(MT_MARK_SET, lane->model,
+			    role == MOETRACE_ROLE_BY_NAME ? MT_MARK_NO_ROLE : role,
+			    layer_index == MOETRACE_NO_LAYER ? MT_MARK_NO_LAYER : layer_index));
+}
+
 /* Groups have at most a quarter of the ring, an adopted buffer, which has none, half of it. */
 static int place_of(const struct moetrace_cuda_lane *lane, uint32_t layer_index, uint32_t n_rows,
 		    struct mt_cuda_group *ret_group)
@@ -255,6 +287,7 @@ static int open_record(struct moetrace_cuda_lane *lane, const struct moetrace_pa
 	mt_tool_begin(&cuda->session->tool,
 		      cuda->session->tool.phases[info->phase % MT_N_TOOL_PHASES],
 		      info->runtime_pass ? *info->runtime_pass : record->start.number, &lane->tool);
+	tie_begin(lane);
 	return MOETRACE_OK;
 }
 
@@ -266,6 +299,7 @@ static int finish(struct moetrace_cuda_lane *lane, int is_lost)
 
 	lane->is_open = 0;
 	mt_tool_end(&lane->cuda->session->tool, &lane->tool);
+	tie_end(lane);
 	if (!record)
 		return MOETRACE_OK;
 	record->end_ns = now_ns(lane);

@@ -51,12 +51,43 @@ int mt_store_range(struct mt_store *store, const struct mt_range_row *row)
 int mt_store_graph_launch(struct mt_store *store, const struct mt_kernel_row *row)
 {
 	const int64_t values[] = { row->recording_id, row->device_id, row->stream,
+				   row->graph ? row->graph : MT_NULL,
 				   row->start_ns,     row->end_ns,    row->pass_id,
-				   row->known_by,     row->flags,     row->correlation };
+				   row->known_by,     row->flags,
+				   row->node_times ? row->n_nodes : MT_NULL,
+				   row->node_times ? row->n_untimed : MT_NULL };
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_GRAPH_LAUNCH);
+	int n = sizeof(values) / sizeof(values[0]);
 
-	bind_ints(mt_store_stmt(store, MT_STMT_GRAPH_LAUNCH), 1, values,
-		  sizeof(values) / sizeof(values[0]));
+	bind_ints(stmt, 1, values, n);
+	sqlite3_bind_blob64(stmt, n + 1, row->node_times, (uint64_t)row->n_nodes * 8,
+			    SQLITE_STATIC);
+	mt_store_bind_int(stmt, n + 2, row->correlation);
 	return mt_store_step(store, MT_STMT_GRAPH_LAUNCH);
+}
+
+int mt_store_graph_node(struct mt_store *store, const struct mt_node_row *row)
+{
+	const int64_t values[] = { row->graph,	  row->node,		row->name_id,
+				   row->layer_id, row->known_by,	row->launch_shape_id,
+				   row->source_node };
+
+	bind_ints(mt_store_stmt(store, MT_STMT_GRAPH_NODE), 1, values,
+		  sizeof(values) / sizeof(values[0]));
+	return mt_store_step(store, MT_STMT_GRAPH_NODE);
+}
+
+int mt_store_overhead(struct mt_store *store, int64_t recording_id,
+		      const struct mt_overhead_reading *reading)
+{
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_OVERHEAD);
+
+	mt_store_bind_int(stmt, 1, recording_id);
+	mt_store_bind_text(stmt, 2, reading->kind);
+	mt_store_bind_int(stmt, 3, reading->start_ns);
+	mt_store_bind_int(stmt, 4, reading->end_ns);
+	mt_store_bind_int(stmt, 5, reading->correlation ? reading->correlation : MT_NULL);
+	return mt_store_step(store, MT_STMT_OVERHEAD);
 }
 
 int mt_store_launch_shape(struct mt_store *store, const struct mt_shape_row *row)

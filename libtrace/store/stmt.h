@@ -37,8 +37,10 @@
 	X(RULE, "INSERT INTO rule VALUES (?, ?)")                                             \
 	X(STRING, "INSERT INTO string VALUES (?, ?, ?, ?)")                                   \
 	X(RANGE, "INSERT INTO range VALUES (NULL, ?, ?, ?, ?, ?)")                            \
-	X(GRAPH_LAUNCH, "INSERT INTO graph_launch VALUES (NULL, ?, ?, ?, NULL, ?, ?, ?, ?, ?, NULL, NULL, " \
-			"?)")                                                                 \
+	X(GRAPH_LAUNCH, "INSERT INTO graph_launch VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
+			"?)")                                                                  \
+	X(GRAPH_NODE, "INSERT INTO graph_node VALUES (?, ?, ?, ?, ?, ?, ?)")                  \
+	X(OVERHEAD, "INSERT INTO collector_overhead VALUES (NULL, ?, ?, ?, ?, ?)")            \
 	X(LAUNCH_SHAPE, "INSERT INTO launch_shape VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")     \
 	X(DEVICE_LIMIT, "UPDATE device SET power_limit_mw = ? WHERE device_id = ?")           \
 	X(POWER, "INSERT INTO power_sample VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)") \

@@ -15,6 +15,8 @@
 
 #include <moetrace/moetrace.h>
 
+#include "libtrace/collector.h"
+
 #define MT_NULL INT64_MIN
 
 struct mt_store;
@@ -209,15 +211,6 @@ int mt_store_pass_layer(struct mt_store *store, int64_t pass_id, int64_t layer_i
 
 #define MT_HOST_DEVICE_ID 1 /* written first into every file */
 
-/* How pass and layer of a kernel are known. */
-enum mt_known_by {
-	MT_KNOWN_TOLD = 0,
-	MT_KNOWN_CORRELATION = 1,
-	MT_KNOWN_NODE = 2,
-	MT_KNOWN_ORDER = 3,
-	MT_KNOWN_TIME = 4,
-};
-
 struct mt_kernel_row {
 	int64_t recording_id;
 	int64_t device_id;
@@ -231,6 +224,11 @@ struct mt_kernel_row {
 	int64_t flags;
 	int64_t launch_shape_id;
 	int64_t correlation;
+	/* Of a launch of a graph; 0 and NULL: launches alone are recorded. */
+	int64_t graph;
+	uint32_t n_nodes;
+	uint32_t n_untimed;
+	const uint32_t *node_times; /* [n_nodes][2] */
 };
 int mt_store_kernel(struct mt_store *store, const struct mt_kernel_row *row);
 
@@ -244,6 +242,22 @@ struct mt_range_row {
 int mt_store_range(struct mt_store *store, const struct mt_range_row *row);
 
 int mt_store_graph_launch(struct mt_store *store, const struct mt_kernel_row *row);
+
+struct mt_node_row {
+	int64_t graph;
+	int64_t node;
+	int64_t name_id;
+	int64_t layer_id;
+	int64_t known_by;
+	int64_t launch_shape_id;
+	int64_t source_node;
+};
+int mt_store_graph_node(struct mt_store *store, const struct mt_node_row *row);
+
+struct mt_overhead_reading;
+int mt_store_overhead(struct mt_store *store, int64_t recording_id,
+		      const struct mt_overhead_reading *reading);
+
 struct mt_shape_row {
 	int64_t launch_shape_id;
 	int32_t values[9]; /* grid, block, registers, static and dynamic shared memory */

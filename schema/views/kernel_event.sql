@@ -26,10 +26,8 @@ JOIN string AS s ON s.string_id = k.name_id
 WHERE k.flags = 0
 UNION ALL
 SELECT g.recording_id, g.device_id, g.stream,
-	g.start_ns + (SELECT sum(b.value << (8 * i.value)) FROM byte AS i JOIN byte AS b
-		ON b.byte = substr(g.node_times, 8 * n.node + i.value + 1, 1) WHERE i.value < 4),
-	(SELECT sum(b.value << (8 * i.value)) FROM byte AS i JOIN byte AS b
-		ON b.byte = substr(g.node_times, 8 * n.node + i.value + 5, 1) WHERE i.value < 4),
+	g.start_ns + b1.value + (b2.value << 8) + (b3.value << 16) + (b4.value << 24),
+	b5.value + (b6.value << 8) + (b7.value << 16) + (b8.value << 24),
 	s.value, s.role, s.moves_data, g.pass_id, n.layer_id,
 	CASE WHEN g.pass_id IS NULL AND n.layer_id IS NULL THEN NULL
 		ELSE coalesce(n.known_by, g.known_by) END,
@@ -37,4 +35,12 @@ SELECT g.recording_id, g.device_id, g.stream,
 FROM graph_launch AS g
 JOIN graph_node AS n ON n.graph = g.graph AND n.node < g.n_nodes
 JOIN string AS s ON s.string_id = n.name_id
+JOIN byte AS b1 ON b1.byte = substr(g.node_times, 8 * n.node + 1, 1)
+JOIN byte AS b2 ON b2.byte = substr(g.node_times, 8 * n.node + 2, 1)
+JOIN byte AS b3 ON b3.byte = substr(g.node_times, 8 * n.node + 3, 1)
+JOIN byte AS b4 ON b4.byte = substr(g.node_times, 8 * n.node + 4, 1)
+JOIN byte AS b5 ON b5.byte = substr(g.node_times, 8 * n.node + 5, 1)
+JOIN byte AS b6 ON b6.byte = substr(g.node_times, 8 * n.node + 6, 1)
+JOIN byte AS b7 ON b7.byte = substr(g.node_times, 8 * n.node + 7, 1)
+JOIN byte AS b8 ON b8.byte = substr(g.node_times, 8 * n.node + 8, 1)
 WHERE g.flags = 0 AND substr(g.node_times, 8 * n.node + 1, 8) <> x'ffffffffffffffff';

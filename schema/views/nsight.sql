@@ -50,6 +50,17 @@ SELECT
 	g.graph AS graphId                 -- INTEGER graph; NULL: not known
 FROM graph_launch AS g WHERE g.flags = 0 AND g.n_nodes IS NULL;
 
+-- What recording itself took, by CUPTI's own account.
+CREATE VIEW PROFILER_OVERHEAD AS
+SELECT
+	o.start_ns AS start,      -- INTEGER ns, session clock
+	o.end_ns AS "end",        -- INTEGER ns, session clock
+	(SELECT p.pid FROM process AS p ORDER BY p.process_id LIMIT 1) * 16777216
+		AS globalTid,     -- INTEGER process, as packed there; the thread is not known
+	o.correlation AS correlationId, -- INTEGER launch; NULL: none, or not told
+	o.kind AS name            -- TEXT what it was
+FROM collector_overhead AS o;
+
 -- The ranges that the runtime named, and the passes.
 CREATE VIEW NVTX_EVENTS AS
 SELECT

@@ -22,7 +22,7 @@ violates schema "PRAGMA user_version = -1;"
 
 for table in meta process device model layer recording request request_attribute request_token \
 	pass pass_request rule topk pass_layer layer_load dispatch expert_map expert_load_window clock_snapshot stats gap diagnostic byte \
-	string launch_shape collector kernel graph_node graph_launch range power_sample device_link host_sample device_clock; do
+	string launch_shape collector kernel graph_node graph_launch collector_overhead range power_sample device_link host_sample device_clock; do
 	cp "$tmp/sound.db" "$tmp/broken.db"
 	change "$tmp/broken.db" "DROP TABLE $table;"
 	expect_status 1 "$moetrace" check "$tmp/broken.db"
@@ -31,7 +31,7 @@ for table in meta process device model layer recording request request_attribute
 	expect_match "$tmp/out" '^the other proofs were not made: they need what is missing$'
 	expect_match "$tmp/out" 'broken.db: not sound: 1 of [0-9]+ proofs are violated$'
 done
-for view in expert_load layer_balance expert_coverage pass_summary request_summary stored_topk token_topk routed_expert layer_time pass_expert align_waste loss kernel_event kernel_summary power energy_window overlap CUPTI_ACTIVITY_KIND_KERNEL NVTX_EVENTS; do
+for view in expert_load layer_balance expert_coverage pass_summary request_summary stored_topk token_topk routed_expert layer_time pass_expert align_waste loss kernel_event kernel_summary power energy_window overlap CUPTI_ACTIVITY_KIND_KERNEL PROFILER_OVERHEAD NVTX_EVENTS; do
 	cp "$tmp/sound.db" "$tmp/broken.db"
 	change "$tmp/broken.db" "DROP VIEW $view;"
 	expect_status 1 "$moetrace" check "$tmp/broken.db"

@@ -9,13 +9,28 @@
 #include <string.h>
 #include <time.h>
 
+#include "collectors/cupti/api.h"
 #include "tests/collectors/fake/fake_cupti.h"
 #include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 #include "tests/unit/support/toy.h"
 
-static fake_cupti_put_fn *put;
+static const struct fake_cupti_api *fake;
+
+/* A launch of a graph where @name is NULL, else a kernel that is launched alone. */
+static void put(const char *name, uint64_t start_ns, uint64_t end_ns, uint32_t correlation)
+{
+	const struct fake_cupti_record record = {
+		.kind = name ? MTC_CUPTI_CONCURRENT_KERNEL : MTC_CUPTI_GRAPH_TRACE,
+		.name = name,
+		.start_ns = start_ns,
+		.end_ns = end_ns,
+		.correlation = correlation,
+	};
+
+	fake->put(&record);
+}
 
 static void set(const char *name, const char *value)
 {
@@ -26,6 +41,7 @@ static struct toy open_toy(const char *name, const char *mode)
 {
 	const char *folder = getenv("MOETRACE_BUILDDIR");
 	struct moetrace_session_opts opts = toy_opts();
+	const struct fake_cupti_api *(*get)(void);
 	char path[1024];
 	void *library, *symbol;
 
@@ -34,9 +50,10 @@ static struct toy open_toy(const char *name, const char *mode)
 	set("MOETRACE_CUPTI", path);
 	set("MOETRACE_CUPTI_MODE", mode);
 	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	symbol = library ? dlsym(library, "fake_cupti_put") : NULL;
-	memcpy(&put, &symbol, sizeof(put));
+	symbol = library ? dlsym(library, "fake_cupti") : NULL;
+	memcpy(&get, &symbol, sizeof(get));
 	ck_assert_ptr_nonnull(symbol);
+	fake = get();
 	opts.collectors = "cupti";
 	return toy_open(name, &opts, 1, 64, 2);
 }
@@ -173,8 +190,13 @@ static const struct {
 	{ "old_busy", "kernel", "busy", "another tool has CUPTI", "0" },
 	{ "no_clock", "graph", "unsupported", "not CLOCK_REALTIME", "0" },
 	{ "refuses", "graph", "unsupported", "refuses records", "0" },
-	{ "", "nodes", "failed", "set it to graph, kernel", "0" },
-	{ "", "kernel:11", "failed", "set it to graph, kernel", "0" },
+	{ "no_callbacks", "kernel", "on", "may lack pass and layer", "0" },
+	{ "", "nodes", "failed", "set it to off, graph, eager", "0" },
+	{ "", "kernel:11", "failed", "set it to off, graph, eager", "0" },
+	{ "", "kernel:every=0", "failed", "kernel:every=N", "0" },
+	{ "", "kernel:per_s=5x", "failed", "kernel:every=N", "0" },
+	{ "", "kernel:window=1+", "failed", "kernel:every=N", "0" },
+	{ "", "off", "absent", "mode off was asked for", "0" },
 	{ "drops", "graph", "on", NULL, "14" },
 	{ "drops_unknown", "graph", "on", NULL, "(null)" },
 };

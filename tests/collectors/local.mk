@@ -21,11 +21,12 @@ check_LTLIBRARIES += %D%/libfake_cupti.la %D%/libfake_gpus.la %D%/libfake_nvml.l
 %C%_programs = \
 	%D%/check_clocks \
 	%D%/check_collectors \
-	%D%/check_cupti
+	%D%/check_cupti \
+	%D%/check_cupti_ties
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
-thread_tests += %D%/check_collectors %D%/check_cupti
+thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_ties
 
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
 
@@ -58,5 +59,12 @@ endif
 %C%_check_cupti_SOURCES = %D%/check_cupti.c %D%/fake/fake_cupti.h
 %C%_check_cupti_CFLAGS = $(%C%_cflags)
 %C%_check_cupti_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
+	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
+
+%C%_check_cupti_ties_SOURCES = %D%/check_cupti_ties.c %D%/fake/fake_cupti.h \
+	tests/cuda/support/device.c tests/cuda/support/device.h \
+	tests/cuda/support/gpu_toy.c tests/cuda/support/gpu_toy.h
+%C%_check_cupti_ties_CFLAGS = $(%C%_cflags)
+%C%_check_cupti_ties_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 endif

@@ -229,6 +229,22 @@ MOETRACE_API
 int moetrace_cuda_pass_layers(struct moetrace_cuda_lane *lane, uint32_t layer_index);
 
 /**
+ * Say what the calling thread launches from here on, or adds to a graph that it captures, until the
+ * next mark: which layer it belongs to, and what it is for. Kernels that the collector cupti records
+ * then carry both, in replays of the graph too. A launch belongs to the pass that its thread has
+ * open in the launch's stream, or to its only open pass. Begin and end of a pass take the mark back;
+ * a thread that captures outside of a pass ends with MOETRACE_NO_LAYER and MOETRACE_ROLE_BY_NAME.
+ * Belongs to the hot path: a few plain stores, and nothing where no such collector is on.
+ *
+ * @lane         NULL: nothing happens. Its model is the one whose layers are meant.
+ * @layer_index  Index into moetrace_model_info.layers, or MOETRACE_NO_LAYER. Another one is counted
+ *               as misuse, and nothing changes.
+ * @role         enum moetrace_kernel_role, or MOETRACE_ROLE_BY_NAME
+ */
+MOETRACE_API
+void moetrace_cuda_mark(struct moetrace_cuda_lane *lane, uint32_t layer_index, uint32_t role);
+
+/**
  * End the pass: what was launched into the stream so far belongs to it. Nobody waits: the rows are
  * recorded once the GPU has got there.
  *

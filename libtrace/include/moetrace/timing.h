@@ -34,6 +34,9 @@ enum moetrace_kernel_role {
 	MOETRACE_ROLE_COPY = 13,
 };
 
+/* Of a kernel of a GPU: what its name says, see docs/collectors.md. */
+#define MOETRACE_ROLE_BY_NAME UINT32_MAX
+
 /* The name's operations move data between ranks; the others compute. */
 #define MOETRACE_KERNEL_MOVES_DATA 1u
 

@@ -3,7 +3,8 @@
  * A CUPTI for tests. Records that the test puts are delivered by a flush, from a thread of its own,
  * in buffers that it asks for; kinds that are not enabled are not delivered. FAKE_CUPTI in the
  * environment names what is wrong with it: busy and old_busy (another subscriber), no_clock (stamps of
- * another clock), drops (7 records a look), drops_unknown, refuses (the kind), hang (in a flush).
+ * another clock), drops (7 records a look), drops_unknown, refuses (the kind), hang (in a flush), old
+ * (a version that crashes when a request for a buffer is declined), no_callbacks.
  */
 #include "tests/collectors/fake/fake_cupti.h"
 
@@ -30,21 +31,27 @@ int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid_bytes, void **recor
 int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *ret_n);
 int cuptiActivitySetAttribute(uint32_t attribute, size_t *value_bytes, void *value);
 int cuptiGetTimestamp(uint64_t *ret_ns);
-fake_cupti_put_fn fake_cupti_put;
+int cuptiEnableCallback(uint32_t is_on, void *subscriber, int domain, uint32_t id);
+int cuptiGetGraphNodeId(void *node, uint64_t *ret_id);
+const struct fake_cupti_api *fake_cupti(void);
 
-enum { MAX_RECORDS = 20000, KERNEL_BYTES = 216, GRAPH_BYTES = 56 };
+enum { MAX_RECORDS = 20000, KERNEL_BYTES = 216, GRAPH_BYTES = 56, N_CALLBACKS = 1024 };
 
 /* As large as those of a later version. */
 union record {
 	struct mtc_cupti_kernel kernel;
 	struct mtc_cupti_graph graph;
+	struct mtc_cupti_overhead overhead;
 	uint8_t bytes[KERNEL_BYTES];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static union record records[MAX_RECORDS];
 static size_t n_records;
-static uint32_t enabled; /* a bit a kind */
+static uint64_t enabled; /* a bit a kind */
+static uint32_t n_enabled[64];
+static mtc_cupti_callback_fn *on_call;
+static uint8_t has_callback[4][N_CALLBACKS]; /* by domain and id */
 static mtc_cupti_requested_fn *on_requested;
 static mtc_cupti_completed_fn *on_completed;
 
@@ -57,33 +64,133 @@ static int is_wrong(const char *what)
 
 static size_t record_bytes(const union record *record)
 {
-	return record->kernel.kind == MTC_CUPTI_GRAPH_TRACE ? GRAPH_BYTES : KERNEL_BYTES;
+	switch (record->kernel.kind) {
+	case MTC_CUPTI_GRAPH_TRACE:
+		return GRAPH_BYTES;
+	case MTC_CUPTI_OVERHEAD:
+		return sizeof(record->overhead);
+	default:
+		return KERNEL_BYTES;
+	}
 }
 
-void fake_cupti_put(const char *name, uint64_t start_ns, uint64_t end_ns, uint32_t correlation)
+static void fill_kernel(struct mtc_cupti_kernel *kernel, const struct fake_cupti_record *from)
+{
+	kernel->start_ns = from->start_ns;
+	kernel->end_ns = from->end_ns;
+	kernel->name = from->name;
+	kernel->stream = 7;
+	kernel->correlation = from->correlation;
+	kernel->registers = 32;
+	kernel->graph = from->graph;
+	kernel->graph_node = from->node;
+	for (int i = 0; i < 3; i++)
+		kernel->grid[i] = kernel->block[i] = i + 1;
+}
+
+static void put(const struct fake_cupti_record *from)
 {
 	union record *record;
 
 	pthread_mutex_lock(&lock);
-	record = &records[n_records++ % MAX_RECORDS];
-	memset(record, 0, sizeof(*record));
-	if (name) {
-		record->kernel.kind = MTC_CUPTI_CONCURRENT_KERNEL;
-		record->kernel.start_ns = start_ns;
-		record->kernel.end_ns = end_ns;
-		record->kernel.name = name;
-		record->kernel.stream = 7;
-		record->kernel.correlation = correlation;
-		record->kernel.registers = 32;
-		for (int i = 0; i < 3; i++)
-			record->kernel.grid[i] = record->kernel.block[i] = i + 1;
-	} else {
-		record->graph = (struct mtc_cupti_graph){ MTC_CUPTI_GRAPH_TRACE, correlation,
-							  start_ns, end_ns, 0, 5, 1, 7 };
+	if (!(enabled >> from->kind & 1) || n_records == MAX_RECORDS) {
+		pthread_mutex_unlock(&lock);
+		return;
 	}
-	if (!(enabled >> (record->kernel.kind % 32) & 1))
-		n_records--;
+	record = &records[n_records++];
+	memset(record, 0, sizeof(*record));
+	if (from->kind == MTC_CUPTI_CONCURRENT_KERNEL)
+		fill_kernel(&record->kernel, from);
+	else if (from->kind == MTC_CUPTI_OVERHEAD)
+		record->overhead = (struct mtc_cupti_overhead){
+			0, from->overhead, 0, { 0 }, from->start_ns, from->end_ns,
+			from->correlation, 0, malloc(16) };
+	else
+		record->graph = (struct mtc_cupti_graph){ 0, from->correlation, from->start_ns,
+							  from->end_ns, 0, 5, 1, 7 };
+	record->kernel.kind = from->kind;
 	pthread_mutex_unlock(&lock);
+}
+
+/* ---- calls of the program ---- */
+
+static mtc_cupti_callback_fn *called_for(int domain, uint32_t id)
+{
+	mtc_cupti_callback_fn *found;
+
+	pthread_mutex_lock(&lock);
+	found = has_callback[domain][id] ? on_call : NULL;
+	pthread_mutex_unlock(&lock);
+	return found;
+}
+
+static void launch(int is_graph, void *stream, uint32_t correlation)
+{
+	const struct mtc_cupti_launch_graph of_graph = { .stream = stream };
+	const struct mtc_cupti_launch_kernel of_kernel = { .stream = stream };
+	const uint32_t id = is_graph ? MTC_CUPTI_LAUNCH_GRAPH : MTC_CUPTI_LAUNCH_KERNEL;
+	mtc_cupti_callback_fn *call = called_for(MTC_CUPTI_DOMAIN_DRIVER, id);
+	struct mtc_cupti_call what = { .correlation = correlation };
+
+	what.parameters = is_graph ? (const void *)&of_graph : &of_kernel;
+	for (what.is_exit = 0; call && what.is_exit < 2; what.is_exit++)
+		call(NULL, MTC_CUPTI_DOMAIN_DRIVER, id, &what);
+}
+
+static void node(uint64_t made, uint64_t original)
+{
+	const uint32_t id = original ? MTC_CUPTI_NODE_CLONED : MTC_CUPTI_NODE_CREATED;
+	mtc_cupti_callback_fn *call = called_for(MTC_CUPTI_DOMAIN_RESOURCE, id);
+	const struct mtc_cupti_node what = { .node = (void *)(uintptr_t)made,
+					     .original_node = (void *)(uintptr_t)original };
+	const struct mtc_cupti_resource resource = { .description = &what };
+
+	if (call)
+		call(NULL, MTC_CUPTI_DOMAIN_RESOURCE, id, &resource);
+}
+
+static uint32_t times_enabled(uint32_t kind)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&lock);
+	n = n_enabled[kind % 64];
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+static int is_enabled(uint32_t kind)
+{
+	int is_on;
+
+	pthread_mutex_lock(&lock);
+	is_on = enabled >> kind & 1;
+	pthread_mutex_unlock(&lock);
+	return is_on;
+}
+
+const struct fake_cupti_api *fake_cupti(void)
+{
+	static const struct fake_cupti_api api = { put, launch, node, times_enabled, is_enabled };
+
+	return &api;
+}
+
+int cuptiEnableCallback(uint32_t is_on, void *subscriber, int domain, uint32_t id)
+{
+	(void)subscriber;
+	if (is_wrong("no_callbacks") || domain > 3 || id >= N_CALLBACKS)
+		return 1;
+	pthread_mutex_lock(&lock);
+	has_callback[domain][id] = is_on != 0;
+	pthread_mutex_unlock(&lock);
+	return MTC_CUPTI_OK;
+}
+
+int cuptiGetGraphNodeId(void *made, uint64_t *ret_id)
+{
+	*ret_id = (uint64_t)(uintptr_t)made;
+	return MTC_CUPTI_OK;
 }
 
 /* One buffer after the other, each as full as it gets. */
@@ -97,10 +204,14 @@ static void *deliver(void *argument)
 		size_t n_bytes = 0, n_max = 0, used = 0;
 
 		on_requested(&buffer, &n_bytes, &n_max);
+		if (!buffer && is_wrong("old"))
+			abort();
 		/* Declined: what there is, is lost. */
 		if (!buffer)
 			break;
-		while (at < n_records && used + record_bytes(&records[at]) <= n_bytes) {
+		/* One record a buffer runs out of buffers soon. */
+		while (at < n_records && used + record_bytes(&records[at]) <= n_bytes &&
+		       !(used && is_wrong("old"))) {
 			memcpy(buffer + used, &records[at], record_bytes(&records[at]));
 			used += record_bytes(&records[at]);
 			at++;
@@ -138,7 +249,7 @@ int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid_bytes, void **recor
 
 int cuptiGetVersion(uint32_t *ret_version)
 {
-	*ret_version = 130001;
+	*ret_version = is_wrong("old") ? 26 : 130001;
 	return MTC_CUPTI_OK;
 }
 
@@ -151,17 +262,25 @@ int cuptiGetResultString(int result, const char **ret_text)
 
 int cuptiSubscribe(void **ret_subscriber, mtc_cupti_callback_fn *callback, void *context)
 {
-	(void)callback;
 	(void)context;
 	*ret_subscriber = records;
 	if (is_wrong("busy"))
 		return MTC_CUPTI_MULTIPLE_SUBSCRIBERS;
-	return is_wrong("old_busy") ? MTC_CUPTI_MAX_LIMIT_REACHED : MTC_CUPTI_OK;
+	if (is_wrong("old_busy"))
+		return MTC_CUPTI_MAX_LIMIT_REACHED;
+	pthread_mutex_lock(&lock);
+	on_call = callback;
+	pthread_mutex_unlock(&lock);
+	return MTC_CUPTI_OK;
 }
 
 int cuptiUnsubscribe(void *subscriber)
 {
 	(void)subscriber;
+	pthread_mutex_lock(&lock);
+	on_call = NULL;
+	memset(has_callback, 0, sizeof(has_callback));
+	pthread_mutex_unlock(&lock);
 	return MTC_CUPTI_OK;
 }
 
@@ -173,12 +292,13 @@ int cuptiActivityRegisterCallbacks(mtc_cupti_requested_fn *requested,
 	return MTC_CUPTI_OK;
 }
 
-static int set_enabled(uint32_t kind, int is_enabled)
+static int set_enabled(uint32_t kind, int is_on)
 {
-	if (is_wrong("refuses"))
+	if (is_wrong("refuses") || kind >= 64)
 		return 15;
 	pthread_mutex_lock(&lock);
-	enabled = is_enabled ? enabled | 1u << (kind % 32) : enabled & ~(1u << (kind % 32));
+	enabled = is_on ? enabled | UINT64_C(1) << kind : enabled & ~(UINT64_C(1) << kind);
+	n_enabled[kind] += is_on != 0;
 	pthread_mutex_unlock(&lock);
 	return MTC_CUPTI_OK;
 }

@@ -1,14 +1,36 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a test tells the CUPTI that was made for it: the records to deliver with the next flush.
+ * What a test tells the CUPTI that was made for it: the records to deliver with the next flush, and
+ * the calls of the program that a subscriber hears of.
  */
 #ifndef TEST_FAKE_CUPTI_H
 #define TEST_FAKE_CUPTI_H
 
 #include <stdint.h>
 
-/* A launch of a graph where @name is NULL, else a kernel. */
-typedef void fake_cupti_put_fn(const char *name, uint64_t start_ns, uint64_t end_ns,
-			       uint32_t correlation);
+/* A record of a kind that is not on is not delivered. */
+struct fake_cupti_record {
+	uint32_t kind; /* of collectors/cupti/api.h */
+	const char *name;
+	uint64_t start_ns;
+	uint64_t end_ns;
+	uint32_t correlation;
+	uint32_t graph; /* of a kernel; 0: it was launched alone */
+	uint64_t node;
+	uint32_t overhead; /* its kind */
+};
+
+struct fake_cupti_api {
+	void (*put)(const struct fake_cupti_record *record);
+	/* On the calling thread: it launches a graph, or a kernel, into a stream. */
+	void (*launch)(int is_graph, void *stream, uint32_t correlation);
+	/* It captures a node, or with an original makes a copy of that. */
+	void (*node)(uint64_t node, uint64_t original);
+	/* Times that a kind was switched on, and whether it is. */
+	uint32_t (*n_enabled)(uint32_t kind);
+	int (*is_enabled)(uint32_t kind);
+};
+
+const struct fake_cupti_api *fake_cupti(void);
 
 #endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The thread that switches kernel records. It sleeps for a fraction of the time that the passes
+ * before the next one should take, so it looks a few times at each.
+ */
+#include "collectors/cupti/sampler.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define NS_PER_S UINT64_C(1000000000)
+#define LEAST_SLEEP_NS UINT64_C(50000)
+#define MOST_SLEEP_NS  UINT64_C(10000000)
+#define PATIENT_LOOKS  8u
+
+struct mtc_cupti_sampler {
+	const struct mtc_cupti *api;
+	struct mtc_cupti_mode mode;
+	const struct mt_collector_out *out;
+	uint64_t start_ns;
+	uint64_t pass_ns; /* about what a pass takes; 0: not known yet */
+	pthread_t thread;
+	pthread_mutex_t lock; /* protects is_stopping */
+	pthread_cond_t stopping;
+	int is_stopping;
+	_Atomic int result;
+};
+
+static uint64_t now_ns(const struct mtc_cupti_sampler *sampler)
+{
+	return sampler->out->now_ns(sampler->out->context);
+}
+
+/* Returns 0 when it is to stop. */
+static int rest(struct mtc_cupti_sampler *sampler, uint64_t sleep_ns)
+{
+	struct timespec until;
+	int is_stopping;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	sleep_ns += (uint64_t)until.tv_nsec;
+	until.tv_sec += (time_t)(sleep_ns / NS_PER_S);
+	until.tv_nsec = (long)(sleep_ns % NS_PER_S);
+	pthread_mutex_lock(&sampler->lock);
+	while (!sampler->is_stopping &&
+	       pthread_cond_timedwait(&sampler->stopping, &sampler->lock, &until) != ETIMEDOUT)
+		continue;
+	is_stopping = sampler->is_stopping;
+	pthread_mutex_unlock(&sampler->lock);
+	return !is_stopping;
+}
+
+static void count(const struct mtc_cupti_sampler *sampler, uint64_t *ret_passes, uint64_t *ret_whole)
+{
+	sampler->out->count_passes(sampler->out->context, ret_passes, ret_whole);
+}
+
+/* A part of the time until @n_passes more have begun; longer where none began for @n_looks. */
+static uint64_t sleep_for(const struct mtc_cupti_sampler *sampler, uint64_t n_passes,
+			  uint32_t n_looks)
+{
+	uint64_t sleep_ns = n_passes * sampler->pass_ns / 4;
+
+	if (sleep_ns < LEAST_SLEEP_NS)
+		sleep_ns = LEAST_SLEEP_NS;
+	if (n_looks > PATIENT_LOOKS)
+		sleep_ns <<= n_looks < PATIENT_LOOKS + 8 ? n_looks - PATIENT_LOOKS : 8;
+	return sleep_ns > MOST_SLEEP_NS ? MOST_SLEEP_NS : sleep_ns;
+}
+
+/* Wait until so many passes have begun. */
+static int wait_for_pass(struct mtc_cupti_sampler *sampler, uint64_t n_wanted)
+{
+	uint64_t begin_ns = now_ns(sampler);
+	uint64_t n_first, n_before, n_passes, n_whole;
+	uint32_t n_looks = 0;
+
+	count(sampler, &n_first, &n_whole);
+	n_passes = n_first;
+	while (n_passes < n_wanted) {
+		n_before = n_passes;
+		if (!rest(sampler, sleep_for(sampler, n_wanted - n_passes, n_looks)))
+			return 0;
+		count(sampler, &n_passes, &n_whole);
+		n_looks = n_passes == n_before ? n_looks + 1 : 0;
+		if (n_passes > n_first)
+			sampler->pass_ns = (now_ns(sampler) - begin_ns) / (n_passes - n_first);
+	}
+	return 1;
+}
+
+static int wait_until(struct mtc_cupti_sampler *sampler, uint64_t until_ns)
+{
+	uint64_t time_ns = now_ns(sampler);
+
+	return time_ns >= until_ns || rest(sampler, until_ns - time_ns);
+}
+
+/* Returns 0 when it is to stop, or CUPTI failed. */
+static int switch_on(struct mtc_cupti_sampler *sampler)
+{
+	int result = sampler->api->enable(MTC_CUPTI_CONCURRENT_KERNEL);
+
+	if (result != MTC_CUPTI_OK) {
+		atomic_store(&sampler->result, result);
+		return 0;
+	}
+	sampler->out->set_on(sampler->out->context, 1);
+	return 1;
+}
+
+static void switch_off(struct mtc_cupti_sampler *sampler)
+{
+	int result;
+
+	/* First: a pass that ends from now on was not seen as a whole. */
+	sampler->out->set_on(sampler->out->context, 0);
+	result = sampler->api->disable(MTC_CUPTI_CONCURRENT_KERNEL);
+	if (result != MTC_CUPTI_OK)
+		atomic_store(&sampler->result, result);
+}
+
+/* On until a pass has gone through. */
+static int sample_pass(struct mtc_cupti_sampler *sampler)
+{
+	uint64_t n_passes, n_before, n_whole;
+	uint32_t n_looks = 0;
+	int goes_on;
+
+	count(sampler, &n_passes, &n_before);
+	if (!switch_on(sampler))
+		return 0;
+	do {
+		goes_on = rest(sampler, sleep_for(sampler, 1, n_looks++));
+		count(sampler, &n_passes, &n_whole);
+	} while (goes_on && n_whole == n_before);
+	switch_off(sampler);
+	return goes_on;
+}
+
+static void sample_every(struct mtc_cupti_sampler *sampler)
+{
+	uint64_t n_passes, n_whole;
+
+	count(sampler, &n_passes, &n_whole);
+	while (sample_pass(sampler)) {
+		n_passes += sampler->mode.n;
+		if (!wait_for_pass(sampler, n_passes))
+			return;
+	}
+}
+
+static void sample_by_time(struct mtc_cupti_sampler *sampler)
+{
+	uint64_t due_ns = sampler->start_ns;
+
+	while (sample_pass(sampler)) {
+		due_ns += NS_PER_S / sampler->mode.n;
+		if (!wait_until(sampler, due_ns))
+			return;
+	}
+}
+
+static void sample_window(struct mtc_cupti_sampler *sampler)
+{
+	uint64_t begin_ns = sampler->start_ns + sampler->mode.start_ns;
+
+	if (!wait_until(sampler, begin_ns) || !switch_on(sampler))
+		return;
+	(void)wait_until(sampler, begin_ns + sampler->mode.length_ns);
+	switch_off(sampler);
+}
+
+static void *run(void *argument)
+{
+	struct mtc_cupti_sampler *sampler = argument;
+
+	if (sampler->mode.sampling == MTC_CUPTI_EVERY)
+		sample_every(sampler);
+	else if (sampler->mode.sampling == MTC_CUPTI_PER_S)
+		sample_by_time(sampler);
+	else
+		sample_window(sampler);
+	return NULL;
+}
+
+static int start_thread(struct mtc_cupti_sampler *sampler)
+{
+	sigset_t all, before;
+	int result;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	result = pthread_create(&sampler->thread, NULL, run, sampler);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!result)
+		(void)pthread_setname_np(sampler->thread, "moetrace-sample");
+	return result;
+}
+
+struct mtc_cupti_sampler *mtc_cupti_sampler_start(const struct mtc_cupti *api,
+						  const struct mtc_cupti_mode *mode,
+						  const struct mt_collector_out *out)
+{
+	struct mtc_cupti_sampler *sampler = calloc(1, sizeof(*sampler));
+	pthread_condattr_t attributes;
+
+	if (!sampler)
+		return NULL;
+	sampler->api = api;
+	sampler->mode = *mode;
+	sampler->out = out;
+	sampler->start_ns = now_ns(sampler);
+	pthread_mutex_init(&sampler->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&sampler->stopping, &attributes);
+	pthread_condattr_destroy(&attributes);
+	if (start_thread(sampler)) {
+		pthread_cond_destroy(&sampler->stopping);
+		pthread_mutex_destroy(&sampler->lock);
+		free(sampler);
+		return NULL;
+	}
+	return sampler;
+}
+
+int mtc_cupti_sampler_result(struct mtc_cupti_sampler *sampler)
+{
+	return atomic_load(&sampler->result);
+}
+
+int mtc_cupti_sampler_stop(struct mtc_cupti_sampler *sampler)
+{
+	int result;
+
+	pthread_mutex_lock(&sampler->lock);
+	sampler->is_stopping = 1;
+	pthread_cond_signal(&sampler->stopping);
+	pthread_mutex_unlock(&sampler->lock);
+	pthread_join(sampler->thread, NULL);
+	result = atomic_load(&sampler->result);
+	pthread_cond_destroy(&sampler->stopping);
+	pthread_mutex_destroy(&sampler->lock);
+	free(sampler);
+	return result;
+}

@@ -1,0 +1,423 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Which pass and layer kernels belong to, graphs as templates, and passes that are sampled: lanes on a
+ * GPU made for tests, and a CUPTI made for tests that hears of their launches.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "collectors/cupti/api.h"
+#include "tests/collectors/fake/fake_cupti.h"
+#include "tests/cuda/support/gpu_toy.h"
+#include "tests/unit/support/agree.h"
+#include "tests/unit/support/db.h"
+#include "tests/unit/support/suite.h"
+
+enum { N_LAYERS = 3, N_ROWS = 4, GRAPH = 9 };
+
+static const struct fake_cupti_api *fake;
+static _Atomic uint32_t last_correlation = 100;
+
+static uint64_t now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
+}
+
+static struct gpu start(const char *name, const char *mode)
+{
+	const char *folder = getenv("MOETRACE_BUILDDIR");
+	const struct fake_cupti_api *(*get)(void);
+	char path[1024], list[64];
+	void *library, *symbol;
+	struct gpu gpu;
+
+	snprintf(path, sizeof(path), "%s/tests/collectors/.libs/libfake_cupti.so",
+		 folder ? folder : ".");
+	snprintf(list, sizeof(list), "cupti=%s", mode);
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	symbol = library ? dlsym(library, "fake_cupti") : NULL;
+	ck_assert_ptr_nonnull(symbol);
+	memcpy(&get, &symbol, sizeof(get));
+	fake = get();
+	ck_assert_int_eq(setenv("MOETRACE_CUPTI", path, 1), 0);
+	ck_assert_int_eq(setenv("MOETRACE_COLLECTORS", list, 1), 0);
+	gpu = gpu_start(name, N_LAYERS, 16, 2, 0);
+	/* The first look has switched on what there is to be. */
+	suite_sleep_ms(30);
+	return gpu;
+}
+
+static sqlite3 *finish(struct gpu *gpu)
+{
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_stop(gpu->toy.session, NULL), MOETRACE_OK);
+	toy_close(&gpu->toy);
+	db = db_open(gpu->toy.path);
+	agree_check(db);
+	return db;
+}
+
+static void put_kernel(const char *name, uint64_t start_ns, uint64_t length_ns, uint32_t correlation,
+		       uint64_t node)
+{
+	const struct fake_cupti_record record = {
+		.kind = MTC_CUPTI_CONCURRENT_KERNEL,
+		.name = name,
+		.start_ns = start_ns,
+		.end_ns = start_ns ? start_ns + length_ns : 0,
+		.correlation = correlation,
+		.graph = node ? GRAPH : 0,
+		.node = node,
+	};
+
+	fake->put(&record);
+}
+
+static const char *const names[] = { "embed_k", "attention_k", "gate_k", "topk_k", "expert_k" };
+
+/* A kernel launched in the open pass, as a program would. */
+static void launch_kernel(struct gpu *gpu, const char *name)
+{
+	uint32_t correlation = ++last_correlation;
+
+	fake->launch(0, gpu->stream, correlation);
+	put_kernel(name, now_ns(), 1000, correlation, 0);
+}
+
+static void begin(struct gpu *gpu)
+{
+	struct moetrace_slice slice;
+	const struct moetrace_pass_info info =
+		gpu_info(gpu, &slice, MOETRACE_NO_REQUEST, 0, N_ROWS, 0);
+
+	ck_assert_int_eq(moetrace_cuda_pass_begin(gpu->lane, &info), MOETRACE_OK);
+}
+
+static void end(struct gpu *gpu)
+{
+	for (uint32_t i = 0; i < N_LAYERS; i++)
+		gpu_route(gpu, gpu->lane, gpu->stream, i, N_ROWS, N_ROWS);
+	ck_assert_int_eq(moetrace_cuda_pass_end(gpu->lane), MOETRACE_OK);
+}
+
+/* A pass kernel by kernel, with marks or without. */
+static void eager_pass(struct gpu *gpu, int is_marked)
+{
+	begin(gpu);
+	launch_kernel(gpu, names[0]);
+	for (uint32_t layer = 0; layer < N_LAYERS; layer++) {
+		for (uint32_t i = 1; i < 5; i++) {
+			if (is_marked)
+				moetrace_cuda_mark(gpu->lane, layer,
+						   i == 1 ? MOETRACE_ROLE_ATTENTION :
+							    MOETRACE_ROLE_BY_NAME);
+			launch_kernel(gpu, names[i]);
+		}
+	}
+	end(gpu);
+}
+
+/* Nodes 1 to 13 are captured, 101 to 113 are those of the graph that is launched. */
+static void capture(struct gpu *gpu)
+{
+	fake->node(1, 0);
+	for (uint32_t layer = 0; layer < N_LAYERS; layer++)
+		for (uint32_t i = 1; i < 5; i++) {
+			moetrace_cuda_mark(gpu->lane, layer,
+					   i == 1 ? MOETRACE_ROLE_ATTENTION : MOETRACE_ROLE_BY_NAME);
+			fake->node(1 + layer * 4 + i, 0);
+		}
+	moetrace_cuda_mark(gpu->lane, MOETRACE_NO_LAYER, MOETRACE_ROLE_BY_NAME);
+	for (uint64_t node = 1; node <= 13; node++)
+		fake->node(100 + node, node);
+}
+
+/* What a replay of it gives; the node @lost is not delivered, @zero has no times. */
+static void replay(struct gpu *gpu, uint64_t start_ns, uint64_t lost, uint64_t zero)
+{
+	uint32_t correlation = ++last_correlation;
+
+	begin(gpu);
+	fake->launch(1, gpu->stream, correlation);
+	for (uint64_t node = 1; node <= 13; node++)
+		if (node != lost)
+			put_kernel(names[node == 1 ? 0 : 1 + (node - 2) % 4],
+				   node == zero ? 0 : start_ns + node * 1000, 500 + node, correlation,
+				   100 + node);
+	end(gpu);
+}
+
+START_TEST(test_eager)
+{
+	struct gpu gpu = start("eager.db", "eager");
+	sqlite3 *db;
+
+	eager_pass(&gpu, 1);
+	eager_pass(&gpu, 0);
+	launch_kernel(&gpu, "alone"); /* in no pass */
+	db = finish(&gpu);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel"), 27);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(n || ':' || l) FROM (SELECT count(*) AS n,"
+				     " count(layer_id) AS l FROM kernel WHERE known_by = 1 GROUP BY"
+				     " pass_id ORDER BY pass_id)"), "13:12,13:0");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel WHERE pass_id IS NULL"), 1);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(layer) FROM (SELECT l.layer FROM kernel_event"
+				     " AS k JOIN layer AS l USING (layer_id) WHERE k.pass_id = 1 AND"
+				     " k.name = 'topk_k' ORDER BY k.start_ns)"), "0,1,2");
+	/* The mark's role counts, else what the name says. */
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel_event WHERE role = 'attention'"), 6);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM layer_time WHERE source = 'kernel'"), 3);
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_graph_nodes)
+{
+	struct gpu gpu = start("nodes.db", "kernel");
+	uint64_t base_ns;
+	sqlite3 *db;
+
+	capture(&gpu);
+	/* Later than the launches, however slow this is. */
+	base_ns = now_ns() + 100000000;
+	for (int i = 0; i < 3; i++)
+		replay(&gpu, base_ns + (uint64_t)i * 100000, 0, 0);
+	replay(&gpu, base_ns + 300000, 5, 7);
+	db = finish(&gpu);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM graph_node"), 13);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(coalesce(l.layer, '-') || n.known_by) FROM (SELECT"
+				     " layer_id, coalesce(known_by, '') AS known_by FROM graph_node ORDER BY"
+				     " graph, node) AS n LEFT JOIN layer AS l USING (layer_id)"),
+			 "-,02,02,02,02,12,12,12,12,22,22,22,22");
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(pass_id || ':' || known_by || ':' || n_nodes ||"
+				     " ':' || n_untimed) FROM graph_launch"),
+			 "1:1:13:0,2:1:13:0,3:1:13:0,4:1:13:2");
+	/* Every node of every launch, with its own times, pass and layer. */
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel_event"), 50);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel_event WHERE pass_id = 2 AND"
+				    " duration_ns = 501 + node AND known_by = 2 AND start_ns - (SELECT"
+				    " min(start_ns) FROM kernel_event WHERE pass_id = 2) = 1000 * node"),
+			 12);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM layer_time WHERE source = 'kernel'"), 12);
+	ck_assert_int_eq(db_int(db, "SELECT n_rows = 4 AND n_invalid = 1 FROM collector"), 1);
+	db_close(db);
+}
+END_TEST
+
+/* Nothing was marked when it was captured: the order of the kernels has to do. */
+START_TEST(test_order)
+{
+	struct gpu gpu = start("order.db", "kernel");
+	sqlite3 *db;
+
+	replay(&gpu, now_ns() + 100000000, 0, 0);
+	db = finish(&gpu);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(coalesce(l.layer, '-') || n.known_by) FROM (SELECT"
+				     " layer_id, coalesce(known_by, '') AS known_by FROM graph_node ORDER BY"
+				     " graph, node) AS n LEFT JOIN layer AS l USING (layer_id)"),
+			 "-,03,03,03,03,13,13,13,13,23,23,23,23");
+	db_close(db);
+}
+END_TEST
+
+/* A launch as a whole: one row with its pass; and what is launched alone in mode eager. */
+START_TEST(test_graph_launches)
+{
+	struct gpu gpu = start("launches.db", "graph");
+	sqlite3 *db;
+
+	for (uint32_t i = 0; i < 5; i++) {
+		struct fake_cupti_record record = { .kind = MTC_CUPTI_GRAPH_TRACE };
+
+		begin(&gpu);
+		record.correlation = ++last_correlation;
+		fake->launch(1, gpu.stream, record.correlation);
+		record.start_ns = now_ns();
+		record.end_ns = record.start_ns + 1000;
+		fake->put(&record);
+		end(&gpu);
+	}
+	db = finish(&gpu);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(pass_id || known_by) FROM graph_launch WHERE"
+				     " n_nodes IS NULL AND graph IS NULL"), "11,21,31,41,51");
+	db_close(db);
+}
+END_TEST
+
+static void put_overhead(uint32_t kind, uint64_t start_ns, uint64_t end_ns, uint32_t correlation)
+{
+	const struct fake_cupti_record record = { .kind = MTC_CUPTI_OVERHEAD,
+						  .overhead = kind,
+						  .start_ns = start_ns,
+						  .end_ns = end_ns,
+						  .correlation = correlation };
+
+	fake->put(&record);
+}
+
+START_TEST(test_overhead)
+{
+	struct gpu gpu = start("overhead.db", "graph");
+	uint64_t base_ns = now_ns();
+	sqlite3 *db;
+
+	put_overhead(1u << 16, base_ns, base_ns + 700, 0);
+	put_overhead(6u << 16, base_ns + 1000, base_ns + 1500, 77);
+	put_overhead(99u << 16, base_ns + 2000, base_ns + 2000, 0);
+	put_overhead(1u << 16, 0, 0, 0); /* says nothing */
+	db = finish(&gpu);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(name || ':' || (\"end\" - start) || ':' ||"
+				     " coalesce(correlationId, '-')) FROM PROFILER_OVERHEAD"),
+			 "buffer_flush:700:-,command_buffer_full:500:77,other:0:-");
+	ck_assert_int_eq(db_int(db, "SELECT n_rows FROM collector"), 3);
+	db_close(db);
+}
+END_TEST
+
+static const struct {
+	const char *mode;
+	uint32_t n_least, n_most; /* passes with kernels, of 200 that take 1 ms or more */
+	uint32_t per_s;           /* and as many a second: a window may have two passes */
+} samplings[] = {
+	{ "kernel:every=20", 5, 40, 0 },
+	{ "kernel:per_s=50", 5, 20, 100 },
+	{ "kernel:window=0+3600", 200, 200, 0 },
+	{ "kernel:window=3600+1", 0, 0, 0 },
+};
+
+/* Kernels of a sampled pass are all there, those of another pass not at all. */
+START_TEST(test_sampling)
+{
+	struct gpu gpu = start("sampling.db", samplings[_i].mode);
+	const uint64_t begin_ns = now_ns();
+	uint64_t n_most;
+	int64_t n;
+	sqlite3 *db;
+
+	for (uint32_t i = 0; i < 200; i++) {
+		struct timespec pause = { 0, 500000 };
+
+		begin(&gpu);
+		for (uint32_t j = 0; j < 5; j++) {
+			launch_kernel(&gpu, names[j]);
+			if (j == 2)
+				nanosleep(&pause, NULL);
+		}
+		end(&gpu);
+		nanosleep(&pause, NULL);
+	}
+	db = finish(&gpu);
+	n = db_int(db, "SELECT count(DISTINCT pass_id) FROM kernel");
+	ck_assert_int_ge(n, samplings[_i].n_least);
+	n_most = samplings[_i].n_most + samplings[_i].per_s * (now_ns() - begin_ns) / 1000000000;
+	ck_assert_int_le(n, n_most);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel"), 5 * n);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM (SELECT 1 FROM kernel GROUP BY pass_id HAVING"
+				    " count(*) <> 5)"), 0);
+	ck_assert_int_eq(fake->is_enabled(MTC_CUPTI_CONCURRENT_KERNEL), 0);
+	db_close(db);
+}
+END_TEST
+
+/* A version that crashes when it is refused a buffer is never refused one; that loss is unknown. */
+START_TEST(test_old_version)
+{
+	struct gpu gpu;
+	sqlite3 *db;
+
+	ck_assert_int_eq(setenv("FAKE_CUPTI", "old", 1), 0);
+	gpu = start("old.db", "kernel");
+	/* More than there are buffers for, twice. */
+	for (int round = 0; round < 2; round++) {
+		for (uint32_t i = 0; i < 200; i++)
+			put_kernel("k", now_ns(), 10, ++last_correlation, 0);
+		suite_sleep_ms(150);
+	}
+	db = finish(&gpu);
+	ck_assert_int_ge(db_int(db, "SELECT count(*) FROM kernel"), 20);
+	ck_assert_int_eq(db_int(db, "SELECT state = 'on' AND n_dropped IS NULL FROM collector"), 1);
+	db_close(db);
+}
+END_TEST
+
+static struct gpu shared_gpu;
+
+/* Threads with a lane each: what one launches is never another one's. */
+static void *run_lane(void *argument)
+{
+	struct gpu *gpu = argument;
+
+	for (uint32_t i = 0; i < 50; i++) {
+		eager_pass(gpu, 1);
+		fake->node(10000 + ++last_correlation, 0);
+	}
+	return NULL;
+}
+
+START_TEST(test_threads)
+{
+	struct gpu lanes[3];
+	pthread_t threads[3];
+	sqlite3 *db;
+
+	shared_gpu = start("threads.db", "kernel");
+	for (int i = 0; i < 3; i++) {
+		lanes[i] = shared_gpu;
+		lanes[i].lane = gpu_lane(&shared_gpu, &lanes[i].stream);
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, run_lane, &lanes[i]), 0);
+	}
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	db = finish(&shared_gpu);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel"), 150 * 13);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM (SELECT pass_id FROM kernel WHERE pass_id IS NOT"
+				    " NULL GROUP BY pass_id HAVING count(*) = 13 AND count(layer_id) = 12)"),
+			 150);
+	db_close(db);
+}
+END_TEST
+
+START_TEST(test_misuse)
+{
+	struct gpu gpu = start("misuse.db", "graph");
+	sqlite3 *db;
+
+	moetrace_cuda_mark(NULL, 0, MOETRACE_ROLE_GATE);
+	moetrace_cuda_mark(gpu.lane, N_LAYERS, MOETRACE_ROLE_GATE);
+	moetrace_cuda_mark(gpu.lane, 0, 99);
+	moetrace_cuda_mark(gpu.lane, MOETRACE_NO_LAYER, MOETRACE_ROLE_COPY);
+	db = finish(&gpu);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM diagnostic WHERE message LIKE"
+				    " '%%moetrace_cuda_mark()%%2 times%%' OR message LIKE"
+				    " '%%moetrace_cuda_mark()%%'"), 1);
+	db_close(db);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *suite = suite_create("cupti_ties");
+	TCase *tests = tcase_create("cupti_ties");
+
+	tcase_set_timeout(tests, 30);
+	tcase_add_test(tests, test_eager);
+	tcase_add_test(tests, test_graph_nodes);
+	tcase_add_test(tests, test_order);
+	tcase_add_test(tests, test_graph_launches);
+	tcase_add_test(tests, test_overhead);
+	tcase_add_loop_test(tests, test_sampling, 0, sizeof(samplings) / sizeof(samplings[0]));
+	tcase_add_test(tests, test_old_version);
+	tcase_add_test(tests, test_threads);
+	tcase_add_test(tests, test_misuse);
+	suite_add_tcase(suite, tests);
+	return suite_run(suite);
+}
