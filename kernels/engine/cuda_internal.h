@@ -129,6 +129,9 @@ struct mtk_align_settings mtk_cuda_align_settings(const struct mtk_cuda_context 
 /* Launch a whole pass, from the embedding to the sampled ids, into the context's stream. */
 int mtk_cuda_pass_launch(struct mtk_cuda_pass *pass);
 
+/* Say what the launches that follow are for, in the pass's layer (enum moetrace_kernel_role). */
+void mtk_cuda_pass_mark(const struct mtk_cuda_pass *pass, uint32_t role);
+
 /* The experts of a layer, from the router on (cuda_moe.c). */
 int mtk_cuda_pass_moe(struct mtk_cuda_pass *pass);
 /* What all layers chose, into the lane's ring, where it is set to be gathered. */

@@ -454,16 +454,23 @@ int mtk_cuda_pass_moe(struct mtk_cuda_pass *pass)
 	struct mtk_cuda_context *c = pass->context;
 	const struct mtk_cuda_layer *layer = &c->state->weights.layers[pass->layer];
 	struct aligned aligned;
-	int status = mtk_cuda_pass_linear(pass, &layer->router, pass->n_rows, c->normed,
-					  layer->router_bias, c->router_logits);
+	int status;
 
+	mtk_cuda_pass_mark(pass, MOETRACE_ROLE_GATE);
+	status = mtk_cuda_pass_linear(pass, &layer->router, pass->n_rows, c->normed,
+				      layer->router_bias, c->router_logits);
+	mtk_cuda_pass_mark(pass, MOETRACE_ROLE_TOPK);
 	if (!status)
 		status = run_choice(pass);
+	mtk_cuda_pass_mark(pass, MOETRACE_ROLE_ALIGN);
 	if (!status)
 		status = run_align(pass, &aligned);
+	mtk_cuda_pass_mark(pass, MOETRACE_ROLE_EXPERTS);
 	if (!status)
 		status = run_mlp(pass, &aligned);
+	mtk_cuda_pass_mark(pass, MOETRACE_ROLE_COMBINE);
 	if (!status)
 		status = run_combine(pass, &aligned);
+	mtk_cuda_pass_mark(pass, MOETRACE_ROLE_SHARED);
 	return status ? status : run_shared(pass);
 }

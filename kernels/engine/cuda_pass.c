@@ -16,6 +16,11 @@
 #include "kernels/rope/rope_cuda.h"
 #include "kernels/sample/sample_cuda.h"
 
+void mtk_cuda_pass_mark(const struct mtk_cuda_pass *pass, uint32_t role)
+{
+	moetrace_cuda_mark(pass->context->lane, pass->layer, role);
+}
+
 /* Few outputs leave most multiprocessors without work there; few rows stream the weights here. */
 static bool uses_cublas(const struct mtk_cuda_pass *pass, const struct mtk_cuda_matrix *matrix,
 			uint32_t n_rows)
@@ -176,9 +181,12 @@ static int run_layer(struct mtk_cuda_pass *pass)
 	struct mtk_cuda_context *c = pass->context;
 	const struct mtk_cuda_layer *layer = &c->state->weights.layers[pass->layer];
 	const bool is_first = pass->layer == 0;
-	int status = run_norm(pass, layer->input_norm, is_first ? NULL : c->moe_out,
-			      is_first ? NULL : shared_out(c));
+	int status;
 
+	mtk_cuda_pass_mark(pass, MOETRACE_ROLE_NORM);
+	status = run_norm(pass, layer->input_norm, is_first ? NULL : c->moe_out,
+			  is_first ? NULL : shared_out(c));
+	mtk_cuda_pass_mark(pass, MOETRACE_ROLE_ATTENTION);
 	if (!status)
 		status = mtk_cuda_pass_linear(pass, &layer->qkv, pass->n_rows, c->normed, NULL,
 					      c->qkv);
@@ -189,6 +197,7 @@ static int run_layer(struct mtk_cuda_pass *pass)
 	if (!status)
 		status = mtk_cuda_pass_linear(pass, &layer->output, pass->n_rows, c->attention,
 					      NULL, c->attention_out);
+	mtk_cuda_pass_mark(pass, MOETRACE_ROLE_NORM);
 	if (!status)
 		status = run_norm(pass, layer->post_attention_norm, c->attention_out, NULL);
 	return status ? status : mtk_cuda_pass_moe(pass);
@@ -264,11 +273,14 @@ static int show_layer(struct mtk_cuda_pass *pass)
 	return status ? status : show(pass, c->moe_out, c->model->moe.n_in, taps->moe_output);
 }
 
+/* The layers' marks are of their own parts; what lies around them has none. */
 int mtk_cuda_pass_launch(struct mtk_cuda_pass *pass)
 {
 	struct mtk_cuda_context *c = pass->context;
-	int status = run_embedding(pass);
+	int status;
 
+	moetrace_cuda_mark(c->lane, MOETRACE_NO_LAYER, MOETRACE_ROLE_EMBED);
+	status = run_embedding(pass);
 	for (uint32_t i = 0; !status && i < c->model->config.n_layers; i++) {
 		pass->layer = i;
 		/* A large pass is recorded in groups of layers; what it returns is counted there. */
@@ -278,7 +290,12 @@ int mtk_cuda_pass_launch(struct mtk_cuda_pass *pass)
 		if (!status)
 			status = show_layer(pass);
 	}
+	moetrace_cuda_mark(c->lane, MOETRACE_NO_LAYER, MOETRACE_ROLE_OTHER);
 	if (!status)
 		status = mtk_cuda_pass_gather(pass);
-	return status ? status : run_head(pass);
+	moetrace_cuda_mark(c->lane, MOETRACE_NO_LAYER, MOETRACE_ROLE_HEAD);
+	if (!status)
+		status = run_head(pass);
+	moetrace_cuda_mark(c->lane, MOETRACE_NO_LAYER, MOETRACE_ROLE_BY_NAME);
+	return status;
 }
