@@ -7,12 +7,21 @@
 #include "cli/cli.h"
 #include "cli/explain.h"
 
-enum { OPT_BY_LAYER = MT_OPT_OWN, OPT_BY_ROLE, OPT_OVERLAP };
+enum { OPT_BY_LAYER = MT_OPT_OWN, OPT_BY_ROLE, OPT_GRAPHS, OPT_OVERLAP };
+
+/* A row a layer and a role. */
+#define BY_BOTH (-1)
 
 struct options {
 	struct mt_args args;
 	int view; /* one of the options; 0: by name */
 };
+
+static bool is_both(int view, int key)
+{
+	return view == BY_BOTH ? key == OPT_BY_LAYER || key == OPT_BY_ROLE
+			       : view + key == OPT_BY_LAYER + OPT_BY_ROLE;
+}
 
 static error_t parse(int key, char *arg, struct argp_state *state)
 {
@@ -25,11 +34,13 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return 0;
 	case OPT_BY_LAYER:
 	case OPT_BY_ROLE:
+	case OPT_GRAPHS:
 	case OPT_OVERLAP:
-		if (options->view && options->view != key)
+		if (options->view && options->view != key && !is_both(options->view, key))
 			return mt_args_error(&options->args,
-					     "--by-layer, --by-role and --overlap exclude each other");
-		options->view = key;
+					     "--graphs, --overlap and what is printed by layer or role "
+					     "exclude each other");
+		options->view = is_both(options->view, key) ? BY_BOTH : key;
 		return 0;
 	default:
 		return ARGP_ERR_UNKNOWN;
@@ -39,7 +50,10 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 static const struct argp_option argp_options[] = {
 	{"by-layer", OPT_BY_LAYER, NULL, 0,
 	 "A row a layer and phase: the time of a pass in it, and how that was measured", 1},
-	{"by-role", OPT_BY_ROLE, NULL, 0, "A row a role: attention, gate, experts, ...", 1},
+	{"by-role", OPT_BY_ROLE, NULL, 0,
+	 "A row a role: attention, gate, experts, ...; with --by-layer a row a layer and role", 1},
+	{"graphs", OPT_GRAPHS, NULL, 0,
+	 "A row a size of pass: launches of whole graphs, from their begin to their end", 1},
 	{"overlap", OPT_OVERLAP, NULL, 0,
 	 "A row a pass that moves data between ranks: how much of it is hidden under computing", 1},
 	{0},
@@ -81,6 +95,23 @@ static const struct argp argp = {
 	"GROUP BY recording_id, model_id, layer, phase, source "                                  \
 	"ORDER BY recording_id, model_id, layer, phase, source"
 
+#define SQL_LAYER_ROLES                                                                            \
+	"SELECT k.recording_id, l.model_id, l.layer, k.role, count(DISTINCT k.pass_id) AS n_passes, " \
+	"count(*) AS n, 1.0 * sum(k.duration_ns) / count(DISTINCT k.pass_id) AS mean_ns, "         \
+	"max(k.duration_ns) AS max_ns FROM kernel_event AS k JOIN layer AS l USING (layer_id) "    \
+	"WHERE k.pass_id IS NOT NULL AND (?1 IS NULL OR k.recording_id = ?1) "                     \
+	"GROUP BY k.recording_id, l.model_id, l.layer, k.role "                                    \
+	"ORDER BY k.recording_id, l.model_id, l.layer, mean_ns DESC, k.role"
+
+#define SQL_GRAPHS                                                                              \
+	"SELECT g.recording_id, g.device_id, p.phase, p.n_rows, p.padding_rows, count(*) AS n, " \
+	"avg(g.end_ns - g.start_ns) AS mean_ns, min(g.end_ns - g.start_ns) AS min_ns, "         \
+	"max(g.end_ns - g.start_ns) AS max_ns, max(g.n_nodes) AS n_nodes "                      \
+	"FROM graph_launch AS g LEFT JOIN pass AS p USING (pass_id) "                           \
+	"WHERE g.flags = 0 AND (?1 IS NULL OR g.recording_id = ?1) "                            \
+	"GROUP BY g.recording_id, g.device_id, p.phase, p.n_rows, p.padding_rows "              \
+	"ORDER BY g.recording_id, g.device_id, p.phase, p.n_rows, p.padding_rows"
+
 #define SQL_OVERLAP                                                                           \
 	"SELECT recording_id, pass_id, device_id, moving_ns, computing_ns, hidden_ns, "       \
 	"hidden_share FROM overlap WHERE ?1 IS NULL OR recording_id = ?1 "                    \
@@ -93,6 +124,10 @@ static const char *sql_of(int view)
 		return SQL_LAYERS;
 	case OPT_BY_ROLE:
 		return SQL_ROLES;
+	case BY_BOTH:
+		return SQL_LAYER_ROLES;
+	case OPT_GRAPHS:
+		return SQL_GRAPHS;
 	case OPT_OVERLAP:
 		return SQL_OVERLAP;
 	default:
@@ -103,15 +138,22 @@ static const char *sql_of(int view)
 /* Why there is nothing to see, where a person would wonder. */
 static int nothing_mention(const struct mt_trace *trace, const struct options *options)
 {
-	int64_t n = 0;
+	int64_t n = 0, n_graphs = 0;
 	int status = mt_trace_int(trace,
 				  "SELECT (SELECT count(*) FROM kernel) + "
-				  "(SELECT count(*) FROM graph_launch)",
+				  "(SELECT count(n_nodes) FROM graph_launch)",
 				  &n);
 
-	if (status == MT_EXIT_OK && !n && options->view != OPT_BY_LAYER)
+	if (status == MT_EXIT_OK)
+		status = mt_trace_int(trace, "SELECT count(*) FROM graph_launch", &n_graphs);
+	if (status != MT_EXIT_OK || n || options->view == OPT_BY_LAYER || options->view == OPT_GRAPHS)
+		return status;
+	if (n_graphs)
+		mt_note("graphs were recorded as a whole, which --graphs shows: 'moetrace run "
+			"--collect cupti=kernel:every=50' records their kernels");
+	else
 		mt_note("no operation was timed: 'moetrace run --kernels' does it, a runtime with "
-			"moetrace_pass_kernels()");
+			"moetrace_pass_kernels(), on a GPU --collect cupti");
 	return status;
 }
 

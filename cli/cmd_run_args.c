@@ -103,8 +103,9 @@ static const struct argp_option argp_options[] = {
 	{"kernels", OPT_KERNELS, NULL, 0,
 	 "Time the operations of each pass and layer: 'moetrace kernels' shows them", 3},
 	{"collect", OPT_COLLECT, "LIST", 0,
-	 "Sources of power and the like to read while it runs, such as host,rapl,nvml,cupti, or none "
-	 "[MOETRACE_COLLECTORS, else none]", 3},
+	 "Sources of power and the like to read while it runs, such as host,rapl,nvml, or none; "
+	 "cupti=graph, cupti=eager, cupti=kernel, cupti=kernel:every=50, cupti=kernel:per_s=2 or "
+	 "cupti=kernel:window=START+SECONDS for kernels of a GPU [MOETRACE_COLLECTORS, else none]", 3},
 	{"idle", OPT_IDLE, NULL, 0, "Begin without recording; 'moetrace start' begins one", 3},
 	{"flight-seconds", OPT_FLIGHT_SECONDS, "N", 0,
 	 "Keep the last N seconds in memory, in 256 MiB unless --flight-bytes says otherwise; "

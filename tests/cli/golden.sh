@@ -57,6 +57,8 @@ golden kernels.txt kernels sound.db
 golden kernels.json kernels sound.db --format json
 golden kernels-layer.csv kernels sound.db --by-layer --recording 1 --format csv
 golden kernels-role.txt kernels sound.db --by-role
+golden kernels-layer-role.txt kernels sound.db --by-role --by-layer
+golden kernels-graphs.json kernels sound.db --graphs --format json
 golden kernels-overlap.txt kernels sound.db --overlap
 golden power-readings.csv power sound.db --readings --recording 1 --format csv
 golden diff.txt diff a.db b.db --top 3
