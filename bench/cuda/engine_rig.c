@@ -29,10 +29,11 @@ void rig_must(int status, const struct mtk_error *error, const char *what)
 	exit(status == MOETRACE_E_UNSUPPORTED ? 77 : 1);
 }
 
-struct rig rig_open(const char *shape, uint32_t n_local_experts, uint32_t n_context,
-		    bool without_cublas)
+struct rig rig_open_layers(const char *shape, uint32_t n_layers, uint32_t n_local_experts,
+			   uint32_t n_context, bool without_cublas)
 {
 	const struct mtk_shape_settings settings = {.preset = mtk_preset_find(shape),
+						    .n_layers = n_layers,
 						    .n_context = n_context};
 	const struct mtk_cuda_backend_settings cuda = {.precision = MTK_CUDA_16BIT,
 						       .without_cublas = without_cublas,
@@ -49,6 +50,12 @@ struct rig rig_open(const char *shape, uint32_t n_local_experts, uint32_t n_cont
 	       mtk_backend_cuda_description(rig.backend));
 	fflush(stdout);
 	return rig;
+}
+
+struct rig rig_open(const char *shape, uint32_t n_local_experts, uint32_t n_context,
+		    bool without_cublas)
+{
+	return rig_open_layers(shape, 0, n_local_experts, n_context, without_cublas);
 }
 
 void rig_close(struct rig *rig)

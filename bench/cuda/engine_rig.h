@@ -34,6 +34,9 @@ struct lane {
 /* n_local_experts 0: all. n_context bounds the positions of its contexts. */
 struct rig rig_open(const char *shape, uint32_t n_local_experts, uint32_t n_context,
 		    bool without_cublas);
+/* The same with the first n_layers layers; 0: all. */
+struct rig rig_open_layers(const char *shape, uint32_t n_layers, uint32_t n_local_experts,
+			   uint32_t n_context, bool without_cublas);
 void rig_close(struct rig *rig);
 
 /* A recorded lane is idle until rig_record(). */

@@ -6,6 +6,7 @@
 if HAVE_NVCC
 %C%_programs = \
 	%D%/bench_capture \
+	%D%/bench_collect \
 	%D%/bench_engine \
 	%D%/bench_experts_cuda \
 	%D%/bench_route_cuda
@@ -33,3 +34,8 @@ endif
 %C%_bench_engine_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
 %C%_bench_engine_LDADD = kernels/libmtk_cuda.a kernels/libmtk.la libtrace/libmoetrace.la \
 	$(CUDA_LIBS) $(PTHREAD_LIBS) -lm
+
+%C%_bench_collect_SOURCES = %D%/bench_collect.c %D%/engine_rig.c %D%/engine_rig.h
+%C%_bench_collect_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
+%C%_bench_collect_LDADD = kernels/libmtk_cuda.a kernels/libmtk.la libtrace/libmoetrace.la \
+	$(CUDA_LIBS) $(PTHREAD_LIBS) -lm -ldl

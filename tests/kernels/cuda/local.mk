@@ -7,6 +7,7 @@ if HAVE_NVCC
 %C%_programs = \
 	%D%/check_device_cuda \
 	%D%/check_experts_cuda \
+	%D%/check_kernels_cuda \
 	%D%/check_layers_cuda \
 	%D%/check_moe_cuda \
 	%D%/check_oea_cuda \
@@ -34,6 +35,12 @@ dist_check_SCRIPTS += %D%/sanitize.sh
 %C%_check_experts_cuda_SOURCES = %D%/check_experts_cuda.c $(%C%_support) \
 	tests/routing/support/settings.c tests/routing/support/settings.h
 %C%_check_experts_cuda_LDADD = $(mtk_cuda_libs)
+
+%C%_check_kernels_cuda_SOURCES = %D%/check_kernels_cuda.c \
+	bench/cuda/engine_rig.c bench/cuda/engine_rig.h
+%C%_check_kernels_cuda_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
+%C%_check_kernels_cuda_LDADD = kernels/libmtk_cuda.a kernels/libmtk.la libtrace/libmoetrace.la \
+	$(CUDA_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 
 %C%_check_moe_cuda_SOURCES = %D%/check_moe_cuda.c $(%C%_support) \
 	tests/routing/support/settings.c tests/routing/support/settings.h
