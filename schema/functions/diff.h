@@ -21,7 +21,12 @@
 
 #include "tvf.h"
 
-enum { MT_DIFF_MAX_K = 64, MT_DIFF_MEMORY_BYTES = 40 << 20 };
+enum {
+	MT_DIFF_MAX_K = 64,
+	MT_DIFF_MEMORY_BYTES = 40 << 20,
+	MT_DIFF_MAX_POSITIONS = 1 << 24, /* of a request: more is damage, and is not gone through */
+	MT_DIFF_MAX_EXPERTS = 1 << 22,	 /* of all layers */
+};
 
 /* Sides are A and B. */
 enum { MT_N_SIDES = 2 };
@@ -37,7 +42,8 @@ struct mt_diff_request {
 	sqlite3_int64 request_id;
 	sqlite3_int64 attempt;		     /* the last one */
 	sqlite3_int64 first_pass, last_pass; /* hold rows of any attempt; first above last: none */
-	uint32_t end;			     /* its positions are below */
+	uint32_t end;  /* its positions are below */
+	uint32_t seen; /* and those of its rows, and of what it reused, are below this */
 };
 
 struct mt_diff_side {
@@ -54,6 +60,7 @@ struct mt_diff_pair {
 	const char *joined_by;	      /* a constant; NULL: nothing is joined */
 	bool has_tokens;	      /* some token of both is known */
 	uint32_t end;		      /* positions below it are compared */
+	uint32_t n_unseen;	      /* and those behind it, of which neither has a row */
 	/* While they are read. */
 	uint32_t next_position;
 	bool is_done;

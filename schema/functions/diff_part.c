@@ -17,23 +17,28 @@ static size_t n_sides(const struct mt_diff *diff)
 	return diff->is_single ? 1 : MT_N_SIDES;
 }
 
-/* Positions of a pair that both may have rows of, before the first token that differs. */
-static uint32_t pair_end(const struct mt_diff *diff, const struct mt_diff_pair *pair)
+/* Positions of a pair before the first token that differs; those that nobody saw are only counted. */
+static void pair_measure(const struct mt_diff *diff, struct mt_diff_pair *pair)
 {
-	uint32_t end = UINT32_MAX;
+	uint32_t end = UINT32_MAX, seen = 0;
+
+	pair->end = pair->n_unseen = 0;
 
 	for (size_t side = 0; side < n_sides(diff); side++) {
 		const struct mt_diff_request *request =
 			mt_diff_request_find(&diff->sides[side], pair->request_id[side]);
 
 		if (!request)
-			return 0;
+			return;
 		if (request->end < end)
 			end = request->end;
+		if (request->seen > seen)
+			seen = request->seen;
 	}
-	return pair->token_position >= 0 && pair->token_position < end
-		       ? (uint32_t)pair->token_position
-		       : end;
+	if (pair->token_position >= 0 && pair->token_position < end)
+		end = (uint32_t)pair->token_position;
+	pair->end = end < seen ? end : seen;
+	pair->n_unseen = end - pair->end;
 }
 
 /* ---- parts ---- */
@@ -259,7 +264,7 @@ static void pairs_begin(struct mt_diff_group *group)
 	struct mt_diff *diff = group->diff;
 
 	for (size_t i = 0; i < diff->n_pairs; i++) {
-		diff->pairs[i].end = pair_end(diff, &diff->pairs[i]);
+		pair_measure(diff, &diff->pairs[i]);
 		if (diff->pairs[i].request_id[0] != 0)
 			group->n_a_pairs = i + 1;
 	}

@@ -11,7 +11,8 @@ SQLITE_EXTENSION_INIT3
 #include <math.h>
 #include <string.h>
 
-enum { MIN_FLIPS = 99, MAX_FLIPS = 499 };
+/* Fewer make no test. */
+enum { MIN_FLIPS = 49, MAX_FLIPS = 499 };
 static const size_t max_loads_bytes = (size_t)32 << 20;
 
 static void *zeroed(size_t n, size_t element_bytes)
@@ -41,7 +42,7 @@ int mt_diff_shift_begin(struct mt_diff_shift *shift, const struct mt_diff *diff)
 	for (size_t i = 0; i < n_layers; i++)
 		shift->first_cell[i + 1] = shift->first_cell[i] + diff->layers[i].n_choices;
 	n_flips = max_loads_bytes / ((n_cells(shift) + 1) * sizeof(*shift->loads));
-	shift->n_flips = n_flips < MIN_FLIPS   ? MIN_FLIPS
+	shift->n_flips = n_flips < MIN_FLIPS   ? 0
 			 : n_flips > MAX_FLIPS ? MAX_FLIPS
 					       : (uint32_t)n_flips;
 	shift->loads = zeroed(n_cells(shift) * (shift->n_flips + 1), sizeof(*shift->loads));
@@ -184,7 +185,7 @@ bool mt_diff_shift_of(const struct mt_diff_shift *shift, size_t layer,
 	double deviation;
 	uint32_t n = 0;
 
-	if (shift->n_requests < 2 || (!is_all && shift->n_choices[layer] == 0))
+	if (shift->n_requests < 2 || shift->n_flips == 0 || (!is_all && shift->n_choices[layer] == 0))
 		return false;
 	*ret_shifted = (struct mt_diff_shifted){.shift = shifts[0]};
 	moments(shift, layer, &ret_shifted->chance_shift, &deviation);

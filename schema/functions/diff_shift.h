@@ -40,7 +40,10 @@ void mt_diff_shift_row(struct mt_diff_shift *shift, size_t layer, const struct m
 void mt_diff_shift_part(struct mt_diff_shift *shift, size_t number);
 /* After all of them, and n_requests is set. */
 void mt_diff_shift_settle(struct mt_diff_shift *shift);
-/* Of a layer, or with n_layers of all. False: fewer than two requests, or no choice. */
+/*
+ * Of a layer, or with n_layers of all. False: fewer than two requests, no choice, or more experts than
+ * there is memory for the exchanges.
+ */
 bool mt_diff_shift_of(const struct mt_diff_shift *shift, size_t layer,
 		      struct mt_diff_shifted *ret_shifted);
 

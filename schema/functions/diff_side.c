@@ -243,7 +243,7 @@ static int layer_take(struct mt_diff *diff, sqlite3_stmt *a, sqlite3_stmt *b)
 
 static int layers_pair(struct mt_diff *diff, sqlite3_stmt *a, sqlite3_stmt *b)
 {
-	size_t size = 0;
+	size_t size = 0, n_experts = 0;
 	int rc_a, rc_b, rc;
 
 	for (;;) {
@@ -260,11 +260,15 @@ static int layers_pair(struct mt_diff *diff, sqlite3_stmt *a, sqlite3_stmt *b)
 				rc_a == SQLITE_ROW ? "A" : "B");
 		if (rc_a == SQLITE_DONE)
 			return SQLITE_OK;
+		if (n_experts > MT_DIFF_MAX_EXPERTS)
+			return mt_tvf_fail(diff->rows, "%s: more than %d experts in all layers",
+					   diff->name, MT_DIFF_MAX_EXPERTS);
 		rc = mt_diff_reserve(&diff->layers, &size, diff->n_layers, sizeof(*diff->layers));
 		if (rc == SQLITE_OK)
 			rc = layer_take(diff, a, b);
 		if (rc != SQLITE_OK)
 			return rc;
+		n_experts += diff->layers[diff->n_layers - 1].n_choices;
 	}
 }
 
@@ -339,7 +343,7 @@ static int requests_load(struct mt_diff *diff, size_t index)
 				     sizeof(*side->requests));
 		if (rc != SQLITE_OK)
 			break;
-		end = end < 0 ? 0 : end > INT32_MAX ? INT32_MAX : end;
+		end = end < 0 ? 0 : end > MT_DIFF_MAX_POSITIONS ? MT_DIFF_MAX_POSITIONS : end;
 		side->requests[side->n_requests++] = (struct mt_diff_request){
 			.request_id = sqlite3_column_int64(stmt, 0),
 			.attempt = n_attempts > 0 ? n_attempts - 1 : 0,
@@ -380,7 +384,9 @@ uint32_t mt_diff_slice_end(sqlite3_stmt *stmt, int column)
 	const size_t n_bytes = (size_t)sqlite3_column_bytes(stmt, column + 2);
 	const sqlite3_int64 first = sqlite3_column_int64(stmt, column);
 	const sqlite3_int64 n_rows = sqlite3_column_int64(stmt, column + 1);
-	sqlite3_int64 end = first > INT32_MAX || n_rows > INT32_MAX ? INT32_MAX : first + n_rows;
+	const bool is_valid = first >= 0 && first <= MT_DIFF_MAX_POSITIONS && n_rows >= 0 &&
+			      n_rows <= MT_DIFF_MAX_POSITIONS;
+	sqlite3_int64 end = is_valid ? first + n_rows : 0;
 
 	for (size_t i = 0; positions && i + 4 <= n_bytes; i += 4) {
 		const sqlite3_int64 position = (sqlite3_int64)positions[i] | positions[i + 1] << 8 |
@@ -390,7 +396,7 @@ uint32_t mt_diff_slice_end(sqlite3_stmt *stmt, int column)
 		if (i == 0 || position + 1 > end)
 			end = position + 1;
 	}
-	return (uint32_t)(end < 0 ? 0 : end > INT32_MAX ? INT32_MAX : end);
+	return (uint32_t)(end > MT_DIFF_MAX_POSITIONS ? MT_DIFF_MAX_POSITIONS : end);
 }
 
 /* Where the rows of requests lie. Requests that did not end reach as far as their rows. */
@@ -421,9 +427,34 @@ static int extents_load(struct mt_diff *diff, size_t index)
 			request->first_pass = pass_id;
 		if (pass_id > request->last_pass)
 			request->last_pass = pass_id;
-		end = sqlite3_column_int(stmt, 6) ? mt_diff_slice_end(stmt, 3) : 0;
-		if (end > request->end)
+		end = mt_diff_slice_end(stmt, 3);
+		if (end > request->seen)
+			request->seen = end;
+		if (sqlite3_column_int(stmt, 6) && end > request->end)
 			request->end = end;
+	}
+	return mt_diff_finish(diff, stmt, rc);
+}
+
+/* What requests reused is seen, too. */
+static int reuse_load(struct mt_diff *diff, size_t index)
+{
+	static const char sql[] =
+		"SELECT u.request_id, u.first_position, u.n_positions, NULL FROM main.request AS q CROSS "
+		"JOIN main.request_reuse AS u ON u.request_id = q.request_id WHERE q.recording_id = ?1";
+	sqlite3_stmt *stmt;
+	int rc = mt_diff_prepare(diff, index, sql, &stmt);
+
+	if (rc != SQLITE_OK)
+		return rc;
+	sqlite3_bind_int64(stmt, 1, diff->sides[index].recording_id);
+	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+		struct mt_diff_request *request =
+			find(&diff->sides[index], sqlite3_column_int64(stmt, 0));
+		const uint32_t end = mt_diff_slice_end(stmt, 1);
+
+		if (request && end > request->seen)
+			request->seen = end;
 	}
 	return mt_diff_finish(diff, stmt, rc);
 }
@@ -439,6 +470,8 @@ int mt_diff_load(struct mt_diff *diff)
 		rc = requests_load(diff, side);
 		if (rc == SQLITE_OK)
 			rc = extents_load(diff, side);
+		if (rc == SQLITE_OK)
+			rc = reuse_load(diff, side);
 	}
 	return rc;
 }

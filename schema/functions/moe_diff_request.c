@@ -177,13 +177,14 @@ static int request_emit(const struct state *state, const struct mt_diff_pair *pa
 	return numbers_emit(
 		diff->rows,
 		(const sqlite3_int64[]){
-			is_joined ? (sqlite3_int64)pair->end : -1, is_joined ? pair->has_tokens : -1,
+			is_joined ? (sqlite3_int64)pair->end + pair->n_unseen : -1, is_joined ? pair->has_tokens : -1,
 			pair->token_position, (sqlite3_int64)sums.rows,
 			(sqlite3_int64)sums.differing_rows, (sqlite3_int64)sums.choices,
 			(sqlite3_int64)sums.differing_choices, (sqlite3_int64)sums.reordered_rows,
 			(sqlite3_int64)sums.reused_rows, (sqlite3_int64)sums.reused_differing_rows,
 			(sqlite3_int64)of_pair->n_missing[0],
-			(sqlite3_int64)of_pair->n_missing[1], (sqlite3_int64)pair->n_both_missing,
+			(sqlite3_int64)of_pair->n_missing[1],
+			(sqlite3_int64)(pair->n_both_missing + pair->n_unseen * diff->n_layers),
 			of_pair->first_position, of_pair->first_layer},
 		15);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * damage_sql FILE.db N [SEED]: damages a copy of the trace in memory N times and reads it through
- * the functions each time. Half of the times a value of a table is replaced, half of the times
+ * damage_sql FILE.db N [SEED [requests]]: damages a copy of the trace in memory N times and reads it
+ * through the functions each time. Half of the times a value of a table is replaced, half of the times
  * bytes of the file are. Whatever they answer, they must answer: rows, or an error with a text.
  * Built with a sanitizer, this finds reads outside of blobs.
  */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,17 +115,32 @@ static const char *const queries[] = {
 	"SELECT count(*), sum(a_ns) FROM moe_fit(1)",
 };
 
+/* Of whole requests: for traces whose positions are those of texts. */
+static const char *const request_queries[] = {
+	"SELECT count(*), sum(differing_choices), sum(weight_distance) FROM moe_diff(1, 1)",
+	"SELECT count(*), sum(reused_rows), max(first_position) FROM moe_diff_request(1, 1, 'main')",
+	"SELECT count(*), sum(same) FROM (SELECT choices - differing_choices AS same FROM moe_attempts(1))",
+	"SELECT count(*), max(score), sum(floor) FROM moe_outliers(1)",
+	"SELECT count(*), sum(overlap) FROM moe_similarity(2, 3)",
+};
+
 static unsigned n_answers, n_errors;
+
+static bool is_of_requests;
 
 static void run_queries(sqlite3 *db)
 {
-	for (size_t i = 0; i < sizeof(queries) / sizeof(queries[0]); i++) {
+	const char *const *sql = is_of_requests ? request_queries : queries;
+	const size_t n = is_of_requests ? sizeof(request_queries) / sizeof(request_queries[0])
+					: sizeof(queries) / sizeof(queries[0]);
+
+	for (size_t i = 0; i < n; i++) {
 		char *error = NULL;
-		int rc = sqlite3_exec(db, queries[i], NULL, NULL, &error);
+		int rc = sqlite3_exec(db, sql[i], NULL, NULL, &error);
 
 		if (rc != SQLITE_OK && (!error || !*error)) {
 			fprintf(stderr, "damage_sql: error %d without a text: %s\n", rc,
-				queries[i]);
+				sql[i]);
 			exit(1);
 		}
 		n_answers += rc == SQLITE_OK;
@@ -225,10 +241,11 @@ int main(int argc, char **argv)
 	sqlite3 *db;
 
 	if (n <= 0) {
-		fputs("usage: damage_sql FILE.db N [SEED]\n", stderr);
+		fputs("usage: damage_sql FILE.db N [SEED [requests]]\n", stderr);
 		return 2;
 	}
 	random_state ^= argc > 3 ? strtoull(argv[3], NULL, 10) << 1 : 0;
+	is_of_requests = argc > 4 && strcmp(argv[4], "requests") == 0;
 	image = read_image(argv[1], &n_bytes);
 	db = open_copy(image, n_bytes);
 	for (int i = 0; i < n; i++) {

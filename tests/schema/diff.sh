@@ -126,6 +126,9 @@ expect_ok sqlite3 -batch -bail alone.db "DELETE FROM request WHERE request_id <>
 expect_ok "$runner" alone.db "SELECT count(*), max(distance), max(floor), max(score) FROM moe_outliers"
 expect_eq "a request alone" "$(cat "$tmp/out")" "1|||"
 
+# Whatever is wrong with a file, they answer.
+expect_ok "$MOETRACE_BUILDDIR/tests/schema/damage_sql" a.db 40 3 requests
+
 # Nothing in common: rows, and nothing is divided by zero.
 change nothing.db "UPDATE request SET external_id = NULL; DELETE FROM request_token"
 expect_ok "$runner" a.db "ATTACH 'nothing.db' AS b; SELECT sum(rows), max(share_high), max(p_value) FROM moe_diff(1, 1, 'b');
