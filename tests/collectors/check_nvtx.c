@@ -195,6 +195,7 @@ int main(void)
 	Suite *suite = suite_create("nvtx");
 	TCase *tests = tcase_create("nvtx");
 
+	tcase_set_timeout(tests, 60);
 	tcase_add_test(tests, test_heard);
 	tcase_add_loop_test(tests, test_silence, 0, sizeof(silences) / sizeof(silences[0]));
 	suite_add_tcase(suite, tests);
