@@ -37,6 +37,7 @@
 	X(EXPERT_MAP, "expert_map", "slots hold experts of their layer, layers name a map")     \
 	X(PHYSICAL_IDS, "physical_ids", "slots hold the experts that rows selected")            \
 	X(CANDIDATES, "candidates", "candidates are in range and distinct in a row")            \
+	X(ROW_FACTS, "row_facts", "margins are not below 0, and 0 where rows tie alone")         \
 	X(ORDERS, "orders", "orders descend by the scores that are told, shared slots last")    \
 	X(ACTIVE_EXPERTS, "active_experts", "active_experts and max_load agree with the ids")   \
 	X(WINDOWS, "windows", "windows of expert load are aligned and apart")                   \
@@ -203,6 +204,8 @@ struct check_run {
 	uint8_t *candidate_ids; /* NULL: none */
 	uint8_t *candidate_scores; /* NULL: none */
 	bool is_score_bf16;
+	uint8_t *margins;  /* NULL: none */
+	uint8_t *row_flags; /* NULL: none */
 	uint8_t *row_map;  /* NULL: none */
 	uint8_t *n_valid;  /* NULL: none */
 	bool is_sound;	   /* the sizes of its blobs are right */

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What a stored layer has beside ids and weights: physical ids against the expert map of the
- * pass's epoch, further candidates, and the order (check_order.c). Called for each row
+ * pass's epoch, further candidates, margins and flags, and the order (check_order.c). Called for each row
  * of a layer after its ids were found to be in range.
  */
 #include "cli/check.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include <moetrace/moetrace.h>
 
 /* The map of the layer at @epoch into the layer's own place; false after an error line. */
 static bool map_load(struct check *check, struct check_layer *layer, int64_t epoch)
@@ -105,6 +108,25 @@ static const char *candidates_fault(struct check *check, const struct check_laye
 	return NULL;
 }
 
+static const char *facts_fault(const struct check_run *run, int64_t stored)
+{
+	const int flags = run->row_flags ? run->row_flags[stored] : MOETRACE_ROW_TIE;
+	float margin = INFINITY;
+
+	if (flags & ~(MOETRACE_ROW_NAN | MOETRACE_ROW_TIE))
+		return "a flag that is not known";
+	if (run->margins) {
+		const uint8_t *p = run->margins + 4 * stored;
+		const uint32_t bits = (uint32_t)p[0] | (uint32_t)p[1] << 8 |
+				      (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+
+		memcpy(&margin, &bits, sizeof(margin));
+	}
+	if (!(margin >= 0))
+		return "a margin that is not a number from 0";
+	return margin == 0 && !(flags & MOETRACE_ROW_TIE) ? "a margin of 0 without a tie" : NULL;
+}
+
 static void fault_report(struct check *check, enum check_proof proof,
 			 const struct check_layer *layer, int64_t row, const char *fault)
 {
@@ -138,6 +160,10 @@ void check_extra_row(struct check *check, const struct check_layer *layer,
 		check->results[CHECK_CANDIDATES].n_checked += (uint64_t)run->n_candidates;
 		fault_report(check, CHECK_CANDIDATES, layer, row,
 			     candidates_fault(check, layer, run, stored));
+	}
+	if (run->margins || run->row_flags) {
+		check->results[CHECK_ROW_FACTS].n_checked++;
+		fault_report(check, CHECK_ROW_FACTS, layer, row, facts_fault(run, stored));
 	}
 	if (check->order == CHECK_ORDER_RESTORED ||
 	    (check->order == CHECK_ORDER_SELECTION && check->pass.recording->is_routed &&

@@ -21,6 +21,8 @@ void check_run_free(struct check_run *run)
 	free(run->physical_ids);
 	free(run->candidate_ids);
 	free(run->candidate_scores);
+	free(run->margins);
+	free(run->row_flags);
 	memset(run, 0, sizeof(*run));
 }
 
@@ -67,7 +69,9 @@ static void run_read(struct check_run *run, sqlite3_stmt *stmt)
 		blob_copy(stmt, 14, run->n_rows * run->n_candidates * run->id_bytes, true,
 			  &run->candidate_ids) &&
 		blob_copy(stmt, 15, run->n_rows * run->n_candidates * 2, true,
-			  &run->candidate_scores);
+			  &run->candidate_scores) &&
+		blob_copy(stmt, 17, run->n_rows * 4, true, &run->margins) &&
+		blob_copy(stmt, 18, run->n_rows, true, &run->row_flags);
 }
 
 /* The run @topk_id; one without a row in the file is kept as unsound. NULL after an error line. */
@@ -90,7 +94,8 @@ static const struct check_run *run_get(struct check *check, int64_t topk_id)
 						       "coalesce(physical_id_bytes, 0), "
 						       "physical_ids, coalesce(n_candidates, 0), "
 						       "candidate_ids, candidate_scores, "
-						       "score_format = 'bf16' FROM topk "
+						       "score_format = 'bf16', margins, "
+						       "row_flags FROM topk "
 						       "WHERE topk_id = ?1");
 	if (!check->run_stmt)
 		return NULL;

@@ -175,6 +175,10 @@ static const struct sql_proof sql_proofs[] = {
 	 "OR typeof(candidate_scores) NOT IN ('blob', 'null') "
 	 "OR length(candidate_ids) <> n_rows * n_candidates * id_bytes "
 	 "OR length(candidate_scores) <> n_rows * n_candidates * 2"},
+	{CHECK_TOPK_BLOBS, NULL,
+	 "SELECT 'topk', topk_id, 'margins or row_flags are not of the size of its rows' "
+	 "FROM topk WHERE typeof(margins) NOT IN ('blob', 'null') OR length(margins) <> n_rows * 4 "
+	 "OR typeof(row_flags) NOT IN ('blob', 'null') OR length(row_flags) <> n_rows"},
 
 	{CHECK_LAYER_LOAD, NULL,
 	 "SELECT 'layer_load', c.pass_id || ',' || c.layer_id, 'its layer is not counted' "

@@ -6,6 +6,8 @@
 #ifndef MT_HOT_H
 #define MT_HOT_H
 
+#include <string.h>
+
 #include "libtrace/session.h"
 
 #include "libtrace/clock.h"
@@ -120,6 +122,26 @@ static inline int mt_is_wide(const struct moetrace_pass *pass,
 		return selection->id_space != MOETRACE_ID_LOGICAL;
 	return selection->id_space != MOETRACE_ID_LOGICAL || selection->physical_ids ||
 	       selection->n_candidates || selection->order == MOETRACE_ORDER_UNORDERED;
+}
+
+/* What the selection tells of its rows, as far as it is stored: MT_FACT_*. */
+static inline uint8_t mt_facts_of(const struct moetrace_pass *pass,
+				  const struct moetrace_selection *selection)
+{
+	if (pass->mode != MOETRACE_MODE_PER_TOKEN)
+		return 0;
+	return (uint8_t)((selection->margins ? MT_FACT_MARGINS : 0) |
+			 (selection->row_flags ? MT_FACT_FLAGS : 0));
+}
+
+static inline void mt_copy_facts(uint8_t facts, uint32_t n_rows,
+				 const struct moetrace_selection *selection, float *margins,
+				 uint8_t *row_flags)
+{
+	if (facts & MT_FACT_MARGINS)
+		memcpy(margins, selection->margins, (size_t)n_rows * sizeof(*margins));
+	if (facts & MT_FACT_FLAGS)
+		memcpy(row_flags, selection->row_flags, n_rows);
 }
 
 void mt_select_wide(struct moetrace_pass *pass, const struct moetrace_selection *selection);

@@ -126,6 +126,8 @@ static int sample_rows(struct mt_assembly *assembly, const struct mt_open_pass *
 		move_row(rows->ids, ids_bytes, n, i);
 		move_row(rows->weights, rows->k * 2ul, n, i);
 		move_row(rows->n_valid, 1, n, i);
+		move_row(rows->margins, sizeof(*rows->margins), n, i);
+		move_row(rows->row_flags, 1, n, i);
 		move_row(rows->base_k ? rows->base_ids : NULL,
 			 (uint64_t)rows->base_k * rows->id_bytes, n, i);
 		move_row(rows->physical_ids, (uint64_t)rows->k * rows->physical_id_bytes, n, i);
@@ -136,6 +138,23 @@ static int sample_rows(struct mt_assembly *assembly, const struct mt_open_pass *
 	rows->n_rows = n;
 	rows->row_map = assembly->row_map;
 	return MOETRACE_OK;
+}
+
+/* Whether what is told of the rows can be so. */
+static int are_facts_right(const struct mt_topk_rows *rows)
+{
+	const unsigned known = MOETRACE_ROW_NAN | MOETRACE_ROW_TIE;
+
+	for (uint32_t i = 0; i < rows->n_rows; i++) {
+		if (rows->margins && !(rows->margins[i] >= 0))
+			return 0;
+		if (rows->row_flags && (rows->row_flags[i] & ~known))
+			return 0;
+		if (rows->margins && rows->row_flags && rows->margins[i] == 0 &&
+		    !(rows->row_flags[i] & MOETRACE_ROW_TIE))
+			return 0;
+	}
+	return 1;
 }
 
 static uint64_t count_entries(const struct mt_topk_rows *rows)
@@ -225,6 +244,8 @@ static int take_layer(struct mt_assembly *assembly, struct mt_open_pass *pass,
 										  NULL,
 		.row_map = record->has_row_map ? parts.row_map : NULL,
 		.n_valid = record->has_valid ? parts.n_valid : NULL,
+		.margins = record->facts & MT_FACT_MARGINS ? parts.margins : NULL,
+		.row_flags = record->facts & MT_FACT_FLAGS ? parts.row_flags : NULL,
 		.base_ids = parts.base_ids,
 		.base_k = record->has_base ? record->base_k : 0,
 		.rule_id = record->rule,
@@ -237,6 +258,11 @@ static int take_layer(struct mt_assembly *assembly, struct mt_open_pass *pass,
 
 	if (rows.n_candidates)
 		rows.score_format = (uint8_t)assembly->session->opts.weight_format;
+	if (!are_facts_right(&rows)) {
+		rows.margins = NULL;
+		rows.row_flags = NULL;
+		mt_misuse(assembly->session, MT_MISUSE_FACTS);
+	}
 	if (record->n_invalid)
 		take_marks(pass, record, &parts);
 	count_layer(assembly, pass, record, &parts);

@@ -77,10 +77,15 @@ enum mt_skip {
 	MT_SKIP_DISABLED = 2,
 };
 
+/* What is told of each row beside its entries. */
+#define MT_FACT_MARGINS 1u
+#define MT_FACT_FLAGS 2u
+
 /*
  * Followed, in this order and each only as long as it applies, by
- * row_map u32 [n_rows], weights u16 [n_rows][k], ids [n_rows + n_padding][k] of id_bytes,
- * base_ids [n_rows][base_k] of id_bytes, n_valid u8 [n_rows + n_padding].
+ * row_map u32 [n_rows], margins f32 [n_rows], weights u16 [n_rows][k],
+ * ids [n_rows + n_padding][k] of id_bytes, base_ids [n_rows][base_k] of id_bytes,
+ * row flags u8 [n_rows], n_valid u8 [n_rows + n_padding].
  */
 struct mt_record_layer {
 	struct mt_record record;
@@ -98,16 +103,16 @@ struct mt_record_layer {
 	uint8_t untimed;
 	uint8_t base_k;         /* 0: no room for base_ids */
 	uint8_t has_base;
-	uint8_t reserved;
+	uint8_t facts;          /* MT_FACT_* */
 	uint32_t rule;          /* 0: none */
 };
 
 /*
  * A layer as it was passed, ids and weights widened but otherwise untouched: entries without an
- * expert are still in place. Followed by row_map u32 [n_rows], ids i32 [n_rows + n_padding][k],
+ * expert are still in place. Followed by row_map u32 [n_rows], margins f32 [n_rows], ids i32 [n_rows + n_padding][k],
  * weights f32 [n_rows][k], physical ids i32 [n_rows][k], base_ids i32 [n_rows][base_k],
- * candidate ids i32 [n_rows][n_candidates], candidate scores f32 [n_rows][n_candidates], each
- * only where it applies.
+ * candidate ids i32 [n_rows][n_candidates], candidate scores f32 [n_rows][n_candidates], row flags
+ * u8 [n_rows], each only where it applies.
  */
 struct mt_record_wide {
 	struct mt_record record;
@@ -128,7 +133,8 @@ struct mt_record_wide {
 	uint8_t base_k;        /* 0: no base_ids */
 	uint8_t weight_type;   /* enum moetrace_type that the weights were passed in */
 	uint8_t score_type;    /* the same of the candidates' scores */
-	uint8_t reserved[5];
+	uint8_t facts;         /* MT_FACT_* */
+	uint8_t reserved[4];
 };
 
 /* Followed by counts u32 [n_counts]. */
@@ -190,9 +196,11 @@ _Static_assert(MOETRACE_MAX_TOP_K < MT_ROW_INVALID, "the mark is no part of the 
 /* Where the parts that follow a LAYER header lie. */
 struct mt_layer_parts {
 	uint32_t *row_map;
+	float *margins;
 	uint16_t *weights;
 	uint8_t *ids;
 	uint8_t *base_ids;
+	uint8_t *row_flags;
 	uint8_t *n_valid; /* of the stored rows, then of the padding rows */
 	uint64_t n_bytes; /* of header and parts */
 };
@@ -206,12 +214,16 @@ static inline struct mt_layer_parts mt_layer_parts(struct mt_record_layer *layer
 
 	parts.row_map = (uint32_t *)at;
 	at += layer->has_row_map ? n_rows * 4 : 0;
+	parts.margins = (float *)at;
+	at += layer->facts & MT_FACT_MARGINS ? n_rows * 4 : 0;
 	parts.weights = (uint16_t *)at;
 	at += layer->weight_format != MOETRACE_WEIGHT_FORMAT_NONE ? n_rows * layer->k * 2 : 0;
 	parts.ids = at;
 	at += n_all * layer->k * layer->id_bytes;
 	parts.base_ids = at;
 	at += n_rows * layer->base_k * layer->id_bytes;
+	parts.row_flags = at;
+	at += layer->facts & MT_FACT_FLAGS ? n_rows : 0;
 	parts.n_valid = at;
 	at += n_all;
 	parts.n_bytes = (uint64_t)(at - (uint8_t *)layer);
@@ -221,12 +233,14 @@ static inline struct mt_layer_parts mt_layer_parts(struct mt_record_layer *layer
 /* Where the parts that follow a WIDE header lie. */
 struct mt_wide_parts {
 	uint32_t *row_map;
+	float *margins;
 	int32_t *ids; /* of the stored rows, then of the padding rows */
 	float *weights;
 	int32_t *physical_ids;
 	int32_t *base_ids;
 	int32_t *candidate_ids;
 	float *candidate_scores;
+	uint8_t *row_flags;
 	uint64_t n_bytes; /* of header and parts */
 };
 
@@ -240,6 +254,8 @@ static inline struct mt_wide_parts mt_wide_parts(struct mt_record_wide *wide)
 
 	parts.row_map = (uint32_t *)at;
 	at += wide->has_row_map ? n_rows * 4 : 0;
+	parts.margins = (float *)at;
+	at += wide->facts & MT_FACT_MARGINS ? n_rows * 4 : 0;
 	parts.ids = (int32_t *)at;
 	at += (n_rows + wide->n_padding) * wide->k * 4;
 	parts.weights = (float *)at;
@@ -252,6 +268,8 @@ static inline struct mt_wide_parts mt_wide_parts(struct mt_record_wide *wide)
 	at += n_candidates * 4;
 	parts.candidate_scores = (float *)at;
 	at += n_candidates * 4;
+	parts.row_flags = at;
+	at += wide->facts & MT_FACT_FLAGS ? n_rows : 0;
 	parts.n_bytes = (uint64_t)(at - (uint8_t *)wide);
 	return parts;
 }

@@ -195,6 +195,7 @@ static void write_layer(struct moetrace_session *session, struct mt_record_layer
 	parts = mt_layer_parts(to);
 	if (to->has_row_map)
 		memcpy(parts.row_map, selection->row_map, (size_t)to->n_rows * 4);
+	mt_copy_facts(to->facts, to->n_rows, selection, parts.margins, parts.row_flags);
 	if (checked->weights.type)
 		mt_narrow_weights(&checked->weights, to->weight_format, parts.weights);
 	if (to->base_k)
@@ -233,7 +234,8 @@ static int is_plain(const struct moetrace_pass *pass, const struct moetrace_sele
 	       (selection->ids_row_bytes == 0 || selection->ids_row_bytes == row_bytes) &&
 	       (selection->weights_row_bytes == 0 || selection->weights_row_bytes == row_bytes) &&
 	       !((uintptr_t)selection->row_map | (uintptr_t)selection->base_ids |
-		 (uintptr_t)selection->physical_ids | selection->rule | selection->id_space |
+		 (uintptr_t)selection->physical_ids | (uintptr_t)selection->margins |
+		 (uintptr_t)selection->row_flags | selection->rule | selection->id_space |
 		 selection->n_candidates | pass->is_special) &&
 	       selection->order <= MOETRACE_ORDER_SELECTION && selection->ids &&
 	       selection->weights && !(((uintptr_t)selection->ids | (uintptr_t)selection->weights) & 3);
@@ -302,6 +304,7 @@ static void select_plain(struct moetrace_pass *pass, const struct moetrace_selec
 	to->untimed = selection->untimed != 0;
 	to->base_k = 0;
 	to->has_base = 0;
+	to->facts = 0;
 	to->rule = 0;
 	if (pass->session->narrow_plain(selection->ids, selection->weights, n, layer->n_ids,
 					weights + 2 * n, (uint16_t *)(void *)weights))
@@ -332,6 +335,7 @@ static void select_any(struct moetrace_pass *pass, const struct moetrace_selecti
 	header.untimed = selection->untimed != 0;
 	header.rule = checked.rule;
 	header.base_k = checked.base.type ? (uint8_t)checked.base.k : 0;
+	header.facts = mt_facts_of(pass, selection);
 	n_bytes = mt_layer_parts(&header).n_bytes;
 	ring = mt_stream_of(pass);
 	reservation = mt_stream_reserve(pass, ring, MT_RECORD_LAYER, n_bytes);

@@ -101,6 +101,7 @@ static struct mt_record_wide header_of(const struct moetrace_pass *pass,
 		.base_k = checked->base.type ? (uint8_t)checked->base.k : 0,
 		.weight_type = (uint8_t)checked->weights.type,
 		.score_type = (uint8_t)selection->candidate_score_type,
+		.facts = mt_facts_of(pass, selection),
 	};
 
 	header.record.time_ns = mt_pass_now(pass);
@@ -121,6 +122,7 @@ static void write_wide(struct mt_record_wide *to, const struct mt_record_wide *h
 	parts = mt_wide_parts(to);
 	if (to->has_row_map)
 		memcpy(parts.row_map, selection->row_map, (size_t)to->n_rows * 4);
+	mt_copy_facts(to->facts, to->n_rows, selection, parts.margins, parts.row_flags);
 	ids.n_rows = (uint64_t)to->n_rows + to->n_padding;
 	mt_widen_ids(&ids, parts.ids);
 	if (to->has_weights)

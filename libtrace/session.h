@@ -42,6 +42,8 @@
 	X(MAP, "pass", "physical ids without an expert map that explains them; ignored")      \
 	X(CANDIDATES, "pass", "candidates of no type, or rows of them without all their "     \
 			      "experts, or in a session that stores no weights; not stored")  \
+	X(FACTS, "pass", "margins that are negative or NaN, flags that are not known, or a margin of 0 " \
+			 "without a tie; margins and flags of the layer are not stored")      \
 	X(COUNTS, "pass", "counts of another number than the layer has ids, or below 0; ignored") \
 	X(DISPATCH, "pass", "a dispatch with too many ranks or negative counts, or the second of its " \
 			    "layer; ignored")                                                 \

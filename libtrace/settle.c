@@ -280,6 +280,7 @@ static struct mt_record_layer header_of(const struct mt_settle_input *input)
 		.has_row_map = wide->has_row_map,
 		.untimed = wide->untimed,
 		.base_k = wide->base_k,
+		.facts = wide->facts,
 		.rule = wide->rule,
 	};
 
@@ -308,6 +309,10 @@ static int make_room(struct mt_settler *settler, struct settling *settling)
 	settling->physical_ids = settler->physical_ids;
 	if (header.has_row_map)
 		memcpy(settling->parts.row_map, settling->from.row_map, header.n_rows * 4ul);
+	if (header.facts & MT_FACT_MARGINS)
+		memcpy(settling->parts.margins, settling->from.margins, header.n_rows * 4ul);
+	if (header.facts & MT_FACT_FLAGS)
+		memcpy(settling->parts.row_flags, settling->from.row_flags, header.n_rows);
 	return MOETRACE_OK;
 }
 

@@ -219,7 +219,9 @@ CREATE TABLE topk (
 	n_candidates INTEGER,        -- entries a row of candidate_ids; NULL: none
 	candidate_ids BLOB,          -- further experts that the router scored high [n_rows][n_candidates], of id_bytes; NULL: none
 	score_format TEXT,           -- 'fp16' or 'bf16'; NULL: no candidates
-	candidate_scores BLOB        -- their scores without bias [n_rows][n_candidates]; NULL: none
+	candidate_scores BLOB,       -- their scores without bias [n_rows][n_candidates]; NULL: none
+	margins BLOB,                -- f32 a row: by how much the score that chose its last expert (with its bias) exceeds the best one that was left out though it could have been chosen, infinity: nothing was left out; NULL: not told
+	row_flags BLOB               -- u8 a row: 1 one of its scores was NaN, 2 what was left out, an expert or a group, scored what the last one taken did; NULL: not told
 );
 
 -- A layer of a pass.

@@ -51,7 +51,7 @@
 		     "?, ?)")                                                                 \
 	X(KERNEL, "INSERT INTO kernel VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")     \
 	X(TOPK, "INSERT INTO topk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
-		"?)")                                                                         \
+		"?, ?, ?)")                                                                         \
 	X(LOAD, "INSERT INTO expert_load_window VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "       \
 		"ON CONFLICT (recording_id, start_ns, layer_id, expert) DO UPDATE SET "       \
 		"prefill_tokens = prefill_tokens + excluded.prefill_tokens, "                 \

@@ -301,6 +301,8 @@ struct mt_topk_rows {
 	uint16_t *weights;        /* NULL with format NONE */
 	uint32_t *row_map;        /* or NULL */
 	uint8_t *n_valid;         /* or NULL */
+	float *margins;           /* or NULL */
+	uint8_t *row_flags;       /* or NULL */
 	uint8_t *base_ids;        /* [n_rows][base_k] or NULL */
 	uint8_t *physical_ids;    /* [n_rows][k] or NULL */
 	uint8_t *candidate_ids;   /* [n_rows][n_candidates] of id_bytes, or NULL */

@@ -25,6 +25,8 @@ struct mt_run {
 	uint8_t weight_format;
 	uint8_t has_row_map;
 	uint8_t has_valid;
+	uint8_t has_margins;
+	uint8_t has_flags;
 	uint32_t base_k;  /* 0: no base_ids */
 	uint32_t rule_id; /* 0: none */
 	uint32_t n_candidates;     /* 0: none */
@@ -35,6 +37,8 @@ struct mt_run {
 	uint16_t *weights;
 	uint32_t *row_map;
 	uint8_t *n_valid;
+	float *margins;
+	uint8_t *row_flags;
 	uint8_t *base_ids;
 	uint8_t *physical_ids;
 	uint8_t *candidate_ids;

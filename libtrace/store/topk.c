@@ -17,6 +17,7 @@ static uint64_t row_bytes(const struct mt_run *run)
 	return (uint64_t)run->k * run->id_bytes +
 	       (run->weight_format != MOETRACE_WEIGHT_FORMAT_NONE ? run->k * 2u : 0) +
 	       (run->has_row_map ? 4 : 0) + (run->has_valid ? 1 : 0) +
+	       (run->has_margins ? 4 : 0) + (run->has_flags ? 1 : 0) +
 	       (uint64_t)run->base_k * run->id_bytes + (uint64_t)run->k * run->physical_id_bytes +
 	       (uint64_t)run->n_candidates * (run->id_bytes + 2u);
 }
@@ -27,6 +28,8 @@ static int is_same_format(const struct mt_run *run, const struct mt_topk_rows *r
 	       run->weight_format == rows->weight_format &&
 	       run->has_row_map == (rows->row_map != NULL) &&
 	       run->has_valid == (rows->n_valid != NULL) && run->base_k == rows->base_k &&
+	       run->has_margins == (rows->margins != NULL) &&
+	       run->has_flags == (rows->row_flags != NULL) &&
 	       run->rule_id == rows->rule_id &&
 	       run->physical_id_bytes == rows->physical_id_bytes &&
 	       run->n_candidates == rows->n_candidates && run->score_format == rows->score_format;
@@ -47,7 +50,7 @@ static void bind_blob(sqlite3_stmt *stmt, int index, const void *blob, uint64_t 
 		sqlite3_bind_zeroblob(stmt, index, 0);
 }
 
-/* Physical ids and candidates: columns 13 to 18. */
+/* Physical ids, candidates and facts of rows: columns 13 to 20. */
 static void bind_extras(sqlite3_stmt *stmt, const struct mt_run *run)
 {
 	uint64_t n_candidates = (uint64_t)run->n_rows * run->n_candidates;
@@ -57,6 +60,10 @@ static void bind_extras(sqlite3_stmt *stmt, const struct mt_run *run)
 		bind_blob(stmt, 14, run->physical_ids,
 			  (uint64_t)run->n_rows * run->k * run->physical_id_bytes);
 	}
+	if (run->has_margins)
+		bind_blob(stmt, 19, run->margins, run->n_rows * 4ul);
+	if (run->has_flags)
+		bind_blob(stmt, 20, run->row_flags, run->n_rows);
 	if (!run->n_candidates)
 		return;
 	mt_store_bind_int(stmt, 15, run->n_candidates);
@@ -123,6 +130,8 @@ void mt_store_free_runs(struct mt_store *store)
 		free(store->runs[i].weights);
 		free(store->runs[i].row_map);
 		free(store->runs[i].n_valid);
+		free(store->runs[i].margins);
+		free(store->runs[i].row_flags);
 		free(store->runs[i].base_ids);
 		free(store->runs[i].physical_ids);
 		free(store->runs[i].candidate_ids);
@@ -135,14 +144,18 @@ static int reserve_extras(struct mt_run *run, uint64_t capacity_rows)
 	uint64_t n = capacity_rows * run->n_candidates;
 	void *physical = realloc(run->physical_ids,
 				 capacity_rows * run->k * run->physical_id_bytes + 1);
+	void *margins = realloc(run->margins, capacity_rows * 4);
+	void *row_flags = realloc(run->row_flags, capacity_rows);
 	void *ids, *scores;
 
+	run->margins = margins ? margins : run->margins;
+	run->row_flags = row_flags ? row_flags : run->row_flags;
 	run->physical_ids = physical ? physical : run->physical_ids;
 	ids = realloc(run->candidate_ids, n * run->id_bytes + 1);
 	run->candidate_ids = ids ? ids : run->candidate_ids;
 	scores = realloc(run->candidate_scores, n * 2 + 1);
 	run->candidate_scores = scores ? scores : run->candidate_scores;
-	return physical && ids && scores ? 0 : -1;
+	return physical && margins && row_flags && ids && scores ? 0 : -1;
 }
 
 /* Make room for @n_rows of the run's format. */
@@ -181,6 +194,8 @@ static void set_format(struct mt_run *run, const struct mt_topk_rows *rows)
 	run->weight_format = rows->weight_format;
 	run->has_row_map = rows->row_map != NULL;
 	run->has_valid = rows->n_valid != NULL;
+	run->has_margins = rows->margins != NULL;
+	run->has_flags = rows->row_flags != NULL;
 	run->base_k = rows->base_k;
 	run->rule_id = rows->rule_id;
 	run->physical_id_bytes = rows->physical_id_bytes;
@@ -229,6 +244,10 @@ static void append_extras(struct mt_run *run, const struct mt_topk_rows *rows)
 	if (physical_bytes)
 		memcpy(run->physical_ids + run->n_rows * physical_bytes, rows->physical_ids,
 		       rows->n_rows * physical_bytes);
+	if (rows->margins)
+		memcpy(run->margins + run->n_rows, rows->margins, rows->n_rows * 4ul);
+	if (rows->row_flags)
+		memcpy(run->row_flags + run->n_rows, rows->row_flags, rows->n_rows);
 	if (!n)
 		return;
 	memcpy(run->candidate_ids + at * run->id_bytes, rows->candidate_ids, n * run->id_bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * moe_topk: a row for each stored assignment of the main database, decoded from the blobs as
- * it is asked for. for_request, the argument of moe_topk(N), is another name of request_id. The
+ * it is asked for; margin and row_flags, which few files have, are told to who names them. for_request, the argument of moe_topk(N), is another name of request_id. The
  * cursor holds a place (pass, layer, row, topk_rank); columns are computed from it. A row of a
  * layer without a row map is found through the slices, one of a layer with a row map through the
  * map, so that a condition on the request skips the rest in both. Conditions that are pushed down
@@ -34,6 +34,8 @@ enum topk_column {
 	TC_EXPERT,
 	TC_WEIGHT,
 	TC_FOR_REQUEST,
+	TC_MARGIN,
+	TC_ROW_FLAGS,
 	TC_N_COLUMNS
 };
 
@@ -42,7 +44,7 @@ static const char topk_declaration[] =
 	"CREATE TABLE moe_topk (recording_id INTEGER, model_id INTEGER, request_id INTEGER,"
 	" attempt INTEGER, position INTEGER, pass_id INTEGER, row INTEGER, phase TEXT,"
 	" layer_id INTEGER, layer INTEGER, state TEXT, topk_rank INTEGER, expert INTEGER,"
-	" weight REAL, for_request INTEGER HIDDEN,"
+	" weight REAL, for_request INTEGER HIDDEN, margin REAL HIDDEN, row_flags INTEGER HIDDEN,"
 	" PRIMARY KEY (pass_id, layer_id, row, topk_rank)) WITHOUT ROWID";
 
 /* The term that a condition on the column becomes; -1: SQLite applies it alone. */
@@ -61,6 +63,8 @@ static const signed char column_terms[TC_N_COLUMNS] = {
 	[TC_TOPK_RANK] = -1,
 	[TC_EXPERT] = -1,
 	[TC_WEIGHT] = -1,
+	[TC_MARGIN] = -1,
+	[TC_ROW_FLAGS] = -1,
 	[TC_FOR_REQUEST] = MT_TERM_REQUEST_ID,
 };
 
@@ -374,6 +378,22 @@ static void result_weight(sqlite3_context *context, const struct topk_cursor *cu
 					       : (double)mt_f32_from_bf16(bits));
 }
 
+/* Of the row. NULL: not told, or nothing was left out, which is infinity. */
+static void result_margin(sqlite3_context *context, const struct topk_cursor *cursor)
+{
+	const uint8_t *p = cursor->reader.run->margins;
+	uint32_t bits;
+	float margin;
+
+	if (!p)
+		return;
+	p += (cursor->reader.first_row + cursor->layer_row) * 4;
+	bits = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+	memcpy(&margin, &bits, sizeof(margin));
+	if ((bits & 0x7f800000) != 0x7f800000)
+		sqlite3_result_double(context, (double)margin);
+}
+
 static void result_request(sqlite3_context *context, const struct topk_cursor *cursor, int column)
 {
 	if (!cursor->slice->has_request)
@@ -430,6 +450,14 @@ static int topk_column(sqlite3_vtab_cursor *base, sqlite3_context *context, int 
 		break;
 	case TC_WEIGHT:
 		result_weight(context, cursor);
+		break;
+	case TC_MARGIN:
+		result_margin(context, cursor);
+		break;
+	case TC_ROW_FLAGS:
+		if (reader->run->row_flags)
+			sqlite3_result_int(context, reader->run->row_flags[reader->first_row +
+									   cursor->layer_row]);
 		break;
 	}
 	return SQLITE_OK;

@@ -21,6 +21,8 @@ enum run_column {
 	RC_WEIGHTS,
 	RC_ROW_MAP,
 	RC_N_VALID,
+	RC_MARGINS,
+	RC_ROW_FLAGS,
 	RC_RULE_ID,
 	RC_BASE_K,
 	RC_BASE_IDS,
@@ -33,12 +35,12 @@ enum run_column {
 };
 
 static const char run_sql[] =
-	"SELECT n_rows, k, id_bytes, weight_format, topk_ids, topk_weights, row_map, n_valid"
-	" FROM main.topk WHERE topk_id = ?1";
+	"SELECT n_rows, k, id_bytes, weight_format, topk_ids, topk_weights, row_map, n_valid,"
+	" margins, row_flags FROM main.topk WHERE topk_id = ?1";
 static const char run_extras_sql[] =
 	"SELECT n_rows, k, id_bytes, weight_format, topk_ids, topk_weights, row_map, n_valid,"
-	" rule_id, base_k, base_ids, n_candidates, candidate_ids, score_format, candidate_scores,"
-	" physical_id_bytes, physical_ids"
+	" margins, row_flags, rule_id, base_k, base_ids, n_candidates, candidate_ids, score_format,"
+	" candidate_scores, physical_id_bytes, physical_ids"
 	" FROM main.topk WHERE topk_id = ?1";
 
 static int run_blob(struct mt_reader *reader, struct mt_run *run, int column, const char *name,
@@ -133,6 +135,15 @@ static int read_extras(struct mt_reader *reader, struct mt_run *run)
 	return rc == SQLITE_OK ? read_physical(reader, run) : rc;
 }
 
+/* A blob that may be absent: *ret_blob is left as it is then. */
+static int optional_blob(struct mt_reader *reader, struct mt_run *run, int column, const char *name,
+			 size_t row_bytes, const uint8_t **ret_blob)
+{
+	if (sqlite3_column_type(run->stmt, column) == SQLITE_NULL)
+		return SQLITE_OK;
+	return run_blob(reader, run, column, name, (uint64_t)run->n_rows * row_bytes, ret_blob);
+}
+
 static int read_run(struct mt_reader *reader, struct mt_run *run)
 {
 	sqlite3_stmt *stmt = run->stmt;
@@ -140,6 +151,7 @@ static int read_run(struct mt_reader *reader, struct mt_run *run)
 	int rc;
 
 	run->ids = run->weights = run->row_map = run->n_valid = NULL;
+	run->margins = run->row_flags = NULL;
 	run->base_ids = run->candidate_ids = run->candidate_scores = run->physical_ids = NULL;
 	run->base_k = run->n_candidates = 0;
 	run->has_rule = false;
@@ -159,11 +171,14 @@ static int read_run(struct mt_reader *reader, struct mt_run *run)
 	rc = run_blob(reader, run, RC_IDS, "topk_ids", n_ids * run->id_bytes, &run->ids);
 	if (rc == SQLITE_OK && run->weight_format != MT_WEIGHT_NONE)
 		rc = run_blob(reader, run, RC_WEIGHTS, "topk_weights", n_ids * 2, &run->weights);
-	if (rc == SQLITE_OK && sqlite3_column_type(stmt, RC_ROW_MAP) != SQLITE_NULL)
-		rc = run_blob(reader, run, RC_ROW_MAP, "row_map", (uint64_t)run->n_rows * 4,
-			      &run->row_map);
-	if (rc == SQLITE_OK && sqlite3_column_type(stmt, RC_N_VALID) != SQLITE_NULL)
-		rc = run_blob(reader, run, RC_N_VALID, "n_valid", run->n_rows, &run->n_valid);
+	if (rc == SQLITE_OK)
+		rc = optional_blob(reader, run, RC_ROW_MAP, "row_map", 4, &run->row_map);
+	if (rc == SQLITE_OK)
+		rc = optional_blob(reader, run, RC_N_VALID, "n_valid", 1, &run->n_valid);
+	if (rc == SQLITE_OK)
+		rc = optional_blob(reader, run, RC_MARGINS, "margins", 4, &run->margins);
+	if (rc == SQLITE_OK)
+		rc = optional_blob(reader, run, RC_ROW_FLAGS, "row_flags", 1, &run->row_flags);
 	if (rc == SQLITE_OK && reader->extras)
 		rc = read_extras(reader, run);
 	return rc;

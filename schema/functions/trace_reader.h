@@ -50,6 +50,7 @@ struct mt_run {
 	size_t n_rows, k, id_bytes;
 	enum mt_weight_format weight_format;
 	const uint8_t *ids, *weights, *row_map, *n_valid; /* absent: NULL */
+	const uint8_t *margins, *row_flags;
 	/* With MT_READ_EXTRAS alone; absent: 0 and NULL. */
 	bool has_rule;
 	sqlite3_int64 rule_id;

@@ -45,7 +45,12 @@ SELECT
 		FROM topk AS x WHERE x.topk_id = s.topk_id) AS topk_ids, -- BLOB expert ids, unsigned, little-endian
 	s.weight_format AS weight_format, -- TEXT 'none', 'fp16' or 'bf16'
 	(SELECT substr(x.topk_weights, 1 + s.run_row * s.k * 2, s.k * 2)
-		FROM topk AS x WHERE x.topk_id = s.topk_id) AS topk_weights -- BLOB weights; NULL: none
+		FROM topk AS x WHERE x.topk_id = s.topk_id) AS topk_weights, -- BLOB weights; NULL: none
+	(SELECT substr(x.margins, 1 + s.run_row * 4, 4)
+		FROM topk AS x WHERE x.topk_id = s.topk_id) AS margin, -- BLOB f32: distance of the last expert's score from the best one left out; NULL: not told
+	(SELECT b.value FROM topk AS x CROSS JOIN byte AS b
+		ON b.byte = substr(x.row_flags, 1 + s.run_row, 1)
+		WHERE x.topk_id = s.topk_id) AS row_flags -- INTEGER 1 NaN among the scores, 2 a tie at the cut; NULL: not told
 FROM (
 	SELECT p.recording_id, p.model_id, pr.*, pl.layer_id, l.layer, t.topk_id, t.k, t.id_bytes,
 		t.weight_format,

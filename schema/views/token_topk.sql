@@ -23,7 +23,9 @@ SELECT
 	id_bytes AS id_bytes,           -- INTEGER bytes an id
 	topk_ids AS topk_ids,           -- BLOB expert ids, unsigned, little-endian
 	weight_format AS weight_format, -- TEXT 'none', 'fp16' or 'bf16'
-	topk_weights AS topk_weights    -- BLOB weights; NULL: none
+	topk_weights AS topk_weights,   -- BLOB weights; NULL: none
+	margin AS margin,               -- BLOB f32: distance of the last expert's score from the best one left out; NULL: not told
+	row_flags AS row_flags          -- INTEGER 1 NaN among the scores, 2 a tie at the cut; NULL: not told
 FROM stored_topk
 UNION ALL
 SELECT s.recording_id, s.model_id, s.request_id, s.attempt,
@@ -46,7 +48,12 @@ SELECT s.recording_id, s.model_id, s.request_id, s.attempt,
 		FROM topk AS x WHERE x.topk_id = s.topk_id),
 	s.weight_format,
 	(SELECT substr(x.topk_weights, 1 + s.run_row * s.k * 2, s.k * 2)
-		FROM topk AS x WHERE x.topk_id = s.topk_id)
+		FROM topk AS x WHERE x.topk_id = s.topk_id),
+	(SELECT substr(x.margins, 1 + s.run_row * 4, 4)
+		FROM topk AS x WHERE x.topk_id = s.topk_id),
+	(SELECT b.value FROM topk AS x CROSS JOIN byte AS b
+		ON b.byte = substr(x.row_flags, 1 + s.run_row, 1)
+		WHERE x.topk_id = s.topk_id)
 FROM (
 	SELECT p.recording_id, p.model_id, pr.row_offset, pr.n_rows, pr.first_position, pr.positions,
 		pr.phase, pr.accepted, rr.request_id, rr.attempt, rr.first_position AS reused_position,

@@ -197,6 +197,12 @@ violates candidates "UPDATE topk SET candidate_ids = x'0404' WHERE topk_id = 3;"
 violates candidates "UPDATE topk SET n_candidates = 2, candidate_ids = x'00010303', candidate_scores = zeroblob(8) WHERE topk_id = 3;"
 violates topk_blobs "UPDATE topk SET candidate_scores = zeroblob(3) WHERE topk_id = 3;"
 violates topk_blobs "UPDATE topk SET score_format = NULL WHERE topk_id = 3;"
+violates row_facts "UPDATE topk SET margins = x'000080bf0000807f' WHERE topk_id = 3;"
+violates row_facts "UPDATE topk SET margins = x'0000c07f0000807f' WHERE topk_id = 3;"
+violates row_facts "UPDATE topk SET row_flags = x'0001' WHERE topk_id = 3;"
+violates row_facts "UPDATE topk SET row_flags = x'0204' WHERE topk_id = 3;"
+violates topk_blobs "UPDATE topk SET margins = zeroblob(4) WHERE topk_id = 3;"
+violates topk_blobs "UPDATE topk SET row_flags = 'ab' WHERE topk_id = 3;"
 violates orders "UPDATE topk SET topk_weights = CAST(x'0038003c' || substr(topk_weights, 5) AS BLOB) WHERE topk_id = 1;"
 # Weights that are scores tell, with the bias, the order: of what was restored and of what the
 # runtime says is in order, as far as 16 bits let it be seen, where the model's router chose.

@@ -105,6 +105,8 @@ UPDATE layer SET has_correction_bias = 0 WHERE layer_id = 1;
 UPDATE pass_layer SET selection_order = 1, tied_rows = 0 WHERE pass_id = 1 AND layer_id = 1;
 UPDATE topk SET n_candidates = 1, candidate_ids = x'0200', score_format = 'bf16',
 	candidate_scores = x'003f003e' WHERE topk_id = 3;
+-- Its rows: one that ties, one of which nothing was left out.
+UPDATE topk SET margins = x'000000000000807f', row_flags = x'0201' WHERE topk_id = 3;
 
 -- Times of what ran on the host and on a GPU, power, and what the sources of it say.
 INSERT INTO device (device_id, process_id, kind, uuid) VALUES (2, 1, 'cuda', 'GPU-1');

@@ -161,7 +161,8 @@ damaged "DELETE FROM layer WHERE layer_id = 3" 'layer 3: no such row'
 damaged "DROP TABLE pass_layer" 'no such table'
 damaged "DROP VIEW routed_expert; DROP VIEW token_topk; ALTER TABLE topk RENAME TO other;
 	CREATE VIEW topk AS SELECT 1 AS topk_id, 1 AS n_rows, 1 AS k, 1 AS id_bytes, 'none' AS weight_format,
-	x'00' AS topk_ids, NULL AS topk_weights, NULL AS row_map, NULL AS n_valid FROM moe_topk" '.*moe_topk'
+	x'00' AS topk_ids, NULL AS topk_weights, NULL AS row_map, NULL AS n_valid, NULL AS margins, NULL AS row_flags
+	FROM moe_topk" '.*moe_topk'
 
 # Damage at random; a sanitizer sees reads outside of blobs.
 expect_ok "$damage" "$tmp/mixed.db" 60

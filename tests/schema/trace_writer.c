@@ -86,7 +86,7 @@ void tw_open(struct tw *tw, const char *path, bool expect, int run_bytes)
 	tw->layer = prepare(tw, "INSERT INTO pass_layer VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL,"
 				" iif(?7 = 0, 0, NULL), ?8, ?9, ?10, NULL)");
 	tw->topk = prepare(tw, "INSERT INTO topk VALUES (?,?,?,?,?,?,?,?,?,NULL,NULL,NULL,"
-			       "NULL,NULL,NULL,NULL,NULL,NULL)");
+			       "NULL,NULL,NULL,NULL,NULL,NULL,NULL,NULL)");
 	tw->load = prepare(tw, "INSERT INTO expert_load_window VALUES"
 			       " (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)"
 			       " ON CONFLICT DO UPDATE SET"

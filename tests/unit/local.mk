@@ -37,6 +37,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_narrow \
 	%D%/check_misuse \
 	%D%/check_modes \
+	%D%/check_facts \
 	%D%/check_order \
 	%D%/check_pass \
 	%D%/check_physical \
@@ -91,6 +92,10 @@ thread_tests += \
 %C%_check_modes_SOURCES = %D%/check_modes.c
 %C%_check_modes_CFLAGS = $(%C%_cflags)
 %C%_check_modes_LDADD = $(%C%_libs)
+
+%C%_check_facts_SOURCES = %D%/check_facts.c
+%C%_check_facts_CFLAGS = $(%C%_cflags)
+%C%_check_facts_LDADD = $(%C%_libs)
 
 %C%_check_order_SOURCES = %D%/check_order.c
 %C%_check_order_CFLAGS = $(%C%_cflags)

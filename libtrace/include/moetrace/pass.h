@@ -131,6 +131,13 @@ enum moetrace_id_space {
 	                             are stored, and converted to logical ids by the map. */
 };
 
+/* What a router knows of a row. */
+enum moetrace_row_flag {
+	MOETRACE_ROW_NAN = 1, /* one of the row's scores was NaN */
+	MOETRACE_ROW_TIE = 2, /* an expert, or a group of them, that was left out scored what the last
+	                         one that was taken did */
+};
+
 /*
  * A router's choice in one layer: @k expert ids, and weights, for each row.
  *
@@ -199,6 +206,14 @@ struct moetrace_selection {
 	                             misuse, where no order is restored by them). */
 	size_t candidate_scores_row_bytes; /* from row to row; 0: rows follow each other */
 	uint32_t candidate_score_type; /* enum moetrace_type: F32, F16 or BF16 */
+	const float *margins;     /* [n_rows]: by how much the score that chose a row's last expert (with
+	                             its bias) exceeds the best one that was left out though it could
+	                             have been chosen; infinity: nothing was left out. NULL: unknown.
+	                             Numbers that are negative or NaN take all from the layer (counted
+	                             misuse). */
+	const uint8_t *row_flags; /* [n_rows], enum moetrace_row_flag each; NULL: unknown. Other bits take
+	                             all from the layer (counted misuse), as does a margin of 0 without
+	                             MOETRACE_ROW_TIE. */
 };
 
 /**
