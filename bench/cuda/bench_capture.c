@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the capture costs on a GPU: a graph of 58 layers, each four small kernels and a router (256
- * experts top-8), with and without it, by rows. Blocks of replays are paired A B B A, so that
+ * What the capture costs on a GPU: a graph of 58 layers, each four small kernels and the engine's
+ * router (256 experts top-8, sigmoids and a bias), with and without it, by rows. Blocks of replays are paired A B B A, so that
  * drifts cancel; printed is the difference a layer with its 95 % interval. Recording goes to a file
  * in the folder that is the first argument (else TMPDIR, else /tmp); nothing may be lost.
  */
@@ -12,9 +12,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/route/route_cuda.h"
 #include "tests/cuda/support/graph.h"
 
-enum { N_LAYERS = 58, N_REPLAYS = 40, N_PAIRS = 32, MAX_PASSES = N_PAIRS * N_REPLAYS * 8 };
+enum { N_LAYERS = 58, N_REPLAYS = 20, N_PAIRS = 32, MAX_PASSES = N_PAIRS * N_REPLAYS * 8 };
 
 struct bench {
 	struct moetrace_session *session;
@@ -155,6 +156,25 @@ static void launch_stores(void *context)
 	}
 }
 
+static void route(void *stream, const float *logits, const float *bias, int32_t *ids,
+		  float *weights, uint32_t n_rows, const struct moetrace_cuda_target *target)
+{
+	struct mtk_route_config config = mtk_route_config_make(GRAPH_EXPERTS, GRAPH_TOP_K);
+	const struct mtk_route_cuda_batch batch = {
+		.n_rows = n_rows, .logits = logits, .bias = bias, .target = target};
+	const struct mtk_route_result result = {.ids = ids, .weights = weights};
+	struct mtk_error error;
+
+	config.scoring = MTK_ROUTE_SIGMOID;
+	config.bias = MTK_ROUTE_BIAS_SCORE;
+	config.renormalise = MTK_ROUTE_RENORMALISE_EPSILON;
+	config.scale = 2.5;
+	if (!mtk_route_cuda(&config, &batch, &result, stream, &error))
+		return;
+	fprintf(stderr, "bench_capture: routing: %s\n", error.text);
+	exit(1);
+}
+
 /* All ways for one number of rows. */
 static void measure_rows(struct bench *bench, uint32_t n_rows, int has_all)
 {
@@ -167,6 +187,7 @@ static void measure_rows(struct bench *bench, uint32_t n_rows, int has_all)
 		       fused = {.name = "fused", .is_recorded = 1},
 		       other = {.name = "adopted buffer", .is_recorded = 1};
 
+	graph_use_router(buffers, route);
 	bench->info.n_rows = n_rows;
 	for (uint32_t l = 0; l < N_LAYERS; l++) {
 		must(bench, moetrace_cuda_target_get(bench->lane, l, n_rows, &targets[l]),
@@ -236,7 +257,7 @@ static void set_up(struct bench *bench, const char *path)
 
 int main(int argc, char **argv)
 {
-	static const uint32_t rows[] = {64, 1, 16, 256};
+	static const uint32_t rows[] = {64, 256, 16, 1};
 	const char *folder = argc > 1 ? argv[1] : getenv("TMPDIR");
 	struct bench bench = {.host_us = calloc(MAX_PASSES, sizeof(double))};
 	struct moetrace_cuda_status status;

@@ -22,7 +22,8 @@ endif
 %C%_bench_capture_SOURCES = %D%/bench_capture.c \
 	tests/cuda/support/graph.cu tests/cuda/support/graph.h
 %C%_bench_capture_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
-%C%_bench_capture_LDADD = libtrace/libmoetrace.la $(CUDA_LIBS) $(PTHREAD_LIBS) -lm
+%C%_bench_capture_LDADD = kernels/libmtk_cuda.a kernels/libmtk.la libtrace/libmoetrace.la \
+	$(CUDA_LIBS) $(PTHREAD_LIBS) -lm
 
 %C%_bench_experts_cuda_SOURCES = %D%/bench_experts_cuda.c
 %C%_bench_experts_cuda_LDADD = $(%C%_libs)

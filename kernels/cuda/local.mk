@@ -33,8 +33,9 @@ kernels_libmtk_cuda_a_SOURCES = \
 	kernels/peaks/peaks_cuda.c kernels/peaks/peaks_cuda.h \
 	kernels/permute/permute_cuda.cu kernels/permute/permute_cuda.h \
 	kernels/route/route_cuda.cu kernels/route/route_cuda.h \
-	kernels/route/route_record.cu kernels/route/route_record.cuh \
+	kernels/route/route_record.cu \
 	kernels/route/route_lean.cu kernels/route/route_lean_launch.cuh \
+	kernels/route/route_variants.cuh \
 	kernels/route/route_args.cuh \
 	kernels/route/route_define.cuh \
 	kernels/route/route_fast.cuh \

@@ -108,10 +108,8 @@ static __device__ __forceinline__ uint32_t route_packed(int32_t id, float weight
 	return (uint32_t)id << 16 | bits >> 16;
 }
 
-template <class Hook>
 static __device__ __forceinline__ void route_write(const struct route_args *args, uint32_t row,
-						   uint32_t slot, struct route_entry entry,
-						   const Hook &hook)
+						   uint32_t slot, struct route_entry entry)
 {
 	const uint32_t width = args->config.top_k + args->config.n_shared_slots;
 	const size_t place = (size_t)row * width + slot;
@@ -122,7 +120,12 @@ static __device__ __forceinline__ void route_write(const struct route_args *args
 		args->result.weights[place] = entry.weight;
 	if (ROUTE_UNLIKELY(args->result.packed != NULL))
 		args->result.packed[place] = route_packed(entry.id, entry.weight);
-	hook.store(row, slot, entry.id, entry.weight);
+}
+
+static __device__ __forceinline__ struct route_entry
+route_shared_entry(const struct route_args *args, uint32_t slot)
+{
+	return {route_shared_id(args, slot), (float)args->config.shared_weight};
 }
 
 /* The end of a row that selected something. */
@@ -135,38 +138,32 @@ static __device__ __forceinline__ void route_write_row(const struct route_args *
 
 	if (lane < config->top_k) {
 		entry.id = route_written_id(config, entry.id);
-		route_write(args, row, lane, entry, hook);
+		route_write(args, row, lane, entry);
 	}
-	if (ROUTE_UNLIKELY(lane < config->n_shared_slots)) {
-		struct route_entry shared = {route_shared_id(args, lane),
-					     (float)config->shared_weight};
-
-		route_write(args, row, config->top_k + lane, shared, hook);
+	if (ROUTE_UNLIKELY(config->n_shared_slots > 0)) {
+		if (lane < config->n_shared_slots)
+			route_write(args, row, config->top_k + lane,
+				    route_shared_entry(args, lane));
+		if (lane >= config->top_k)
+			entry = route_shared_entry(args, lane - config->top_k);
 	}
-	if (lane == 0) {
-		if (args->result.flags)
-			args->result.flags[row] = flags;
-		hook.finish(row, flags);
-	}
+	if (args->result.flags && lane == 0)
+		args->result.flags[row] = flags;
+	hook.store(entry.id, entry.weight, flags);
 }
 
 /* What a row has beside ids and weights of the chosen, which are written already. */
-template <class Hook>
 static __device__ __noinline__ void route_write_more(const struct route_args *args, uint32_t row,
 						     uint32_t lane, struct route_entry entry,
-						     uint8_t flags, const Hook &hook)
+						     uint8_t flags)
 {
 	const struct mtk_route_config *config = &args->config;
 	const size_t width = config->top_k + config->n_shared_slots;
 
 	if (args->result.packed && lane < config->top_k)
 		args->result.packed[row * width + lane] = route_packed(entry.id, entry.weight);
-	if (lane < config->n_shared_slots) {
-		struct route_entry shared = {route_shared_id(args, lane),
-					     (float)config->shared_weight};
-
-		route_write(args, row, config->top_k + lane, shared, hook);
-	}
+	if (lane < config->n_shared_slots)
+		route_write(args, row, config->top_k + lane, route_shared_entry(args, lane));
 	if (args->result.flags && lane == 0)
 		args->result.flags[row] = flags;
 }
@@ -181,36 +178,55 @@ static __device__ __forceinline__ void route_write_empty_row(const struct route_
 	const struct route_entry empty = {-1, 0.0f};
 
 	for (uint32_t slot = lane; slot < width; slot += 32)
-		route_write(args, row, slot, empty, hook);
-	if (lane == 0) {
-		if (args->result.flags)
-			args->result.flags[row] = flags;
-		hook.finish(row, flags);
+		route_write(args, row, slot, empty);
+	if (args->result.flags && lane == 0)
+		args->result.flags[row] = flags;
+	hook.store(empty.id, empty.weight, flags);
+}
+
+/*
+ * What happens to a row beside its outputs. A kernel is made for a hook, which is a parameter of
+ * its launch. With HAS_HEAD the grid has one block more, the last, which does head() alone. A warp
+ * has a Row: open() issues loads and waits for none, behind those of the row's columns;
+ * arrive() is called when these have come; store() by all lanes at the row's end, lane j with
+ * entry j, padding included (id -1).
+ */
+struct route_no_hook {
+	static constexpr bool HAS_HEAD = false;
+	struct Row {
+		__device__ __forceinline__ void open(const struct route_no_hook &, uint32_t,
+						     uint32_t)
+		{
+		}
+		__device__ __forceinline__ void arrive()
+		{
+		}
+		__device__ __forceinline__ void store(int32_t, float, uint8_t) const
+		{
+		}
+	};
+	__device__ __forceinline__ void head() const
+	{
 	}
+};
+
+/* A hook's row for code that no usual row comes to. */
+template <class Hook>
+static __device__ __forceinline__ typename Hook::Row route_hook_row(const Hook &hook, uint32_t row,
+								    uint32_t lane)
+{
+	typename Hook::Row to;
+
+	to.open(hook, row, lane);
+	to.arrive();
+	return to;
 }
 
 template <class Hook>
 static __device__ __noinline__ void route_write_padding(const struct route_args *args, uint32_t row,
 							uint32_t lane, const Hook &hook)
 {
-	route_write_empty_row(args, row, lane, 0, hook);
+	route_write_empty_row(args, row, lane, 0, route_hook_row(hook, row, lane));
 }
-
-/*
- * What happens to a row beside its outputs. A kernel is made for a hook: begin() is the first
- * thing that it does, store() is called by one lane for each entry of each row, padding
- * included (id -1), and finish() by lane 0 after the row's entries were handed over.
- */
-struct route_no_hook {
-	__device__ __forceinline__ void begin()
-	{
-	}
-	__device__ __forceinline__ void store(uint32_t, uint32_t, int32_t, float) const
-	{
-	}
-	__device__ __forceinline__ void finish(uint32_t, uint8_t) const
-	{
-	}
-};
 
 #endif

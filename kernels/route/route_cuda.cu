@@ -9,8 +9,7 @@
 #include "kernels/cuda/status.cuh"
 #include "kernels/route/route_cuda.h"
 #include "kernels/route/route_kernel.cuh"
-#include "kernels/route/route_lean_launch.cuh"
-#include "kernels/route/route_record.cuh"
+#include "kernels/route/route_variants.cuh"
 
 /* Ascending. */
 static const uint32_t lane_widths[] = {2, 4, 5, 8, 12, 16, 28, 32};
@@ -141,10 +140,40 @@ static void launch_fast(const struct route_args *args, size_t n_bytes, cudaStrea
 {
 	/* Few rows are spread over all multiprocessors, many share blocks. */
 	const uint32_t n_warps = args->n_rows <= 1024 ? 1 : ROUTE_MAX_THREADS / 32;
-	const uint32_t n_blocks = (args->n_rows + n_warps - 1) / n_warps;
+	const uint32_t n_blocks = route_blocks<struct route_no_hook>(args, n_warps);
 
 	route_fast_kernel<N>
 		<<<n_blocks, 32 * n_warps, n_warps * n_bytes, stream>>>(*args, route_no_hook());
+}
+
+/* Any setting, by the definition; a warp a block. */
+static __global__ void __launch_bounds__(32)
+	route_define_kernel(const __grid_constant__ struct route_args args)
+{
+	extern __shared__ double buffer[];
+	const uint32_t lane = threadIdx.x;
+	const uint32_t row = blockIdx.x;
+	const struct route_row one = route_row_of(&args, row);
+	const struct route_no_hook::Row to = {};
+	struct route_entry entry;
+	uint8_t flags;
+
+	if (args.n_valid_rows && row >= *args.n_valid_rows) {
+		route_write_empty_row(&args, row, lane, 0, to);
+		return;
+	}
+	if (!args.config.hash_table) {
+		entry = define_row(&one, buffer, buffer + args.n, &flags);
+	} else {
+		const int32_t token = args.token_ids[row];
+
+		if (token < 0 || (uint32_t)token >= args.config.n_hash_tokens) {
+			route_write_empty_row(&args, row, lane, MTK_ROUTE_FLAG_TOKEN, to);
+			return;
+		}
+		entry = define_hash_row(&one, token, &flags);
+	}
+	route_write_row(&args, row, lane, entry, flags, to);
 }
 
 /* The definition's buffer can exceed what a block has without asking. */
@@ -152,14 +181,14 @@ static int launch_define(const struct route_args *args, size_t n_bytes, cudaStre
 			 struct mtk_error *error)
 {
 	int status = mtk_cuda_fail(error,
-				   cudaFuncSetAttribute(route_define_kernel<struct route_no_hook>,
+				   cudaFuncSetAttribute(route_define_kernel,
 							cudaFuncAttributeMaxDynamicSharedMemorySize,
 							(int)n_bytes),
 				   "shared memory for routing");
 
 	if (status)
 		return status;
-	route_define_kernel<<<args->n_rows, 32, n_bytes, stream>>>(*args, route_no_hook());
+	route_define_kernel<<<args->n_rows, 32, n_bytes, stream>>>(*args);
 	return MOETRACE_OK;
 }
 
@@ -205,7 +234,7 @@ bool mtk_route_cuda_records(const struct mtk_route_config *config)
 {
 	const char *reason;
 
-	return mtk_route_record_has(mtk_route_cuda_lane_columns(config, &reason));
+	return mtk_route_record_has(config, mtk_route_cuda_lane_columns(config, &reason));
 }
 
 int mtk_route_cuda(const struct mtk_route_config *config, const struct mtk_route_cuda_batch *batch,
@@ -230,7 +259,7 @@ int mtk_route_cuda(const struct mtk_route_config *config, const struct mtk_route
 	args.result = *result;
 	if (width > 0)
 		prepare_fast(&args, width);
-	if (batch->target && mtk_route_record_has(width)) {
+	if (batch->target && batch->target->word && mtk_route_record_has(config, width)) {
 		const size_t n_bytes = (args.n + config->n_groups) * sizeof(double);
 
 		mtk_route_record_launch(&args, width, n_bytes, batch->target, (cudaStream_t)stream);

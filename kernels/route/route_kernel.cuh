@@ -13,6 +13,22 @@
 
 #define ROUTE_MAX_THREADS 128
 
+/* Whether the block is that of the hook's head, which is done then. */
+template <class Hook> static __device__ __forceinline__ bool route_is_head(const Hook &hook)
+{
+	const bool is_head = Hook::HAS_HEAD && blockIdx.x == gridDim.x - 1;
+
+	if (is_head)
+		hook.head();
+	return is_head;
+}
+
+/* Blocks for a kernel with n_warps rows each. */
+template <class Hook> static uint32_t route_blocks(const struct route_args *args, uint32_t n_warps)
+{
+	return (args->n_rows + n_warps - 1) / n_warps + (Hook::HAS_HEAD ? 1 : 0);
+}
+
 static __device__ __forceinline__ struct route_row route_row_of(const struct route_args *args,
 								uint32_t row)
 {
@@ -42,10 +58,10 @@ static __device__ __noinline__ struct route_defined route_define(const struct ro
 }
 
 /* Choose, weigh and write a row whose columns are there. */
-template <int N, class Hook>
+template <int N, class Row>
 static __device__ __forceinline__ void
 route_do_columns(const struct route_args *args, uint32_t row, const float *logits,
-		 const float *all_bias, float *x, const float *bias, const Hook &hook)
+		 const float *all_bias, float *x, const float *bias, const Row &to)
 {
 	const uint32_t lane = threadIdx.x % 32;
 	struct route_entry entry;
@@ -58,7 +74,7 @@ route_do_columns(const struct route_args *args, uint32_t row, const float *logit
 		entry = defined.entry;
 		flags = defined.flags;
 	}
-	route_write_row(args, row, lane, entry, flags, hook);
+	route_write_row(args, row, lane, entry, flags, to);
 }
 
 template <int N>
@@ -85,13 +101,15 @@ static __device__ __noinline__ void route_do_row(const struct route_args *args, 
 
 	route_load<N>(args, one.logits, lane, x);
 	route_load_bias<N>(args, one.bias, lane, bias);
-	route_do_columns<N>(args, row, one.logits, one.bias, x, bias, hook);
+	route_do_columns<N>(args, row, one.logits, one.bias, x, bias,
+			    route_hook_row(hook, row, lane));
 }
 
 /* N columns a lane. */
 template <int N, class Hook>
 __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 16 ? 8 : 5)
-	route_fast_kernel(const __grid_constant__ struct route_args args, Hook hook)
+	route_fast_kernel(const __grid_constant__ struct route_args args,
+			  const __grid_constant__ Hook hook)
 {
 	const uint32_t lane = threadIdx.x % 32;
 	const uint32_t row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
@@ -100,50 +118,21 @@ __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 16 ? 8 : 5)
 	const float *logits = args.logits + offset;
 	const float *all_bias = args.bias + (args.config.bias_per_token ? offset : 0);
 	uint32_t n_valid = args.n_rows;
+	typename Hook::Row to;
 
-	hook.begin();
-	if (row >= args.n_rows)
+	if (route_is_head(hook) || row >= args.n_rows)
 		return;
 	if (args.n_valid_rows)
 		n_valid = __ldg(args.n_valid_rows);
 	route_load<N>(&args, logits, lane, x);
 	route_load_bias<N>(&args, all_bias, lane, bias);
+	to.open(hook, row, lane);
+	to.arrive();
 	if (ROUTE_UNLIKELY(row >= n_valid)) {
-		route_write_empty_row(&args, row, lane, 0, hook);
+		route_write_empty_row(&args, row, lane, 0, to);
 		return;
 	}
-	route_do_columns<N>(&args, row, logits, args.bias ? all_bias : NULL, x, bias, hook);
-}
-
-/* Any setting, by the definition; a warp a block. */
-template <class Hook>
-__global__ void __launch_bounds__(32)
-	route_define_kernel(const __grid_constant__ struct route_args args, Hook hook)
-{
-	extern __shared__ double buffer[];
-	const uint32_t lane = threadIdx.x;
-	const uint32_t row = blockIdx.x;
-	const struct route_row one = route_row_of(&args, row);
-	struct route_entry entry;
-	uint8_t flags;
-
-	hook.begin();
-	if (args.n_valid_rows && row >= *args.n_valid_rows) {
-		route_write_empty_row(&args, row, lane, 0, hook);
-		return;
-	}
-	if (!args.config.hash_table) {
-		entry = define_row(&one, buffer, buffer + args.n, &flags);
-	} else {
-		const int32_t token = args.token_ids[row];
-
-		if (token < 0 || (uint32_t)token >= args.config.n_hash_tokens) {
-			route_write_empty_row(&args, row, lane, MTK_ROUTE_FLAG_TOKEN, hook);
-			return;
-		}
-		entry = define_hash_row(&one, token, &flags);
-	}
-	route_write_row(&args, row, lane, entry, flags, hook);
+	route_do_columns<N>(&args, row, logits, args.bias ? all_bias : NULL, x, bias, to);
 }
 
 #endif

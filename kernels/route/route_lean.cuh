@@ -51,11 +51,13 @@ route_lean_candidate(const struct route_lean_args *args, const struct route_lean
 	else
 		c.id = (int32_t)route_lean_id<KIND, N>((uint32_t)__ffs((int)taken.givers) - 1,
 						       (uint32_t)(taken.key & MASK));
-	c.x = c.logit = __ldg(place->logits + c.id);
+	c.x = __ldg(place->logits + c.id);
 	c.bias = KIND == ROUTE_LEAN_LOGIT ? 0.0f : __ldg(place->bias + c.id);
+	/* Of LOGIT the row's largest, of which each lane has need. */
+	c.logit = KIND == ROUTE_LEAN_LOGIT ? __shfl_sync(ROUTE_ALL_LANES, c.x, 0) : c.x;
 	if (KIND == ROUTE_LEAN_LOGIT && args->is_softmax) {
 		/* The sum that the weights are divided by is that of these. */
-		c.score = expf(c.x - __shfl_sync(ROUTE_ALL_LANES, c.x, 0));
+		c.score = expf(c.x - c.logit);
 	} else {
 		const float power = expf(-fabsf(c.x));
 
@@ -104,12 +106,10 @@ route_lean_judge(const struct route_lean_args *args, uint32_t top_k, uint32_t la
 	struct route_lean_verdict verdict;
 
 	if constexpr (KIND == ROUTE_LEAN_LOGIT) {
-		const float largest = __shfl_sync(ROUTE_ALL_LANES, value, 0);
-
 		value = lane == top_k ? high : value;
 		verdict.is_whole = (c->x >= args->least_logit) & (c->x <= args->most_logit) &
 				   (fabsf(c->x) >= args->near_zero) &
-				   (largest - c->x <= args->widest);
+				   (c->logit - c->x <= args->widest);
 	} else {
 		value = lane == top_k ? fmaxf(value, high) : value;
 		verdict.is_whole = (taken.key > 0) & ((taken.givers & (taken.givers - 1)) == 0) &
@@ -125,31 +125,11 @@ route_lean_judge(const struct route_lean_args *args, uint32_t top_k, uint32_t la
 	return verdict;
 }
 
-/*
- * Candidates that fp32 cannot bring into order, `next` being no less than any value that is none.
- * Those that are chosen are certain, or one more is looked at.
- */
-template <enum route_lean KIND>
-static __device__ __noinline__ struct route_settled
-route_lean_doubt(const struct route_args *args, struct route_candidate candidate, bool has_more,
-		 float next)
-{
-	const uint32_t n_found = args->config.top_k + has_more;
-	const struct route_scale scale = {__shfl_sync(ROUTE_ALL_LANES, candidate.x, 0), 1.0f,
-					  ROUTE_ERROR_SIGMOID};
-	const bool is_above = route_lean_is_above<KIND>(candidate.value, next);
-	struct route_settled settled = {candidate, false, false};
-
-	if (has_more && !__shfl_sync(ROUTE_ALL_LANES, is_above, args->config.top_k))
-		return settled;
-	return route_settle(args, scale, n_found, candidate);
-}
-
-template <class Hook>
+template <class Row>
 static __device__ __forceinline__ void
 route_lean_write(const struct route_lean_args *lean, const struct route_args *args, uint32_t top_k,
 		 const struct route_lean_place *place, struct route_entry entry, uint8_t flags,
-		 const Hook &hook)
+		 const Row &to)
 {
 	if (place->lane < top_k) {
 		asm volatile("st.global.b32 [%0], %1;"
@@ -160,12 +140,10 @@ route_lean_write(const struct route_lean_args *lean, const struct route_args *ar
 			     :
 			     : "l"(place->weight), "f"(entry.weight)
 			     : "memory");
-		hook.store(place->row, place->lane, entry.id, entry.weight);
 	}
+	to.store(entry.id, entry.weight, flags);
 	if (ROUTE_UNLIKELY(lean->has_more))
-		route_write_more(args, place->row, place->lane, entry, flags, hook);
-	if (place->lane == 0)
-		hook.finish(place->row, flags);
+		route_write_more(args, place->row, place->lane, entry, flags);
 }
 
 /* With K at most 8 the first lanes alone have the sum. */
@@ -177,35 +155,102 @@ template <int K> static __device__ __forceinline__ float route_lean_sum(float va
 	return value;
 }
 
+/* The choosing value as precisely as the choice is ever made. */
+template <enum route_lean KIND> struct route_lean_precise {
+	typedef double type;
+	static __device__ __forceinline__ double of(const struct route_candidate *c)
+	{
+		return route_sigmoid(c->x) + c->bias;
+	}
+	static __device__ __forceinline__ bool is_certain(double above, double below)
+	{
+		return above - below > 1e-11 + 1e-15 * (fabs(above) + fabs(below));
+	}
+};
+
+template <> struct route_lean_precise<ROUTE_LEAN_LOGIT> {
+	typedef float type;
+	static __device__ __forceinline__ float of(const struct route_candidate *c)
+	{
+		return c->x;
+	}
+	static __device__ __forceinline__ bool is_certain(float, float)
+	{
+		return true;
+	}
+};
+
 /*
- * Entries of one row whose order is not certain yet, settled if double precision can. False: other
- * code must do the row.
+ * Bring the candidates of the first n_found lanes into order, which they nearly are in: neighbours
+ * change places until none is wrong. Returns whether each certainly comes before the next one;
+ * ret_last: the last value.
+ */
+template <enum route_lean KIND>
+static __device__ __forceinline__ bool route_lean_sort(uint32_t top_k, uint32_t lane,
+						       uint32_t n_found, struct route_candidate *c,
+						       float *ret_last, uint8_t *ret_flags)
+{
+	typedef route_lean_precise<KIND> precise;
+	typename precise::type value = precise::of(c), below;
+	const bool has_next = lane + 1 < n_found;
+	uint32_t wrong;
+
+	for (;;) {
+		below = __shfl_down_sync(ROUTE_ALL_LANES, value, 1);
+		const int32_t below_id = __shfl_down_sync(ROUTE_ALL_LANES, c->id, 1);
+		const bool is_wrong =
+			(value < below) | ((value == below) & (c->id > below_id));
+
+		wrong = __ballot_sync(ROUTE_ALL_LANES, has_next & is_wrong);
+		if (wrong == 0)
+			break;
+		/* Pairs that have no lane in common. */
+		wrong &= ~(wrong << 1);
+		const uint32_t from = lane + (wrong >> lane & 1) - (wrong << 1 >> lane & 1);
+
+		value = __shfl_sync(ROUTE_ALL_LANES, value, from);
+		c->id = __shfl_sync(ROUTE_ALL_LANES, c->id, from);
+		c->score = __shfl_sync(ROUTE_ALL_LANES, c->score, from);
+	}
+	*ret_last = __shfl_sync(ROUTE_ALL_LANES, (float)value, n_found - 1);
+	*ret_flags = __any_sync(ROUTE_ALL_LANES,
+				(lane + 1 == top_k) & has_next & (value == below))
+			     ? MTK_ROUTE_FLAG_TIE
+			     : 0;
+	return __all_sync(ROUTE_ALL_LANES, !has_next | precise::is_certain(value, below));
+}
+
+/*
+ * Entries of one row whose order is not certain yet, settled if that can be; high is no less than
+ * any value whose key is at most the lane's, next_key than any key that was not taken. The code is
+ * short, as all of it is fetched where one row of thousands comes here. False: other code must do
+ * the row.
  */
 template <enum route_lean KIND, int N>
 static __device__ __forceinline__ bool
-route_lean_resolve(const struct route_args *args, uint32_t top_k, uint32_t lane,
+route_lean_resolve(uint32_t top_k, uint32_t lane, struct route_lean_taken taken,
 		   struct route_lean_verdict verdict, int32_t next_key, struct route_candidate *c,
 		   uint8_t *ret_flags)
 {
-	const int32_t next = __reduce_max_sync(ROUTE_ALL_LANES, next_key);
 	const bool has_more = !__shfl_sync(ROUTE_ALL_LANES, verdict.is_above, top_k - 1);
-	struct route_settled settled;
+	const int32_t next = __reduce_max_sync(ROUTE_ALL_LANES, next_key);
+	const float own = fmaxf(c->value, route_lean_high<KIND, N>(taken.key));
+	float bound = __shfl_sync(ROUTE_ALL_LANES, own, top_k), last;
+	bool is_certain;
 
-	if (!__all_sync(ROUTE_ALL_LANES,
-			has_more ? verdict.is_whole | (lane > top_k) : verdict.is_fit))
-		return false;
-	settled = route_lean_doubt<KIND>(args, *c, has_more, route_lean_high<KIND, N>(next));
-	*c = settled.candidate;
-	*ret_flags = settled.is_tied ? MTK_ROUTE_FLAG_TIE : 0;
-	return settled.is_certain;
+	if (has_more)
+		bound = route_lean_high<KIND, N>(next);
+	is_certain = route_lean_sort<KIND>(top_k, lane, top_k + has_more, c, &last, ret_flags);
+	return __all_sync(ROUTE_ALL_LANES,
+			  is_certain & route_lean_is_above<KIND>(last, bound) &
+				  (has_more ? verdict.is_whole | (lane > top_k) : verdict.is_fit));
 }
 
 /* Choose, weigh and write a row. False: nothing was written, other code must. */
-template <enum route_lean KIND, int N, int K, int Q, class Hook>
+template <enum route_lean KIND, int N, int K, int Q, bool IS_UNIQUE, class Row>
 static __device__ __forceinline__ bool
 route_lean_row(const struct route_lean_args *lean, const struct route_args *args,
-	       const struct route_lean_place *place, const float *x, const float *bias,
-	       const Hook &hook)
+	       const struct route_lean_place *place, const float *x, const float *bias, Row &to)
 {
 	const uint32_t lane = place->lane;
 	const uint32_t top_k = K > 0 ? K : lean->top_k;
@@ -223,21 +268,23 @@ route_lean_row(const struct route_lean_args *lean, const struct route_args *args
 	rest = route_lean_queue<N, Q>(keys);
 	if constexpr (KIND == ROUTE_LEAN_GROUPS)
 		is_sure = route_lean_keep<N, Q>(lean, place, keys, &rest);
-	last = route_lean_choose<K, Q>(top_k, lane, keys, &taken);
+	last = route_lean_choose<K, Q, IS_UNIQUE>(top_k, lane, keys, &taken);
+	to.arrive();
 	c = route_lean_candidate<KIND, N>(lean, place, taken);
 	verdict = route_lean_judge<KIND, N>(lean, top_k, lane, taken, &c);
 	sum = route_lean_sum<K>(lane < top_k ? c.score : 0.0f);
+	verdict.is_whole &= is_sure & ((lane >= top_k) | (sum > 1e-12f));
 	/* What was not queued must be less than all that was taken. */
 	verdict.is_fit &= is_sure & (rest <= last) & ((lane >= top_k) | (sum > 1e-12f));
 	if (ROUTE_UNLIKELY(!__all_sync(ROUTE_ALL_LANES, verdict.is_fit & verdict.is_above))) {
-		if (!route_lean_resolve<KIND, N>(args, top_k, lane, verdict, max(keys[0], rest), &c,
-						 &flags))
+		if (!route_lean_resolve<KIND, N>(top_k, lane, taken, verdict, max(keys[0], rest),
+						 &c, &flags))
 			return false;
 		sum = route_lean_sum<K>(lane < top_k ? c.score : 0.0f);
 	}
 	if (lean->divides)
 		factor *= route_inverse(fmaxf(sum, lean->least_sum));
-	route_lean_write(lean, args, top_k, place, {c.id, c.score * factor}, flags, hook);
+	route_lean_write(lean, args, top_k, place, {c.id, c.score * factor}, flags, to);
 	return true;
 }
 
@@ -265,41 +312,47 @@ static __device__ __noinline__ void route_lean_again(const struct route_lean_arg
 {
 	const struct route_lean_place place =
 		route_lean_place_of(lean, 32 * N, row, threadIdx.x % 32);
+	typename Hook::Row to;
 	float x[N], bias[N];
 
 	route_lean_load<KIND, N>(place.logits, place.lane, x);
 	if constexpr (KIND != ROUTE_LEAN_LOGIT)
 		route_lean_load<KIND, N>(place.bias, place.lane, bias);
-	if (!route_lean_row<KIND, N, 0, (N < 8 ? 4 : 8)>(lean, args, &place, x, bias, hook))
+	to.open(hook, row, place.lane);
+	if (!route_lean_row<KIND, N, 0, (N < 8 ? 4 : 8), true>(lean, args, &place, x, bias, to))
 		route_do_row<N>(args, row, hook);
 }
 
 template <enum route_lean KIND, int N, int K, int Q, class Hook>
-__global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 16 ? 8 : 5)
+__global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? 10 : N <= 16 ? 8 : 5)
 	route_lean_kernel(const __grid_constant__ struct route_lean_args lean,
-			  const __grid_constant__ struct route_args args, Hook hook)
+			  const __grid_constant__ Hook hook,
+			  const __grid_constant__ struct route_args args)
 {
 	uint32_t thread = threadIdx.x, n_valid = lean.n_rows;
+	typename Hook::Row to;
 	float x[N], bias[N];
 	bool is_done;
 
+	if (route_is_head(hook))
+		return;
 	asm volatile("" : "+r"(thread));
 	const uint32_t row = blockIdx.x * (blockDim.x / 32) + thread / 32;
 	const struct route_lean_place place = route_lean_place_of(&lean, 32 * N, row, thread % 32);
 
-	hook.begin();
 	if (row >= lean.n_rows)
 		return;
 	route_lean_load<KIND, N>(place.logits, place.lane, x);
 	if constexpr (KIND != ROUTE_LEAN_LOGIT)
 		route_lean_load<KIND, N>(place.bias, place.lane, bias);
+	to.open(hook, row, place.lane);
 	if (lean.n_valid_rows)
 		n_valid = __ldg(lean.n_valid_rows);
 	if (ROUTE_UNLIKELY(row >= n_valid)) {
 		route_write_padding(&args, row, place.lane, hook);
 		return;
 	}
-	is_done = route_lean_row<KIND, N, K, Q>(&lean, &args, &place, x, bias, hook);
+	is_done = route_lean_row<KIND, N, K, Q, false>(&lean, &args, &place, x, bias, to);
 	if (ROUTE_UNLIKELY(!is_done))
 		route_lean_again<KIND, N>(&lean, &args, row, hook);
 }

@@ -196,14 +196,22 @@ struct route_lean_taken {
 	uint32_t givers; /* the lanes that gave it: one, unless keys were equal */
 };
 
-/* Take the largest key of the warp out of its lane's queue, for one lane. Returns it. */
-template <int Q>
+/*
+ * Take the largest key of the warp out of its lane's queue, for one lane. Returns it. IS_UNIQUE: of
+ * equal keys the first lane's alone.
+ */
+template <int Q, bool IS_UNIQUE>
 static __device__ __forceinline__ int32_t route_lean_take(bool is_slot, int32_t *queue,
 							  struct route_lean_taken *taken)
 {
 	const int32_t largest = __reduce_max_sync(ROUTE_ALL_LANES, queue[0]);
-	const bool is_mine = queue[0] == largest;
-	const uint32_t givers = __ballot_sync(ROUTE_ALL_LANES, is_mine);
+	bool is_mine = queue[0] == largest;
+	uint32_t givers = __ballot_sync(ROUTE_ALL_LANES, is_mine);
+
+	if constexpr (IS_UNIQUE) {
+		givers &= ~givers + 1;
+		is_mine = givers >> threadIdx.x % 32 & 1;
+	}
 
 #pragma unroll
 	for (int i = 0; i + 1 < Q; i++)
@@ -215,7 +223,7 @@ static __device__ __forceinline__ int32_t route_lean_take(bool is_slot, int32_t 
 }
 
 /* K: top_k, if it is that of the kernel; 0: any. Returns the last key that was taken. */
-template <int K, int Q>
+template <int K, int Q, bool IS_UNIQUE>
 static __device__ __forceinline__ int32_t route_lean_choose(uint32_t top_k, uint32_t lane,
 							    int32_t *queue,
 							    struct route_lean_taken *taken)
@@ -225,11 +233,11 @@ static __device__ __forceinline__ int32_t route_lean_choose(uint32_t top_k, uint
 	if constexpr (K > 0) {
 #pragma unroll
 		for (uint32_t j = 0; j <= K; j++)
-			last = route_lean_take<Q>(lane == j, queue, taken);
+			last = route_lean_take<Q, IS_UNIQUE>(lane == j, queue, taken);
 	} else {
 #pragma unroll 4
 		for (uint32_t j = 0; j <= top_k; j++)
-			last = route_lean_take<Q>(lane == j, queue, taken);
+			last = route_lean_take<Q, IS_UNIQUE>(lane == j, queue, taken);
 	}
 	return last;
 }

@@ -1,72 +1,79 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Routing and recording in one kernel: the hook loads the lane's word before anything else, and
- * stores each entry as it is written. Made for the widths of usual models, 64 to 384 experts; other
- * settings are recorded by a launch of their own.
+ * The kernels that record: those that only choose, made for a hook that stores the row from the
+ * registers in which it is. Other settings are recorded by a launch of their own.
  */
 #include <moetrace/cuda_device.cuh>
 
 #include "kernels/route/route_kernel.cuh"
-#include "kernels/route/route_record.cuh"
+#include "kernels/route/route_lean_launch.cuh"
+#include "kernels/route/route_variants.cuh"
 
 struct route_record_hook {
+	static constexpr bool HAS_HEAD = true;
 	struct moetrace_cuda_target target;
 	uint32_t n_rows;
-	struct moetrace_cuda_row to;
 
-	/* The row as the kernels count them. */
-	__device__ __forceinline__ void begin()
-	{
-		to = moetrace_cuda_open(target, blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32);
-	}
-	__device__ __forceinline__ void store(uint32_t, uint32_t slot, int32_t id,
-					      float weight) const
-	{
-		if (moetrace_cuda_is_on(to))
-			moetrace_cuda_put(
-				moetrace_cuda_row_at(to), slot,
-				moetrace_cuda_entry(to, id, moetrace_cuda_narrow(to, weight)));
-	}
-	__device__ __forceinline__ void finish(uint32_t row, uint8_t flags) const
-	{
-		const uint32_t nan = flags & MTK_ROUTE_FLAG_NAN ? MOETRACE_CUDA_FLAG_NAN : 0;
+	struct Row {
+		struct moetrace_cuda_row to;
 
-		if (!moetrace_cuda_is_on(to))
-			return;
-		if (row == 0)
-			moetrace_cuda_store_head(to, n_rows);
-		moetrace_cuda_put(moetrace_cuda_row_at(to), moetrace_cuda_k(to),
-				  moetrace_cuda_mark(to, nan));
+		__device__ __forceinline__ void open(const struct route_record_hook &hook,
+						     uint32_t row, uint32_t)
+		{
+			to = moetrace_cuda_open(hook.target, row);
+		}
+		__device__ __forceinline__ void arrive()
+		{
+			moetrace_cuda_arrive(to);
+		}
+		__device__ __forceinline__ void store(int32_t id, float weight, uint8_t flags) const
+		{
+			moetrace_cuda_store_entries(to, id, weight,
+						    flags & MTK_ROUTE_FLAG_NAN
+							    ? MOETRACE_CUDA_FLAG_NAN
+							    : 0);
+		}
+	};
+	__device__ __forceinline__ void head() const
+	{
+		if (threadIdx.x == 0)
+			moetrace_cuda_store_layer(target, n_rows);
 	}
 };
 
 template <int N>
 static void launch(const struct route_args *args, size_t n_bytes,
-		   const struct moetrace_cuda_target *target, cudaStream_t stream)
+		   const struct route_record_hook &hook, cudaStream_t stream)
 {
 	const uint32_t n_warps = args->n_rows <= 1024 ? 1 : ROUTE_MAX_THREADS / 32;
-	const uint32_t n_blocks = (args->n_rows + n_warps - 1) / n_warps;
-	struct route_record_hook hook = {};
+	const uint32_t n_blocks = route_blocks<struct route_record_hook>(args, n_warps);
 
-	hook.target = *target;
-	hook.n_rows = args->n_rows;
 	route_fast_kernel<N><<<n_blocks, 32 * n_warps, n_warps * n_bytes, stream>>>(*args, hook);
 }
 
-bool mtk_route_record_has(uint32_t width)
+bool mtk_route_record_has(const struct mtk_route_config *config, uint32_t width)
 {
-	return width == 2 || width == 4 || width == 8 || width == 12;
+	return config->top_k + config->n_shared_slots <= 31 &&
+	       (width == 2 || width == 4 || width == 8 || width == 12);
 }
 
 void mtk_route_record_launch(const struct route_args *args, uint32_t width, size_t shared_bytes,
 			     const struct moetrace_cuda_target *target, cudaStream_t stream)
 {
+	struct route_record_hook hook = {};
+
+	hook.target = *target;
+	hook.n_rows = args->n_rows;
+	/* The lean ones do not hold what is in shared slots. */
+	if (args->config.n_shared_slots == 0 &&
+	    route_lean_launch(args, width, shared_bytes, hook, stream))
+		return;
 	if (width == 2)
-		launch<2>(args, shared_bytes, target, stream);
+		launch<2>(args, shared_bytes, hook, stream);
 	else if (width == 4)
-		launch<4>(args, shared_bytes, target, stream);
+		launch<4>(args, shared_bytes, hook, stream);
 	else if (width == 8)
-		launch<8>(args, shared_bytes, target, stream);
+		launch<8>(args, shared_bytes, hook, stream);
 	else
-		launch<12>(args, shared_bytes, target, stream);
+		launch<12>(args, shared_bytes, hook, stream);
 }

@@ -417,6 +417,7 @@ static int lane_add_locked(struct moetrace_cuda *cuda, const struct moetrace_cud
 	lane->word = cuda->words + (uint64_t)number * MT_CUDA_WORD_BYTES;
 	lane->weight_format = info->without_weights ? MOETRACE_WEIGHT_FORMAT_NONE :
 						      (uint8_t)session->opts.weight_format;
+	lane->has_margins = info->with_margins != 0;
 	if (mt_cuda_is_capturing(lane))
 		return mt_session_error(session, MOETRACE_E_STATE,
 					"cuda: a lane cannot be added while its stream is captured");
@@ -437,6 +438,7 @@ static int lane_add_locked(struct moetrace_cuda *cuda, const struct moetrace_cud
 int moetrace_cuda_lane_add(struct moetrace_cuda *cuda, const struct moetrace_cuda_lane_info *info,
 			   struct moetrace_cuda_lane **ret_lane)
 {
+	struct moetrace_cuda_lane_info room;
 	int status;
 
 	if (ret_lane)
@@ -445,6 +447,7 @@ int moetrace_cuda_lane_add(struct moetrace_cuda *cuda, const struct moetrace_cud
 		return MOETRACE_E_INVALID;
 	if (atomic_load(&cuda->session->forked))
 		return MOETRACE_E_STATE;
+	info = MT_ABI_WIDEN(info, &room);
 	pthread_mutex_lock(&cuda->session->control);
 	status = lane_add_locked(cuda, info, ret_lane);
 	pthread_mutex_unlock(&cuda->session->control);

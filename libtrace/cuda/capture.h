@@ -67,7 +67,8 @@ struct moetrace_cuda_lane {
 	uint32_t model;
 	uint32_t order;
 	uint32_t id_space;
-	uint8_t weight_format; /* enum moetrace_weight_format, of what kernels store */
+	uint8_t weight_format; /* enum moetrace_weight_format; NONE: kernels store ids alone */
+	uint8_t has_margins;   /* and flags: they are handed on */
 	void *stream;
 	void *side;          /* copies run here, after the pass */
 	void *event;

@@ -7,6 +7,7 @@
  * head, a row by its mark; both carry the stamp of the pass.
  */
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "libtrace/clock.h"
@@ -18,7 +19,10 @@
 /* A record of a layer beside its rows, and the pass's end. */
 #define SLACK_BYTES 16384u
 
-/* A layer's rows, unpacked: row_map u32 [n_rows], then ids and weights u16 [n_rows][k] each. */
+/*
+ * A layer's rows, unpacked: row_map u32 and margins f32 [n_rows], then ids i32 and weights f32
+ * [n_rows][k] each, then flags u8 [n_rows].
+ */
 struct mt_cuda_scratch {
 	uint64_t n_bytes;
 	uint32_t words[];
@@ -116,7 +120,7 @@ static uint64_t to_session_ns(struct moetrace_cuda *cuda, uint32_t timer_ns, uin
 static struct mt_cuda_scratch *scratch_of(struct moetrace_cuda *cuda, uint32_t n_rows, uint32_t k)
 {
 	struct mt_cuda_scratch *scratch = cuda->scratch;
-	uint64_t n_bytes = (uint64_t)n_rows * 4 * (k + 1);
+	uint64_t n_bytes = (uint64_t)n_rows * 4 * (2ul * k + 3);
 
 	if (scratch && scratch->n_bytes >= n_bytes)
 		return scratch;
@@ -136,11 +140,19 @@ struct seen {
 	uint32_t stamp;
 };
 
+static const uint32_t *row_at(const struct seen *seen, uint64_t row)
+{
+	return seen->rows + row * (seen->layer->row_bytes / 4);
+}
+
+static uint32_t mark_of(const struct seen *seen, uint64_t row)
+{
+	return row_at(seen, row)[2ul * seen->layer->k];
+}
+
 static int is_written(const struct seen *seen, uint64_t row)
 {
-	uint32_t mark = seen->rows[row * (seen->layer->k + 1) + seen->layer->k];
-
-	return (mark & MT_CUDA_STAMP_MASK) == seen->stamp;
+	return (mark_of(seen, row) & MT_CUDA_STAMP_MASK) == seen->stamp;
 }
 
 static uint32_t count_written(const struct seen *seen, uint32_t first, uint32_t end)
@@ -182,22 +194,42 @@ static int choose_rows(struct moetrace_cuda *cuda, const struct mt_cuda_record *
 
 /* Entries of the chosen rows, apart into ids and weights. */
 static void unpack(struct moetrace_session *session, const struct seen *seen,
-		   const struct moetrace_selection *selection, uint16_t *ret_ids,
-		   uint16_t *ret_weights)
+		   const struct moetrace_selection *selection, uint32_t *ret_ids,
+		   uint32_t *ret_weights)
 {
 	uint32_t k = seen->layer->k;
 
 	for (uint64_t i = 0; i < selection->n_rows; i++) {
 		uint64_t row = selection->row_map ? selection->row_map[i] : i;
-		const uint32_t *entries = seen->rows + row * (k + 1);
+		const uint32_t *entries = row_at(seen, row);
 
 		for (uint32_t j = 0; j < k; j++) {
-			*ret_ids++ = (uint16_t)entries[j];
-			*ret_weights++ = (uint16_t)(entries[j] >> 16);
+			*ret_ids++ = entries[2ul * j];
+			*ret_weights++ = entries[2ul * j + 1];
 		}
-		if (entries[k] & MT_CUDA_FLAG_NAN)
+		if (entries[2ul * k] & MT_CUDA_FLAG_NAN)
 			mt_misuse(session, MT_MISUSE_CUDA_NAN);
 	}
+}
+
+/* Margins and flags, if the kernel told those of every row. */
+static void unpack_facts(const struct seen *seen, float *margins, uint8_t *flags,
+			 struct moetrace_selection *selection)
+{
+	uint32_t k = seen->layer->k;
+
+	for (uint64_t i = 0; i < selection->n_rows; i++) {
+		uint64_t row = selection->row_map ? selection->row_map[i] : i;
+		uint32_t mark = mark_of(seen, row);
+
+		if (!(mark & MT_CUDA_FLAG_MARGIN))
+			return;
+		memcpy(&margins[i], row_at(seen, row) + 2ul * k + 1, sizeof(margins[i]));
+		flags[i] = (uint8_t)((mark & MT_CUDA_FLAG_NAN ? MOETRACE_ROW_NAN : 0) |
+				     (mark & MT_CUDA_FLAG_TIE ? MOETRACE_ROW_TIE : 0));
+	}
+	selection->margins = margins;
+	selection->row_flags = flags;
 }
 
 static void deliver_layer(struct moetrace_cuda_lane *lane, const struct mt_cuda_record *record,
@@ -211,7 +243,7 @@ static void deliver_layer(struct moetrace_cuda_lane *lane, const struct mt_cuda_
 			     record->stamp };
 	struct mt_cuda_scratch *scratch = scratch_of(cuda, n_all, layer->k);
 	struct moetrace_selection selection;
-	uint16_t *ids, *weights;
+	uint32_t *ids, *weights;
 
 	if (!scratch || seen.head->stamp != record->stamp ||
 	    seen.head->layer_index != layer_index)
@@ -219,19 +251,20 @@ static void deliver_layer(struct moetrace_cuda_lane *lane, const struct mt_cuda_
 	MOETRACE_INIT(&selection);
 	if (!choose_rows(cuda, record, &seen, scratch->words, &selection))
 		return;
-	ids = (uint16_t *)(scratch->words + n_all);
+	ids = scratch->words + 2ul * n_all;
 	weights = ids + (uint64_t)n_all * layer->k;
 	unpack(cuda->session, &seen, &selection, ids, weights);
+	if (lane->has_margins)
+		unpack_facts(&seen, (float *)(scratch->words + n_all),
+			     (uint8_t *)(weights + (uint64_t)n_all * layer->k), &selection);
 	selection.layer_index = layer_index;
 	selection.k = layer->k;
 	selection.order = lane->order;
 	selection.id_space = lane->id_space;
-	selection.id_type = MOETRACE_TYPE_U16;
+	selection.id_type = MOETRACE_TYPE_I32;
 	selection.ids = ids;
 	if (lane->weight_format != MOETRACE_WEIGHT_FORMAT_NONE) {
-		selection.weight_type = lane->weight_format == MOETRACE_WEIGHT_FORMAT_BF16 ?
-						MOETRACE_TYPE_BF16 :
-						MOETRACE_TYPE_F16;
+		selection.weight_type = MOETRACE_TYPE_F32;
 		selection.weights = weights;
 	}
 	mt_cuda_timer_note(cuda, seen.head->timer_ns, record->start.begin_ns, arrival_ns);

@@ -58,6 +58,14 @@ static __device__ int64_t read_id(uint64_t row, uint32_t type, uint32_t i)
 	}
 }
 
+/* Ids of more than 32 bits are none that a layer has: negative or too large they stay. */
+static __device__ uint32_t clamp_id(int64_t id)
+{
+	const int64_t low = id < 0 ? -1 : id;
+
+	return static_cast<uint32_t>(low > INT32_MAX ? INT32_MAX : low);
+}
+
 static __device__ float read_weight(uint64_t row, uint32_t type, uint32_t i)
 {
 	const uint16_t bits =
@@ -89,13 +97,12 @@ extern "C" __global__ void mt_store(const __grid_constant__ struct mt_cuda_store
 		const float weight =
 			layer.weights ? read_weight(weights, args.weight_type, i) : 0.0f;
 
-		moetrace_cuda_put(at, i,
-				  moetrace_cuda_entry(to, read_id(ids, args.id_type, i),
-						      moetrace_cuda_narrow(to, weight)));
+		moetrace_cuda_put(at, i, clamp_id(read_id(ids, args.id_type, i)),
+				  __float_as_uint(weight));
 	}
 	if (lane != 0)
 		return;
-	moetrace_cuda_put(at, moetrace_cuda_k(to), moetrace_cuda_mark(to, 0));
+	moetrace_cuda_put(at, moetrace_cuda_k(to), moetrace_cuda_mark(to, 0), 0);
 	if (row == 0)
 		moetrace_cuda_store_head(to, args.n_rows);
 }

@@ -100,8 +100,7 @@ int moetrace_cuda_target_get(struct moetrace_cuda_lane *lane, uint32_t layer_ind
 	ret_target->word = lane->word;
 	ret_target->base = lane->cuda->device_ring + group.layer_offset;
 	ret_target->n_rows = mt_cuda_rows_of_code(code);
-	ret_target->packed = mt_cuda_tag(code, group.group) | layer->k << 16 |
-			     (uint32_t)lane->weight_format << 24;
+	ret_target->packed = mt_cuda_tag(code, group.group) | layer->k << 16;
 	ret_target->indices = layer->n_ids | layer_index << 16;
 	return MOETRACE_OK;
 }

@@ -9,9 +9,9 @@
  * number that no other pass of the last 2^28 had; with each row it is stored, too, so that rows
  * which nobody wrote are told from those of a pass that had the same place before.
  *
- * At the place, for each layer of the group: a head, then rows of words of 32 bits:
- * k entries (weight << 16 | id), so that a warp stores a row by one instruction, and a mark
- * (stamp | flags << 28); the next layer begins at a multiple of 16 bytes.
+ * At the place, for each layer of the group: a head, then rows of pairs of 32 bits, so that a warp
+ * stores a row by one instruction: k entries (id, weight as a float), then a mark
+ * (stamp | flags << 28) and the margin; the next layer begins at a multiple of 16 bytes.
  */
 #ifndef MT_CUDA_LAYOUT_H
 #define MT_CUDA_LAYOUT_H
@@ -28,6 +28,8 @@
 #define MT_CUDA_N_GROUPS 8u /* numbers of groups are told apart up to here, and by the head */
 #define MT_CUDA_HEAD_BYTES 16u
 #define MT_CUDA_FLAG_NAN (UINT32_C(1) << MT_CUDA_STAMP_BITS)
+#define MT_CUDA_FLAG_TIE (UINT32_C(2) << MT_CUDA_STAMP_BITS)
+#define MT_CUDA_FLAG_MARGIN (UINT32_C(4) << MT_CUDA_STAMP_BITS)
 
 /* Written by one thread of the layer's kernel. */
 struct mt_cuda_head {
@@ -54,7 +56,7 @@ struct mt_cuda_group {
 	uint64_t n_bytes;
 };
 
-/* The two largest values of 16 bits say "no expert" and "none that exists". */
+/* Recorded in two bytes at most, and there must be one that says "no expert". */
 #define MT_CUDA_MAX_IDS 65534u
 
 static inline int mt_cuda_layer_init(struct mt_cuda_layer *layer, uint32_t n_ids, uint32_t k)
@@ -63,7 +65,7 @@ static inline int mt_cuda_layer_init(struct mt_cuda_layer *layer, uint32_t n_ids
 		return -1;
 	layer->n_ids = n_ids;
 	layer->k = k;
-	layer->row_bytes = 4 * (k + 1);
+	layer->row_bytes = 8 * (k + 1);
 	return 0;
 }
 

@@ -288,7 +288,7 @@ END_TEST
 /* A prefill that needs more than a quarter of the ring goes in groups of layers. */
 START_TEST(test_groups)
 {
-	const uint32_t n_rows = 2300;
+	const uint32_t n_rows = 1150;
 	struct gpu gpu = gpu_start("groups.db", 12, 128, 8, 1 << 20);
 	const uint64_t request = toy_request(&gpu.toy, "r");
 	const uint64_t n_writes = gpu.fake->n_calls("cuStreamWriteValue64");
@@ -311,7 +311,7 @@ END_TEST
 /* Groups that are never asked for, and groups that find no room, are layers that were dropped. */
 START_TEST(test_groups_dropped)
 {
-	const uint32_t n_rows = 2300;
+	const uint32_t n_rows = 1150;
 	struct gpu gpu = gpu_start("dropped.db", 16, 128, 8, 1 << 20);
 	struct moetrace_slice slice;
 	struct moetrace_pass_info info = gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, n_rows, 0);
@@ -479,12 +479,60 @@ START_TEST(test_timer)
 }
 END_TEST
 
+static float margin_of(uint32_t layer, uint32_t row)
+{
+	return row == 2 ? 0.0f : (float)(layer + 1) / (float)(row + 1);
+}
+
+/* 0: kernels store margins; 1: they know none, though there is room. */
+START_TEST(test_margins)
+{
+	struct gpu gpu = gpu_start("margins.db", 2, 64, 6, 0);
+	const uint64_t request = toy_request(&gpu.toy, "r");
+	sqlite3 *db;
+
+	gpu.has_margins = true;
+	gpu.lane = gpu_lane(&gpu, &gpu.stream);
+	gpu.margin = _i == 0 ? margin_of : NULL;
+	gpu.flags = _i == 0 ? MOETRACE_ROW_TIE | 4 : 0;
+	ck_assert_int_eq(gpu_pass(&gpu, request, 0, 5, 3), MOETRACE_OK);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 1);
+	if (_i == 0) {
+		sqlite3_stmt *stmt = db_query(db, "SELECT margins, hex(row_flags), topk_row"
+						  " FROM pass_layer JOIN topk USING (topk_id)"
+						  " ORDER BY layer_id");
+
+		for (uint32_t layer = 0; layer < 2; layer++) {
+			float got[5];
+
+			ck_assert(db_step(stmt));
+			memcpy(got,
+			       (const float *)sqlite3_column_blob(stmt, 0) +
+				       sqlite3_column_int(stmt, 2),
+			       sizeof(got));
+			for (uint32_t row = 0; row < 5; row++)
+				ck_assert(got[row] == margin_of(layer, row));
+			ck_assert_str_eq((const char *)sqlite3_column_text(stmt, 1),
+					 "02020202020202020202");
+		}
+		sqlite3_finalize(stmt);
+	} else {
+		ck_assert_int_eq(db_int(db, "SELECT count(*) FROM topk WHERE margins IS NOT NULL"
+					    " OR row_flags IS NOT NULL"),
+				 0);
+	}
+	db_close(db);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("cuda lane");
 	TCase *tc = tcase_create("lane");
 
 	tcase_set_timeout(tc, 120);
+	tcase_add_loop_test(tc, test_margins, 0, 2);
 	tcase_add_loop_test(tc, test_same_as_host, 0, (int)(sizeof(shapes) / sizeof(shapes[0])));
 	tcase_add_test(tc, test_request_ends_before_its_passes);
 	tcase_add_test(tc, test_number_and_acceptance);

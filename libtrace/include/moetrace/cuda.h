@@ -130,6 +130,8 @@ struct moetrace_cuda_lane_info {
 	uint32_t id_space; /* enum moetrace_id_space of the ids that kernels store and buffers hold.
 	                      Physical ones are stored, and converted to logical ids by the map that is
 	                      in force when the pass begins (moetrace_expert_map_set()). */
+	uint32_t with_margins; /* 1: the margins and flags of rows are stored, of layers whose kernels
+	                          know them; see MOETRACE_CUDA_FLAG_MARGIN */
 };
 
 /**
@@ -158,7 +160,7 @@ struct moetrace_cuda_target {
 	uint64_t word;    /* address of the lane's word; 0: none */
 	uint64_t base;    /* address of the layer's rows for a pass at the ring's begin */
 	uint32_t n_rows;  /* rows that fit */
-	uint32_t packed;  /* what the low 14 bits of the word must be; k << 16; weight format << 24 */
+	uint32_t packed;  /* what the low 14 bits of the word must be; k << 16 */
 	uint32_t indices; /* ids that the layer can emit; layer index << 16 */
 	uint32_t reserved;
 };

@@ -41,18 +41,14 @@ static uint8_t *place(const struct moetrace_cuda_target *target, uint64_t word)
 
 static uint8_t *row_of(const struct moetrace_cuda_target *target, uint64_t word, uint32_t row)
 {
-	return place(target, word) + 16 + (size_t)row * 4 * (device_k(target) + 1);
+	return place(target, word) + 16 + (size_t)row * 8 * (device_k(target) + 1);
 }
 
-static uint32_t entry(const struct moetrace_cuda_target *target, int64_t id, double weight)
+/* Pair @i of a row: two words. */
+static void store_pair(uint8_t *row, uint32_t i, uint32_t first, float second)
 {
-	const struct half_format *format =
-		target->packed >> 24 == MOETRACE_WEIGHT_FORMAT_BF16 ? &half_bf16 : &half_fp16;
-	const uint32_t bits = id < 0			      ? 0xffff
-			      : id >= target->indices % 65536 ? 0xfffe
-							      : (uint32_t)id;
-
-	return half_from_double(format, weight) * 65536u + bits;
+	memcpy(row + 8 * (size_t)i, &first, 4);
+	memcpy(row + 8 * (size_t)i + 4, &second, 4);
 }
 
 void device_store_row(const struct moetrace_cuda_target *target, uint64_t word, uint32_t row,
@@ -63,12 +59,16 @@ void device_store_row(const struct moetrace_cuda_target *target, uint64_t word, 
 
 	if (row >= target->n_rows)
 		return;
-	for (uint32_t i = 0; i < device_k(target); i++) {
-		const uint32_t bits = entry(target, ids[i], weights ? weights[i] : 0);
+	for (uint32_t i = 0; i < device_k(target); i++)
+		store_pair(at, i, (uint32_t)(ids[i] < 0 ? -1 : ids[i] > INT32_MAX ? INT32_MAX : ids[i]),
+			   weights ? (float)weights[i] : 0.0f);
+	store_pair(at, device_k(target), mark, 0.0f);
+}
 
-		memcpy(at + 4 * (size_t)i, &bits, 4);
-	}
-	memcpy(at + 4 * (size_t)device_k(target), &mark, 4);
+void device_store_margin(const struct moetrace_cuda_target *target, uint64_t word, uint32_t row,
+			 float margin)
+{
+	memcpy(row_of(target, word, row) + 8 * (size_t)device_k(target) + 4, &margin, 4);
 }
 
 void device_store_head(const struct moetrace_cuda_target *target, uint64_t word, uint32_t n_rows,

@@ -22,6 +22,10 @@ uint32_t device_k(const struct moetrace_cuda_target *target);
 void device_store_row(const struct moetrace_cuda_target *target, uint64_t word, uint32_t row,
 		      const int64_t *ids, const double *weights, uint32_t flags);
 
+/* The margin of a row that was stored. */
+void device_store_margin(const struct moetrace_cuda_target *target, uint64_t word, uint32_t row,
+			 float margin);
+
 /* The layer's head: it was launched for @n_rows rows, at @timer_ns. */
 void device_store_head(const struct moetrace_cuda_target *target, uint64_t word, uint32_t n_rows,
 		       uint64_t timer_ns);

@@ -46,6 +46,7 @@ struct moetrace_cuda_lane *gpu_lane(struct gpu *gpu, void **ret_stream)
 	info.stream = *ret_stream;
 	info.model = gpu->toy.model;
 	info.order = MOETRACE_ORDER_SELECTION;
+	info.with_margins = gpu->has_margins;
 	ck_assert_int_eq(moetrace_cuda_lane_add(gpu->cuda, &info, &lane), MOETRACE_OK);
 	return lane;
 }
@@ -92,6 +93,7 @@ struct router {
 	struct toy toy;
 	uint32_t n_rows;
 	uint32_t flags;
+	float (*margin)(uint32_t layer, uint32_t row);
 };
 
 static void run_router(void *argument)
@@ -110,6 +112,9 @@ static void run_router(void *argument)
 			weights[i] = (double)toy_weight(target->indices >> 16, row, i);
 		}
 		device_store_row(target, word, row, ids, weights, router->flags);
+		if (router->margin)
+			device_store_margin(target, word, row,
+					    router->margin(target->indices >> 16, row));
 	}
 	device_store_head(target, word, router->n_rows, router->fake->timer_ns());
 }
@@ -118,7 +123,8 @@ void gpu_route(struct gpu *gpu, struct moetrace_cuda_lane *lane, void *stream, u
 	       uint32_t n_rows, uint32_t n_all)
 {
 	struct router router = {
-		.fake = gpu->fake, .toy = gpu->toy, .n_rows = n_rows, .flags = gpu->flags};
+		.fake = gpu->fake, .toy = gpu->toy, .n_rows = n_rows, .flags = gpu->flags,
+		.margin = gpu->margin};
 
 	ck_assert_int_eq(moetrace_cuda_target_get(lane, layer, n_all, &router.target), MOETRACE_OK);
 	gpu->fake->launch(stream, run_router, &router, sizeof(router));

@@ -28,12 +28,14 @@ struct gpu {
 	struct moetrace_cuda_lane *lane;
 	void *stream;
 	uint32_t flags; /* that router kernels store with each row */
+	bool has_margins;
+	float (*margin)(uint32_t layer, uint32_t row); /* that router kernels store; NULL: none */
 };
 
 struct gpu gpu_start(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k,
 		     uint64_t ring_bytes);
 
-/* A further lane in a new stream. */
+/* A further lane in a new stream, with margins if gpu->has_margins. */
 struct moetrace_cuda_lane *gpu_lane(struct gpu *gpu, void **ret_stream);
 
 /* Describe a pass of one slice of @request, which begins at @first_position. */

@@ -30,6 +30,8 @@ struct graph_buffers {
 	int32_t *ids, *kept_ids;
 	float *weights, *kept_weights;
 	uint32_t *counter;
+	float *bias;
+	graph_router_fn router; /* NULL: the skeleton's own */
 };
 
 struct graph {
@@ -57,6 +59,18 @@ static __global__ void score(float *scores, const uint32_t *counter, uint32_t la
 			static_cast<float>(mix(mix(*counter * 977u + layer) + i) >> 8) * 0x1p-24f;
 }
 
+static __global__ void logit(float *scores, const uint32_t *counter, uint32_t layer, uint32_t n)
+{
+	const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
+
+	if (i < n) {
+		const uint32_t one = mix(mix(*counter * 977u + layer) + i);
+
+		/* The two kernels behind it make it -2 .. 2, and a bit more. */
+		scores[i] = static_cast<float>((one >> 8) + (mix(one) >> 8)) * 0x1p-21f - 8.0f;
+	}
+}
+
 static __global__ void scale(float *to, const float *from, uint32_t n)
 {
 	const uint32_t i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -74,6 +88,11 @@ static __global__ void route(const float *scores, int32_t *ids, float *weights, 
 	uint64_t keys[GRAPH_EXPERTS / 32];
 	uint64_t mine = 0;
 
+	if (CAPTURE && blockIdx.x == gridDim.x - 1) {
+		if (threadIdx.x == 0)
+			moetrace_cuda_store_layer(target, n_rows);
+		return;
+	}
 	if (row >= n_rows)
 		return;
 	/* Scores are positive: their bits ascend as they do; of equals the lower id is larger. */
@@ -85,8 +104,10 @@ static __global__ void route(const float *scores, int32_t *ids, float *weights, 
 			static_cast<uint64_t>(__float_as_uint(s)) << 32 | (GRAPH_EXPERTS - 1 - id);
 	}
 	struct moetrace_cuda_row to;
-	if (CAPTURE)
+	if (CAPTURE) {
 		to = moetrace_cuda_open(target, row);
+		moetrace_cuda_arrive(to);
+	}
 	for (uint32_t k = 0; k < GRAPH_TOP_K; k++) {
 		uint64_t best = 0;
 
@@ -113,7 +134,7 @@ static __global__ void route(const float *scores, int32_t *ids, float *weights, 
 		weights[row * GRAPH_TOP_K + lane] = weight;
 	}
 	if (CAPTURE)
-		moetrace_cuda_store_row(to, n_rows, id, weight, 0);
+		moetrace_cuda_store_entries(to, id, weight, 0);
 }
 
 extern "C" int graph_open(char *ret_reason, size_t reason_bytes)
@@ -220,6 +241,18 @@ extern "C" struct graph_buffers *graph_buffers_new(uint32_t n_layers, uint32_t n
 	return b;
 }
 
+extern "C" void graph_use_router(struct graph_buffers *b, graph_router_fn router)
+{
+	std::vector<float> bias(GRAPH_EXPERTS);
+
+	for (uint32_t i = 0; i < GRAPH_EXPERTS; i++)
+		bias[i] = static_cast<float>(i * 37 % GRAPH_EXPERTS) * 0.0004f - 0.05f;
+	b->router = router;
+	CHECK(cudaMalloc(&b->bias, sizeof(float) * GRAPH_EXPERTS));
+	CHECK(cudaMemcpy(b->bias, bias.data(), sizeof(float) * GRAPH_EXPERTS,
+			 cudaMemcpyHostToDevice));
+}
+
 extern "C" uint64_t graph_ids(struct graph_buffers *b)
 {
 	return reinterpret_cast<uint64_t>(b->ids);
@@ -239,11 +272,17 @@ static void launch_layer(struct graph_buffers *b, cudaStream_t stream, uint32_t 
 	const dim3 grid((b->n_rows + 3) / 4);
 
 	count<<<1, 1, 0, stream>>>(b->counter);
-	score<<<n_blocks, 256, 0, stream>>>(b->scores, b->counter, layer, n);
+	if (b->router)
+		logit<<<n_blocks, 256, 0, stream>>>(b->scores, b->counter, layer, n);
+	else
+		score<<<n_blocks, 256, 0, stream>>>(b->scores, b->counter, layer, n);
 	scale<<<n_blocks, 256, 0, stream>>>(b->scratch, b->scores, n);
 	scale<<<n_blocks, 256, 0, stream>>>(b->scores, b->scratch, n);
-	if (target)
-		route<true><<<grid, 128, 0, stream>>>(b->scores, b->ids + at, b->weights + at,
+	if (b->router)
+		b->router(stream, b->scores, b->bias, b->ids + at, b->weights + at, b->n_rows,
+			  target);
+	else if (target)
+		route<true><<<grid.x + 1, 128, 0, stream>>>(b->scores, b->ids + at, b->weights + at,
 						      b->n_rows, *target);
 	else
 		route<false><<<grid, 128, 0, stream>>>(b->scores, b->ids + at, b->weights + at,

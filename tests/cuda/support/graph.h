@@ -43,6 +43,15 @@ void graph_capture_end(void *stream);
 
 /* Room for @n_kept replays' outputs. */
 struct graph_buffers *graph_buffers_new(uint32_t n_layers, uint32_t n_rows, uint32_t n_kept);
+/*
+ * A router in place of the skeleton's own, which launches into @stream, with @target NULL without
+ * capture; scores are logits then, a sum of two uniform numbers about 0, and @bias adds to what
+ * is chosen by.
+ */
+typedef void (*graph_router_fn)(void *stream, const float *logits, const float *bias, int32_t *ids,
+				float *weights, uint32_t n_rows,
+				const struct moetrace_cuda_target *target);
+void graph_use_router(struct graph_buffers *buffers, graph_router_fn router);
 /* Addresses of the outputs, [n_layers][n_rows][8] int32 and fp32. */
 uint64_t graph_ids(struct graph_buffers *buffers);
 uint64_t graph_weights(struct graph_buffers *buffers);

@@ -3,7 +3,8 @@
  * Routing on a GPU against the definition: random settings with rows that are hard to route, the
  * widths and models that the kernels are made for, every way to write a row, sizes about a warp, a
  * block and more, padding by a count on the device, and replay of a graph against eager launches.
- * Ids, flags and packed ids are equal; weights within 1e-6, relative to those above 1.
+ * Ids, flags and packed ids are equal; weights within 1e-6, relative to those above 1. Kernels that
+ * record leave the same bits in their outputs as those that do not, and in the ring what these say.
  */
 #include <math.h>
 #include <stdio.h>
@@ -15,13 +16,14 @@
 #include "kernels/cuda/device.h"
 #include "kernels/presets/presets.h"
 #include "kernels/route/route_cuda.h"
+#include "libtrace/cuda/layout.h"
 #include "tests/kernels/cuda/support/gpu.h"
 #include "tests/routing/support/settings.h"
 
 #define N_SETTINGS 600
 #define HARD_ROWS  97u
 
-static uint64_t n_rows_checked, n_rows_fast;
+static uint64_t n_rows_checked, n_rows_fast, n_rows_recorded;
 
 /* A batch on the host and what the definition makes of it. */
 struct batch {
@@ -127,6 +129,102 @@ static void compare_row(const struct batch *batch, const struct mtk_route_result
 	}
 }
 
+/* A place in a ring for the rows of one layer, and the word of a lane that says so. */
+struct ring {
+	struct moetrace_cuda_target target;
+	uint32_t *words; /* as they came back */
+	size_t n_bytes;
+	uint8_t *device;
+	uint64_t word;
+};
+
+#define RING_STAMP	 0x0abcdefu
+#define RING_OFFSET	 512u
+#define RING_LAYER_INDEX 5u
+
+static struct ring make_ring(const struct batch *batch)
+{
+	const uint32_t width = mtk_route_width(&batch->config);
+	const uint32_t code = mt_cuda_rows_code(batch->n_rows);
+	struct ring ring = {.n_bytes = RING_OFFSET + MT_CUDA_HEAD_BYTES +
+				       (size_t)batch->n_rows * (width + 1) * 8 + 64};
+
+	ring.device = gpu_memory(ring.n_bytes);
+	ring.words = gpu_host(ring.n_bytes);
+	ring.word = mt_cuda_word(RING_STAMP, RING_OFFSET, mt_cuda_tag(code, 0));
+	ring.target.base = (uint64_t)(uintptr_t)ring.device;
+	ring.target.n_rows = mt_cuda_rows_of_code(code);
+	ring.target.packed = mt_cuda_tag(code, 0) | width << 16;
+	ring.target.indices = 65534u | RING_LAYER_INDEX << 16;
+	return ring;
+}
+
+static void compare_recorded(const struct batch *batch, const struct ring *ring,
+			     const struct mtk_route_result *got)
+{
+	const uint32_t width = mtk_route_width(&batch->config);
+	const uint32_t *head = ring->words + RING_OFFSET / 4;
+	const uint32_t *words = head + MT_CUDA_HEAD_BYTES / 4;
+
+	gpu_check(head[0] == RING_STAMP && head[1] == RING_LAYER_INDEX && head[2] == batch->n_rows,
+		  "the head is %x, %u, %u", head[0], head[1], head[2]);
+	for (uint32_t row = 0; row < batch->n_rows; row++, words += 2 * (width + 1)) {
+		const bool is_nan = got->flags[row] & MTK_ROUTE_FLAG_NAN;
+
+		gpu_check((words[2 * width] & ~(MT_CUDA_FLAG_TIE | MT_CUDA_FLAG_MARGIN)) ==
+				  (RING_STAMP | (is_nan ? MT_CUDA_FLAG_NAN : 0)),
+			  "row %u: its mark is %x", row, words[2 * width]);
+		for (uint32_t j = 0; j < width; j++) {
+			const size_t at = (size_t)row * width + j;
+
+			gpu_check(words[2 * j] == (uint32_t)got->ids[at],
+				  "row %u, entry %u: recorded id %u, not %d", row, j, words[2 * j],
+				  got->ids[at]);
+			gpu_check(!memcmp(&words[2 * j + 1], &got->weights[at], 4),
+				  "row %u, entry %u: recorded weight %x", row, j, words[2 * j + 1]);
+		}
+	}
+	for (uint32_t i = 0; i < RING_OFFSET / 4; i++)
+		gpu_check(ring->words[i] == 0xa5a5a5a5, "a word before the place was written");
+	for (size_t i = (size_t)(words - ring->words); i < ring->n_bytes / 4; i++)
+		gpu_check(ring->words[i] == 0xa5a5a5a5, "a word behind the place was written");
+}
+
+/* The same once more by the kernels that record, with a word that lets them and one that does not. */
+static void check_recording(const struct batch *batch, struct mtk_route_cuda_batch device_batch,
+			    const struct mtk_route_result *device,
+			    const struct mtk_route_result *want)
+{
+	const size_t n = n_entries(batch);
+	struct ring ring = make_ring(batch);
+	int32_t *ids = gpu_host(n * sizeof(*ids));
+	float *weights = gpu_host(n * sizeof(*weights));
+
+	for (int is_on = 0; is_on < 2; is_on++) {
+		const uint64_t word = is_on ? ring.word : mt_cuda_closed(ring.word);
+		struct mtk_error error;
+
+		ring.target.word = (uint64_t)(uintptr_t)gpu_copy_of(&word, sizeof(word));
+		device_batch.target = &ring.target;
+		gpu_must(mtk_route_cuda(&batch->config, &device_batch, device, gpu_stream(),
+					&error),
+			 &error, "recording");
+		gpu_read(ids, device->ids, n * sizeof(*ids));
+		gpu_read(weights, device->weights, n * sizeof(*weights));
+		gpu_check(!memcmp(ids, want->ids, n * sizeof(*ids)) &&
+				  !memcmp(weights, want->weights, n * sizeof(*weights)),
+			  "to record changes what is chosen");
+		gpu_read(ring.words, ring.device, ring.n_bytes);
+		for (size_t i = 0; !is_on && i < ring.n_bytes / 4; i++)
+			gpu_check(ring.words[i] == 0xa5a5a5a5, "something was stored while idle");
+	}
+	compare_recorded(batch, &ring, want);
+	n_rows_recorded += batch->n_rows;
+	free(ring.words);
+	free(ids);
+	free(weights);
+}
+
 /* Route on the GPU, by graph if asked to, and compare. */
 static void check_batch(struct batch *batch, bool by_graph)
 {
@@ -177,6 +275,8 @@ static void check_batch(struct batch *batch, bool by_graph)
 	for (uint32_t row = 0; row < batch->n_rows; row++)
 		compare_row(batch, &got, row);
 	n_rows_checked += batch->n_rows;
+	if (batch->n_rows > 0 && mtk_route_cuda_records(&batch->config))
+		check_recording(batch, device_batch, &device, &got);
 	if (mtk_route_cuda_lane_columns(&batch->config, &reason) > 0)
 		n_rows_fast += batch->n_rows;
 	mtk_cuda_graph_destroy(graph);
@@ -380,7 +480,8 @@ int main(void)
 	check_hash(&random);
 	check_wide(&random);
 	check_random(&random);
-	printf("%llu rows equal, %llu of settings with a fast path\n",
-	       (unsigned long long)n_rows_checked, (unsigned long long)n_rows_fast);
+	printf("%llu rows equal, %llu of settings with a fast path, %llu recorded\n",
+	       (unsigned long long)n_rows_checked, (unsigned long long)n_rows_fast,
+	       (unsigned long long)n_rows_recorded);
 	return 0;
 }
