@@ -1,12 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The routing kernels under compute-sanitizer: no access out of bounds, no race for shared
-# memory, nothing read that was never written.
+# The routing kernels and the capture under compute-sanitizer: no access out of bounds, no race for
+# shared memory, nothing read that was never written. The capture's test runs in one process, which
+# the tool can follow, and is small: each launch takes a thousand times as long.
 
 set -u
 : "${MOETRACE_BUILDDIR:=.}"
 program=$MOETRACE_BUILDDIR/tests/kernels/cuda/check_route_cuda
+capture=$MOETRACE_BUILDDIR/tests/cuda/check_capture
 
 sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
 if [ ! -x "$sanitizer" ]; then
@@ -19,4 +21,7 @@ status=$?
 for tool in memcheck racecheck initcheck; do
 	echo "$tool"
 	"$sanitizer" --tool $tool --error-exitcode 9 "$program" || exit 1
+	[ -x "$capture" ] || continue
+	CK_FORK=no MOETRACE_TEST_SMALL=1 "$sanitizer" --tool $tool --error-exitcode 9 "$capture" ||
+		exit 1
 done
