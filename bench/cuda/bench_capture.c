@@ -15,7 +15,7 @@
 #include "kernels/route/route_cuda.h"
 #include "tests/cuda/support/graph.h"
 
-enum { N_LAYERS = 58, N_REPLAYS = 20, N_PAIRS = 32, MAX_PASSES = N_PAIRS * N_REPLAYS * 8 };
+enum { N_LAYERS = 58, N_REPLAYS = 40, N_PAIRS = 32, MAX_PASSES = N_PAIRS * N_REPLAYS * 8 };
 
 struct bench {
 	struct moetrace_session *session;
