@@ -297,6 +297,7 @@ static int serve(struct run *run)
 		.model_name = run->model_name,
 		.records_tokens = run->options.records_tokens,
 		.records_kernels = run->options.records_kernels,
+		.records_margins = run->options.records_margins,
 	};
 	struct mtk_serve_stats *stats = &run->result.served;
 	struct mtk_error error;

@@ -67,6 +67,7 @@ struct mt_run_options {
 	bool is_idle;
 	bool records_tokens;
 	bool records_kernels;
+	bool records_margins;
 	bool overwrites;
 };
 

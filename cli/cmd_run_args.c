@@ -51,6 +51,7 @@ enum {
 	OPT_NO_RECORD,
 	OPT_RECORD_TOKENS,
 	OPT_KERNELS,
+	OPT_MARGINS,
 	OPT_COLLECT,
 	OPT_TEXT_OUTPUT,
 	OPT_RULE,
@@ -102,6 +103,10 @@ static const struct argp_option argp_options[] = {
 	 "Store the tokens, too: the recording then reveals the text", 3},
 	{"kernels", OPT_KERNELS, NULL, 0,
 	 "Time the operations of each pass and layer: 'moetrace kernels' shows them", 3},
+	{"margins", OPT_MARGINS, NULL, 0,
+	 "Store by how much each row's last expert beat the best one left out, and flags of ties "
+	 "and NaN; routing takes longer",
+	 3},
 	{"collect", OPT_COLLECT, "LIST", 0,
 	 "Sources of power and the like to read while it runs, such as host,rapl,nvml, or none; "
 	 "cupti=graph, cupti=eager, cupti=kernel, cupti=kernel:every=50, cupti=kernel:per_s=2 or "
@@ -380,6 +385,24 @@ static error_t compare_complete(struct mt_run_options *options)
 	return 0;
 }
 
+/* Margins are of the router's own choice, by row. */
+static error_t margins_complete(struct mt_run_options *options)
+{
+	struct mt_args *args = &options->args;
+
+	if (!options->records_margins)
+		return 0;
+	if (options->device.kind != MT_DEVICE_CPU)
+		return mt_args_error(args, "--margins is of --device cpu alone");
+	if (options->mode != MOETRACE_MODE_PER_TOKEN)
+		return mt_args_error(args, "--margins is of mode per_token: other modes keep no rows");
+	if (mt_rule_oea(&options->rule) || options->n_compare > 0 ||
+	    options->routing != MTK_CHOICE_MODEL)
+		return mt_args_error(args, "--margins is of the router's own choice: leave --rule, "
+					   "--oea, --compare and --routing");
+	return 0;
+}
+
 /* What is required or excluded depends on all options together. */
 static error_t options_complete(struct mt_run_options *options)
 {
@@ -402,6 +425,8 @@ static error_t options_complete(struct mt_run_options *options)
 	if (options->records_kernels && options->device.kind != MT_DEVICE_CPU)
 		return mt_args_error(args,
 				     "--kernels times the operations of --device cpu alone");
+	if (margins_complete(options))
+		return EINVAL;
 	if (!options->workload)
 		return mt_args_error(args, "--workload FILE.jsonl is missing");
 	if (options->mode != MOETRACE_MODE_PER_TOKEN && options->sample_every_n_requests > 1)
@@ -535,6 +560,9 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		return 0;
 	case OPT_KERNELS:
 		options->records_kernels = true;
+		return 0;
+	case OPT_MARGINS:
+		options->records_margins = true;
 		return 0;
 	case 'o':
 		return mt_args_path(&options->args, "-o", text, &options->output);

@@ -226,6 +226,14 @@ struct mtk_forward_hooks {
 	void (*base_experts)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
 			     const int32_t *ids);
 	/*
+	 * Where a router chose by its scores, before select_experts: the rows' margins, and of
+	 * their flags those of a NaN and of a tie; [n_rows] each. They are computed for this hook
+	 * alone. Neither where a rule or a given choice acts is it called, nor of a layer with a
+	 * hash table. The CPU has it alone.
+	 */
+	void (*row_facts)(void *ctx, uint32_t layer, uint32_t n_rows, const float *margins,
+			  const uint8_t *flags);
+	/*
 	 * The choice of a layer: ids and weights are [n_rows][width], in the order of the choice,
 	 * shared slots last. Under a rule width may be more than the router's, and what a row
 	 * lacks is -1, at its end.

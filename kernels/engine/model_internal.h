@@ -116,6 +116,8 @@ struct mtk_workspace {
 	float *weights;			/* [rows][width of the layer's rows] */
 	int32_t *ids;			/* likewise */
 	int32_t *given_ids;		/* [rows][top_k]: a choice that is not the router's */
+	float *margins;			/* [rows] */
+	uint8_t *row_flags;		/* [rows] */
 	int32_t *row_numbers;		/* [rows]: 0, 1, ... */
 	float *latent;			/* [rows][n_in], where the experts have a latent */
 	float *gate_up_out;		/* [rows * width][n_gate_up] */

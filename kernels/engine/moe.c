@@ -54,6 +54,13 @@ static void *piece_scratch(const struct routing *routing, uint32_t begin)
 		       (size_t)mtk_route_scratch_floats(pass->model->moe.n_columns);
 }
 
+/* Whether the rows' margins and flags are wanted, and are those of the choice. */
+static bool tells_facts(const struct mtk_pass *pass)
+{
+	return pass->hooks && pass->hooks->row_facts && !pass->rule && !pass->batch->choice &&
+	       !pass->layer->route.hash_table;
+}
+
 static void route_task(void *arg, uint32_t begin, uint32_t end)
 {
 	const struct routing *routing = arg;
@@ -62,6 +69,8 @@ static void route_task(void *arg, uint32_t begin, uint32_t end)
 	const struct mtk_route_result result = {
 		.ids = pass->rule ? workspace->base_ids : workspace->ids,
 		.weights = pass->rule ? workspace->base_weights : workspace->weights,
+		.flags = tells_facts(pass) ? workspace->row_flags : NULL,
+		.margins = tells_facts(pass) ? workspace->margins : NULL,
 	};
 	void *scratch = piece_scratch(routing, begin);
 
@@ -151,6 +160,17 @@ static void run_logits(struct mtk_pass *pass)
 			pass->model->config.n_hidden, w->router_logits, bias != NULL);
 }
 
+static void tell_facts(const struct mtk_pass *pass)
+{
+	const struct mtk_forward_hooks *hooks = pass->hooks;
+	struct mtk_workspace *w = pass->workspace;
+	const uint32_t n_rows = pass->batch->n_rows;
+
+	for (uint32_t row = 0; row < n_rows; row++)
+		w->row_flags[row] &= MTK_ROUTE_FLAG_NAN | MTK_ROUTE_FLAG_TIE;
+	hooks->row_facts(hooks->ctx, pass->layer_number, n_rows, w->margins, w->row_flags);
+}
+
 static void run_router(struct mtk_pass *pass)
 {
 	const struct mtk_model_config *config = &pass->model->config;
@@ -176,6 +196,8 @@ static void run_router(struct mtk_pass *pass)
 	if (hooks->base_experts && pass->rule)
 		hooks->base_experts(hooks->ctx, pass->layer_number, n_rows, moe->width,
 				    w->base_ids);
+	if (tells_facts(pass))
+		tell_facts(pass);
 	if (hooks->select_experts)
 		hooks->select_experts(hooks->ctx, pass->layer_number, n_rows, pass->width, w->ids,
 				      w->weights);

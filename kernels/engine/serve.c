@@ -43,6 +43,7 @@ struct mtk_server {
 	struct mtk_serve_recorder recorder;
 	struct mtk_serve_stats stats;
 	bool was_run;
+	bool records_margins;
 };
 
 static uint64_t now_ns(void)
@@ -330,6 +331,9 @@ static int pass_run(struct mtk_server *server, const struct mtk_schedule_pass *p
 {
 	struct mtk_forward_hooks hooks = {.ctx = &server->recorder,
 					  .base_experts = mtk_serve_record_base,
+					  .row_facts = server->records_margins ?
+							       mtk_serve_record_facts :
+							       NULL,
 					  .select_experts = mtk_serve_record_layer,
 					  .operation = server->recorder.times ?
 							       mtk_serve_record_operation :
@@ -504,6 +508,7 @@ int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *
 	if (server->was_run)
 		return mtk_error_set(error, MOETRACE_E_STATE, "a server runs its workload once");
 	server->was_run = true;
+	server->records_margins = recording->records_margins;
 	status = mtk_serve_recorder_init(&server->recorder, recording->session,
 					 recording->records_tokens, server->backend,
 					 server->options.choice, recording->model_name,

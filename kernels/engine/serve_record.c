@@ -299,6 +299,21 @@ void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t 
 	recorder->selection.base_ids = ids;
 }
 
+_Static_assert((int)MTK_ROUTE_FLAG_NAN == (int)MOETRACE_ROW_NAN &&
+		       (int)MTK_ROUTE_FLAG_TIE == (int)MOETRACE_ROW_TIE,
+	       "the router's flags are recorded as they are");
+
+void mtk_serve_record_facts(void *ctx, uint32_t layer, uint32_t n_rows, const float *margins,
+			    const uint8_t *flags)
+{
+	struct mtk_serve_recorder *recorder = ctx;
+
+	(void)layer;
+	(void)n_rows;
+	recorder->selection.margins = margins;
+	recorder->selection.row_flags = flags;
+}
+
 void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
 			    const int32_t *ids, const float *weights)
 {
@@ -314,6 +329,8 @@ void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t
 	selection->rule = 0;
 	selection->base_k = 0;
 	selection->base_ids = NULL;
+	selection->margins = NULL;
+	selection->row_flags = NULL;
 }
 
 void mtk_serve_record_pass_end(struct mtk_serve_recorder *recorder)

@@ -25,6 +25,7 @@
 struct mtk_serve_recorder {
 	struct moetrace_session *session; /* NULL: nothing is recorded */
 	bool records_tokens;
+	bool records_margins;
 	uint32_t model;
 	uint64_t *requests;		     /* [n_sequences] handles */
 	struct moetrace_slice *slices;	     /* [n_batch] */
@@ -114,6 +115,10 @@ void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
 /* The base_experts hook of the model, for the next call of the one below. */
 void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
 			   const int32_t *ids);
+
+/* The row_facts hook of the model, for the next call of the one below. */
+void mtk_serve_record_facts(void *ctx, uint32_t layer, uint32_t n_rows, const float *margins,
+			    const uint8_t *flags);
 
 /* The select_experts hook of the model; @ctx is the recorder. */
 void mtk_serve_record_layer(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,

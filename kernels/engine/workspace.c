@@ -57,6 +57,8 @@ static int take_buffers(struct mtk_workspace *w, const struct mtk_model *model, 
 		{(void **)&w->weights, n_slots, width},
 		{(void **)&w->ids, n_slots, sizeof(*w->ids)},
 		{(void **)&w->given_ids, n_slots, sizeof(*w->given_ids)},
+		{(void **)&w->margins, n_rows, sizeof(*w->margins)},
+		{(void **)&w->row_flags, n_rows, sizeof(*w->row_flags)},
 		{(void **)&w->row_numbers, n_rows, sizeof(*w->row_numbers)},
 		{(void **)&w->latent, moe->is_latent ? n_rows : 0, moe->n_in * width},
 		{(void **)&w->gate_up_out, n_slots, moe->n_gate_up * width},
@@ -203,6 +205,8 @@ void mtk_workspace_destroy(struct mtk_workspace *workspace)
 	free(workspace->weights);
 	free(workspace->ids);
 	free(workspace->given_ids);
+	free(workspace->margins);
+	free(workspace->row_flags);
 	free(workspace->row_numbers);
 	free(workspace->latent);
 	free(workspace->gate_up_out);

@@ -19,6 +19,13 @@
  * counts as the largest float in sqrtsoftplus. The ids of a row are always distinct and in range,
  * and no finite setting makes a weight NaN. What was met is told in the row's flags.
  *
+ * Margin. By how much the choosing value of a row's last entry exceeds the largest of those that
+ * were left out though they could have been chosen: experts of groups that were not kept could
+ * not. It is 0 where these two are equal and nowhere else, so that every row with a margin of 0 has
+ * the flag of a tie. Infinity: nothing could be chosen beside (top_k takes all that there is), or
+ * only what counts as minus infinity; padding and rows whose ids follow from the token id have it,
+ * too. It is found in double precision and rounded once, by whatever path the row goes.
+ *
  * Every row is computed by itself: results do not depend on other rows, their order, or threads.
  */
 #ifndef MTK_ROUTE_ROUTE_H
@@ -214,7 +221,8 @@ struct mtk_route_result {
 	int32_t *ids;
 	float *weights;
 	uint32_t *packed;
-	uint8_t *flags; /* [n_rows] */
+	uint8_t *flags;	 /* [n_rows] */
+	float *margins;	 /* [n_rows]; they take the definition's steps for each row */
 };
 
 /* Scratch of one caller: this many floats for that many columns, aligned like a double. */

@@ -229,11 +229,24 @@ double mtk_route_weight_of(const struct mtk_route_row *row, const double *scores
 	return is_selected ? -INFINITY : 0.0;
 }
 
+/* From the value of the last one taken and that of the best one left; minus infinity: none is. */
+static float margin_of(double last, double next)
+{
+	const double margin = last - next;
+
+	/* Not by the difference, which is NaN of two infinities. */
+	if (last == next)
+		return 0.0f;
+	if (margin > (double)FLT_MAX)
+		return INFINITY;
+	return margin > (double)FLT_TRUE_MIN ? (float)margin : FLT_TRUE_MIN;
+}
+
 static void choose_columns(const struct mtk_route_row *row, const double *scores, double *values,
 			   struct mtk_route_choice *choice)
 {
 	const struct mtk_route_config *config = row->config;
-	double last = 0.0;
+	double last = 0.0, next;
 
 	for (uint32_t j = 0; j < config->top_k; j++) {
 		uint32_t best = best_of(row->n, values);
@@ -245,7 +258,9 @@ static void choose_columns(const struct mtk_route_row *row, const double *scores
 			choice->weights[j] = sparsemixer_weight(row, values, best);
 		values[best] = -INFINITY;
 	}
-	if (values[best_of(row->n, values)] == last)
+	next = values[best_of(row->n, values)];
+	choice->margin = margin_of(last, next);
+	if (next == last)
 		choice->flags |= MTK_ROUTE_FLAG_TIE;
 	if (config->scoring == MTK_ROUTE_SOFTMAX_SELECTED)
 		mtk_route_softmax(config->top_k, choice->weights);
@@ -281,6 +296,19 @@ void mtk_route_define_row(const struct mtk_route_row *row, double *scratch,
 	mtk_route_weigh(row->config, ret_choice->weights);
 }
 
+float mtk_route_margin(const struct mtk_route_row *row, const int32_t *ids, double *scratch)
+{
+	const uint32_t top_k = row->config->top_k;
+	double *values = scratch + row->n;
+	double last;
+
+	mtk_route_score_row(row, scratch, values);
+	last = values[ids[top_k - 1]];
+	for (uint32_t j = 0; j < top_k; j++)
+		values[ids[j]] = -INFINITY;
+	return margin_of(last, values[best_of(row->n, values)]);
+}
+
 void mtk_route_define_hash_row(const struct mtk_route_row *row, int32_t token_id, double *scratch,
 			       struct mtk_route_choice *ret_choice)
 {
@@ -288,6 +316,7 @@ void mtk_route_define_hash_row(const struct mtk_route_row *row, int32_t token_id
 	const int32_t *ids = config->hash_table + (size_t)token_id * config->top_k;
 
 	ret_choice->flags = nan_flag(row);
+	ret_choice->margin = INFINITY;
 	score_columns(row, scratch);
 	for (uint32_t j = 0; j < config->top_k; j++) {
 		uint32_t e = (uint32_t)ids[j];

@@ -20,6 +20,7 @@ struct mtk_route_choice {
 	int32_t ids[MTK_ROUTE_MAX_TOP_K];
 	double weights[MTK_ROUTE_MAX_TOP_K];
 	uint8_t flags;
+	float margin;
 };
 
 struct mtk_route_row mtk_route_row_of(const struct mtk_route_config *config,
@@ -49,6 +50,9 @@ void mtk_route_define_row(const struct mtk_route_row *row, double *scratch,
 /* The same for a layer whose ids follow from the token id. */
 void mtk_route_define_hash_row(const struct mtk_route_row *row, int32_t token_id, double *scratch,
 			       struct mtk_route_choice *ret_choice);
+
+/* The margin of a row that chose these columns; scratch holds two doubles a column. */
+float mtk_route_margin(const struct mtk_route_row *row, const int32_t *ids, double *scratch);
 
 /* Weights, which are scores, become what the setting wants: renormalised and scaled. */
 void mtk_route_weigh(const struct mtk_route_config *config, double *weights);

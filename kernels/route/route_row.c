@@ -108,6 +108,8 @@ void mtk_route_write_row(const struct mtk_route_config *config,
 	entries_write(result, row, mtk_route_width(config), ids, weights);
 	if (result->flags)
 		result->flags[row] = choice->flags;
+	if (result->margins)
+		result->margins[row] = choice->margin;
 }
 
 void mtk_route_write_empty_row(const struct mtk_route_config *config, uint32_t row, uint8_t flags,
@@ -121,6 +123,8 @@ void mtk_route_write_empty_row(const struct mtk_route_config *config, uint32_t r
 	entries_write(result, row, mtk_route_width(config), ids, weights);
 	if (result->flags)
 		result->flags[row] = flags;
+	if (result->margins)
+		result->margins[row] = INFINITY;
 }
 
 void mtk_route_ragged(const int32_t *ids, uint32_t n_rows, uint32_t width, uint32_t n_ids,

@@ -298,6 +298,8 @@ static VEC_TARGET void route_vec(const struct mtk_route_config *config,
 			is_usable = route_center(&work, row.bias);
 		if (!is_usable || !route_row_vec(&work, &row, &choice))
 			mtk_route_define_row(&row, work.definition, &choice);
+		else if (result->margins)
+			choice.margin = mtk_route_margin(&row, choice.ids, work.definition);
 		mtk_route_write_row(config, &choice, begin, result);
 	}
 	for (; begin < end; begin++)

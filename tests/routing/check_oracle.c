@@ -2,7 +2,7 @@
 /*
  * The routers of 22 model families: what each one's reference implementation chose on random
  * logits, against the preset of that name on every level of instructions. Rows are compared as
- * sets: sorted by id, ids equal and weights within 2e-6.
+ * sets: sorted by id, ids equal and weights within 2e-6. Margins are those of brute force.
  */
 #include <check.h>
 #include <math.h>
@@ -13,6 +13,7 @@
 
 #include "kernels/presets/presets.h"
 #include "tests/kernels/support/levels.h"
+#include "tests/routing/support/brute.h"
 
 #define N_ROWS 48
 
@@ -44,6 +45,21 @@ static void *read_items(const char *family, const char *name, size_t n_items)
 	return items;
 }
 
+static void assert_margins(const struct mtk_route_config *config, const float *logits,
+			   const float *bias, const float *margins)
+{
+	static struct brute_row brute;
+	const uint32_t n = mtk_route_columns(config);
+
+	for (uint32_t r = 0; r < N_ROWS; r++) {
+		brute_route(config, logits + (size_t)r * n, bias, &brute);
+		ck_assert_msg((double)margins[r] == brute.margin ||
+				      fabs((double)margins[r] - brute.margin) <=
+					      1e-6 * brute.margin + brute.margin_error,
+			      "row %u: margin %.9g, not %.9g", r, (double)margins[r], brute.margin);
+	}
+}
+
 static void sort_row(uint32_t n, int32_t *ids, float *weights)
 {
 	for (uint32_t i = 1; i < n; i++) {
@@ -73,13 +89,15 @@ START_TEST(test_family)
 	float *expected = read_items(family, "weights_by_id.f32", (size_t)N_ROWS * top_k);
 	const struct mtk_route_batch batch = {N_ROWS, N_ROWS, logits, bias, NULL};
 	static int32_t ids[N_ROWS * MTK_ROUTE_MAX_TOP_K];
-	static float weights[N_ROWS * MTK_ROUTE_MAX_TOP_K];
-	const struct mtk_route_result result = {.ids = ids, .weights = weights};
+	static float weights[N_ROWS * MTK_ROUTE_MAX_TOP_K], margins[N_ROWS];
+	const struct mtk_route_result result = {
+		.ids = ids, .weights = weights, .margins = margins};
 	char message[MTK_ROUTE_MESSAGE_BYTES];
 	double *scratch = malloc(mtk_route_scratch_floats(n) * sizeof(float));
 
 	ck_assert_msg(mtk_route_config_check(config, message) == MOETRACE_OK, "%s", message);
 	ops->route(config, &batch, 0, N_ROWS, scratch, &result);
+	assert_margins(config, logits, bias, margins);
 	for (uint32_t r = 0; r < N_ROWS; r++)
 		sort_row(top_k, ids + r * top_k, weights + r * top_k);
 	for (uint32_t i = 0; i < N_ROWS * top_k; i++) {

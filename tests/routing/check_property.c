@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Random rows over random settings, on every level of instructions, against brute force: the same
- * ids and flags, weights within 1e-6. Two orders are right where brute force finds two values that
+ * ids and flags, weights and margins within 1e-6. Two orders are right where brute force finds two values that
  * double precision barely tells apart and that come from different numbers; such rows are counted
  * and must stay rare. The number of rows is a million, or that of MOETRACE_TEST_ROWS.
- * The second test shows that a row's result depends on nothing but the row.
+ * The second test shows that a row's result depends on nothing but the row, nor on whether its
+ * margin is asked for.
  */
 #include <check.h>
 #include <math.h>
@@ -27,6 +28,7 @@ struct outcome {
 	int32_t ids[N_ROWS * MTK_ROUTE_MAX_TOP_K];
 	float weights[N_ROWS * MTK_ROUTE_MAX_TOP_K];
 	uint8_t flags[N_ROWS];
+	float margins[N_ROWS];
 };
 
 static float logits[N_ROWS * MAX_COLUMNS];
@@ -114,8 +116,24 @@ static void assert_sound(const struct mtk_route_config *config, const char *leve
 	}
 }
 
+/* 0 is of ties alone, and infinity of rows that leave nothing. */
+static void assert_margin(const struct mtk_route_config *config, const struct brute_row *brute,
+			  const char *level, double margin)
+{
+	const double want = brute->margin;
+	const bool is_right =
+		isinf(want) || want == 0.0
+			? margin == want
+			: margin > 0.0 && fabs(margin - want) <= 1e-6 * want + brute->margin_error +
+							      1.5e-45;
+
+	if (!is_right)
+		refute(config, level, "the margin is %.9g, not %.9g", margin, want);
+}
+
 static void assert_row(const struct mtk_route_config *config, const struct brute_row *brute,
-		       const char *level, uint32_t r, const struct outcome *outcome)
+		       const char *level, uint32_t r, const struct outcome *outcome,
+		       bool has_margins)
 {
 	const int32_t *ids = outcome->ids + r * config->top_k;
 	const float *weights = outcome->weights + r * config->top_k;
@@ -134,6 +152,8 @@ static void assert_row(const struct mtk_route_config *config, const struct brute
 	}
 	if (outcome->flags[r] != brute->flags)
 		refute(config, level, "flags %u, not %u", outcome->flags[r], brute->flags);
+	if (has_margins)
+		assert_margin(config, brute, level, (double)outcome->margins[r]);
 	for (uint32_t j = 0; !brute->is_fragile && j < config->top_k; j++) {
 		double expected = brute->weights[j];
 
@@ -143,12 +163,13 @@ static void assert_row(const struct mtk_route_config *config, const struct brute
 	}
 }
 
-static void check_setting(struct random *random, int n_levels)
+static void check_setting(struct random *random, int n_levels, bool has_margins)
 {
 	static struct brute_row brute[N_ROWS];
 	static struct outcome outcome;
 	const struct mtk_route_result result = {
-		.ids = outcome.ids, .weights = outcome.weights, .flags = outcome.flags};
+		.ids = outcome.ids, .weights = outcome.weights, .flags = outcome.flags,
+		.margins = has_margins ? outcome.margins : NULL};
 	const struct mtk_route_config config = random_setting(random);
 	const struct mtk_route_batch batch = {N_ROWS, N_ROWS, logits, biases, NULL};
 	const uint32_t n = mtk_route_columns(&config);
@@ -162,7 +183,7 @@ static void check_setting(struct random *random, int n_levels)
 		memset(&outcome, 0xff, sizeof(outcome));
 		ops->route(&config, &batch, 0, N_ROWS, scratch, &result);
 		for (uint32_t r = 0; r < N_ROWS; r++)
-			assert_row(&config, &brute[r], ops->name, r, &outcome);
+			assert_row(&config, &brute[r], ops->name, r, &outcome, has_margins);
 	}
 }
 
@@ -178,7 +199,7 @@ START_TEST(test_random_rows)
 	uint64_t done = 0;
 
 	for (; done < n_rows; done += N_ROWS)
-		check_setting(&random, n_levels);
+		check_setting(&random, n_levels, done / N_ROWS % 16 == 0);
 	printf("%llu rows, %llu of them with values closer than double precision tells\n",
 	       (unsigned long long)done, (unsigned long long)n_close_rows);
 	ck_assert_uint_le(n_close_rows, 10 + done / 1000);
@@ -197,7 +218,8 @@ struct job {
 static struct mtk_route_result result_of(struct outcome *outcome)
 {
 	return (struct mtk_route_result){
-		.ids = outcome->ids, .weights = outcome->weights, .flags = outcome->flags};
+		.ids = outcome->ids, .weights = outcome->weights, .flags = outcome->flags,
+		.margins = outcome->margins};
 }
 
 static void job_run(void *arg, uint32_t begin, uint32_t end)
@@ -228,6 +250,7 @@ START_TEST(test_rows_are_independent)
 		make_rows(&random, &config);
 		job_run(&job, 0, N_ROWS);
 		job.result = result_of(&other);
+		job.result.margins = NULL;
 		mtk_threads_run(threads, N_ROWS, 1 + (uint32_t)i % 7, job_run, &job);
 		ck_assert_mem_eq(whole.ids, other.ids, N_ROWS * width * sizeof(int32_t));
 		ck_assert_mem_eq(whole.weights, other.weights, N_ROWS * width * sizeof(float));

@@ -24,12 +24,13 @@ struct routed {
 	float weights[MAX_ENTRIES];
 	uint32_t packed[MAX_ENTRIES];
 	uint8_t flags[MAX_ROWS];
+	float margins[MAX_ROWS];
 };
 
 static struct mtk_route_result result_of(struct routed *routed)
 {
 	return (struct mtk_route_result){routed->ids, routed->weights, routed->packed,
-					 routed->flags};
+					 routed->flags, routed->margins};
 }
 
 static void *new_scratch(const struct mtk_route_config *config)
@@ -163,6 +164,7 @@ START_TEST(test_hash_token_out_of_table)
 	ck_assert_float_eq_tol(routed.weights[0], 0.5f, 1e-6f);
 	ck_assert_uint_eq(routed.flags[1], MTK_ROUTE_FLAG_TOKEN);
 	ck_assert_uint_eq(routed.flags[0], 0);
+	ck_assert(isinf(routed.margins[0]) && isinf(routed.margins[1]));
 	free(scratch);
 }
 END_TEST
@@ -184,7 +186,65 @@ START_TEST(test_padding_and_zero_experts_differ)
 	ck_assert_int_eq(routed.ids[1], -1);
 	ck_assert_float_eq(routed.weights[1], 0.0f);
 	ck_assert_uint_eq(routed.packed[1], 0xffff0000u);
+	ck_assert_float_eq_tol(routed.margins[0], 0.957691f, 1e-5f);
+	ck_assert(isinf(routed.margins[1]));
 	free(scratch);
+}
+END_TEST
+
+/* Margins. */
+
+START_TEST(test_margins)
+{
+	static const struct {
+		enum mtk_route_scoring scoring;
+		uint32_t top_k;
+		float logits[4];
+		float margin;
+	} cases[] = {
+		{MTK_ROUTE_SOFTMAX_SELECTED, 1, {3, 1, 2.5f, NAN}, 0.5f},
+		{MTK_ROUTE_SOFTMAX_SELECTED, 2, {3, 1, 2.5f, NAN}, 1.5f},
+		{MTK_ROUTE_SOFTMAX_SELECTED, 3, {3, 1, 2.5f, NAN}, INFINITY},
+		{MTK_ROUTE_SOFTMAX_SELECTED, 4, {3, 1, 2.5f, 2}, INFINITY},
+		{MTK_ROUTE_SOFTMAX_SELECTED, 2, {3, 1, 1, 1}, 0},
+		{MTK_ROUTE_SOFTMAX_SELECTED, 1, {INFINITY, INFINITY, 1, 0}, 0},
+		{MTK_ROUTE_SOFTMAX_SELECTED, 2, {INFINITY, INFINITY, 1, 0}, INFINITY},
+		{MTK_ROUTE_SOFTMAX_SELECTED, 1, {3e38f, -3e38f, -3e38f, -3e38f}, INFINITY},
+		{MTK_ROUTE_SOFTMAX_SELECTED, 2, {NAN, -INFINITY, NAN, NAN}, 0},
+		{MTK_ROUTE_SIGMOID, 2, {-300, -200, -250, 0}, 1e-45f},
+		{MTK_ROUTE_SIGMOID, 1, {-1, 0, -INFINITY, -INFINITY}, 0.23105858f},
+		{MTK_ROUTE_SOFTMAX, 2, {0, 0, -INFINITY, -INFINITY}, 0.5f},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct mtk_route_config config = mtk_route_config_make(4, cases[i].top_k);
+		const struct routed *routed;
+
+		config.scoring = cases[i].scoring;
+		routed = route(_i, &config, 1, cases[i].logits, NULL);
+		ck_assert_msg(routed->margins[0] == cases[i].margin, "case %zu: %.9g", i,
+			      (double)routed->margins[0]);
+		ck_assert_int_eq((routed->flags[0] & MTK_ROUTE_FLAG_TIE) != 0,
+				 cases[i].margin == 0.0f);
+	}
+}
+END_TEST
+
+/* An expert of a group that was not kept does not count; the bias does. */
+START_TEST(test_margin_in_groups)
+{
+	struct mtk_route_config config = mtk_route_config_make(8, 2);
+	const float logits[] = {0, 0, 0, 0, 0, 0, 0, 0};
+	const float bias[] = {4, 3, 2.5f, 0, 9, -20, -20, -20};
+
+	config.scoring = MTK_ROUTE_SIGMOID;
+	config.bias = MTK_ROUTE_BIAS_SCORE;
+	config.groups = MTK_ROUTE_GROUPS_TOP2;
+	config.n_groups = 2;
+	config.n_keep_groups = 1;
+	ck_assert_float_eq(route(_i, &config, 1, logits, bias)->margins[0], 0.5f);
+	config.top_k = 4;
+	ck_assert(isinf(route(_i, &config, 1, logits, bias)->margins[0]));
 }
 END_TEST
 
@@ -522,7 +582,7 @@ START_TEST(test_zero_rows)
 	struct mtk_route_config config = mtk_preset_find("deepseek-v3")->route;
 	const struct mtk_route_batch batch = {0, 0, NULL, NULL, NULL};
 	int64_t first[3] = {9, 9, 9};
-	struct mtk_route_result nothing = {NULL, NULL, NULL, NULL};
+	struct mtk_route_result nothing = {NULL, NULL, NULL, NULL, NULL};
 	void *scratch = new_scratch(&config);
 
 	mtk_cpu_ops_find((enum mtk_cpu_level)_i)->route(&config, &batch, 0, 0, scratch, &nothing);
@@ -594,6 +654,8 @@ int main(void)
 		test_fewer_than_k_eligible,
 		test_hash_token_out_of_table,
 		test_padding_and_zero_experts_differ,
+		test_margins,
+		test_margin_in_groups,
 		test_dropped_groups_never_win,
 		test_top2_sum_counts_equal_maxima_twice,
 		test_equal_groups_lower_is_kept,

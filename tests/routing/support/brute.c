@@ -147,6 +147,27 @@ static void renormalise(const struct mtk_route_config *config, double *weights)
 	}
 }
 
+/* Of sorted items; what may not be chosen comes last. */
+static void measure_margin(const struct item *items, unsigned int n, unsigned int top_k,
+			   struct brute_row *row)
+{
+	const double last = row->values[items[top_k - 1].id];
+	double next;
+
+	row->margin = INFINITY;
+	row->margin_error = 0;
+	if (top_k == n || items[top_k].class == 2)
+		return;
+	next = row->values[items[top_k].id];
+	if (next == last) {
+		row->margin = 0;
+		row->flags |= MTK_ROUTE_FLAG_TIE;
+	} else if (last - next <= (double)FLT_MAX) {
+		row->margin = last - next;
+		row->margin_error = 1e-13 * (fabs(last) + fabs(next));
+	}
+}
+
 void brute_route(const struct mtk_route_config *config, const float *logits, const float *bias,
 		 struct brute_row *ret_row)
 {
@@ -195,9 +216,6 @@ void brute_route(const struct mtk_route_config *config, const float *logits, con
 	}
 	if (config->scoring == MTK_ROUTE_SOFTMAX_SELECTED)
 		soften(ret_row->weights, config->top_k);
-	if (config->top_k < n && items[config->top_k].class < 2 &&
-	    ret_row->values[items[config->top_k].id] ==
-		    ret_row->values[items[config->top_k - 1].id])
-		ret_row->flags |= MTK_ROUTE_FLAG_TIE;
+	measure_margin(items, n, config->top_k, ret_row);
 	renormalise(config, ret_row->weights);
 }

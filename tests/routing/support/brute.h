@@ -14,6 +14,8 @@ struct brute_row {
 	unsigned int flags;
 	double values[MTK_ROUTE_MAX_COLUMNS]; /* choosing values of all columns */
 	double group_scores[MTK_ROUTE_MAX_GROUPS];
+	double margin;	       /* of the last one chosen over the best that was left */
+	double margin_error;   /* what rounding of the two values can make of it */
 	bool is_fragile; /* a rounding may decide a weight: sparsemixer at its threshold */
 };
 
