@@ -547,8 +547,7 @@ static int close_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 	assembly->counts.assignments += pass->so_far.assignments;
 	assembly->counts.invalid_ids += pass->so_far.invalid_ids;
 	assembly->counts.unwritten_layers += pass->so_far.unwritten_layers;
-	/* Those on a GPU alone: what others launch is not tied to them. */
-	if (pass->pass_id && pass->begin.number >> 63)
+	if (pass->pass_id)
 		mt_tied_note(assembly->tied, pass->begin.number, pass->pass_id, pass->model);
 	if (assembly->mode != MOETRACE_MODE_STAT)
 		status = write_pass(assembly, pass, end, reasons);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtrace/host_ties.h"
 #include "libtrace/hot.h"
 #include "libtrace/session.h"
 
@@ -69,12 +70,15 @@ static void ask(void *context, int is_asked)
 
 static uint64_t pass_of(void *context, uintptr_t stream, uint64_t *ret_mark)
 {
-	return mt_ties_pass(ties_of(context), mt_thread_number(), stream, ret_mark);
+	struct mt_ties *ties = ties_of(context);
+	uint64_t pass = mt_ties_pass(ties, mt_thread_number(), stream, ret_mark);
+
+	return pass ? pass : mt_host_ties_pass(ties, mt_thread_number(), ret_mark);
 }
 
 static uint64_t mark_of(void *context)
 {
-	return mt_ties_mark(ties_of(context), mt_thread_number());
+	return mt_ties_mark(ties_of(context), mt_thread_number(), 0);
 }
 
 static uint32_t n_layers(void *context, uint32_t model)

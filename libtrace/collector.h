@@ -92,9 +92,11 @@ struct mt_clock_reading {
 
 /*
  * What a runtime said of what it launches, in a word: 1 << 63 if it said anything, the model's
- * number << 32, role << 16, layer index. Where it said nothing the model is that of the pass.
+ * number << 32, role << 16, layer index. Where it said nothing the model is that of the pass. 1 << 62
+ * if the launch is tied to its pass by nothing but time.
  */
 #define MT_MARK_SET	 (UINT64_C(1) << 63)
+#define MT_MARK_BY_TIME	 (UINT64_C(1) << 62)
 #define MT_MARK_NO_LAYER 0xffffu
 #define MT_MARK_NO_ROLE	 0xffu /* what the name says */
 

@@ -128,7 +128,8 @@ int mt_writer_write_kernel(struct mt_writer *writer, const struct mt_kernel_read
 	int status;
 
 	if (row.pass_id != MT_NULL || row.layer_id != MT_NULL)
-		row.known_by = MT_KNOWN_CORRELATION;
+		row.known_by = pass && reading->mark & MT_MARK_BY_TIME ? MT_KNOWN_TIME :
+									 MT_KNOWN_CORRELATION;
 	if (reading->is_graph)
 		return write_launch(writer, reading, &row);
 	status = shape_id(writer, reading->shape, &row.launch_shape_id);

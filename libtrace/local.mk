@@ -65,6 +65,7 @@ moetrace_HEADERS = \
 	%D%/layer.c %D%/layer.h \
 	%D%/kernel_write.c \
 	%D%/kernels.c %D%/kernels.h \
+	%D%/host_ties.h \
 	%D%/late.h \
 	%D%/ledger.c %D%/ledger.h \
 	%D%/load.c %D%/load.h \

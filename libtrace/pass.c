@@ -16,6 +16,7 @@
 
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
+#include "libtrace/host_ties.h"
 #include "libtrace/late.h"
 #include "libtrace/overhead.h"
 
@@ -279,6 +280,30 @@ void mt_pass_latch(struct moetrace_session *session, const struct moetrace_pass_
 		start->skip = skip_of(session, info);
 }
 
+/* What the program launches in it is to be tied to it, if somebody asks. */
+static void tie_begin(const struct moetrace_pass *pass, const struct moetrace_pass_info *info)
+{
+	struct mt_ties *ties = pass->session->ties;
+
+	if (ties && mt_ties_are_used(ties))
+		mt_host_tie_begin(ties, mt_ring_index(&pass->session->pool, pass->ring),
+				  mt_thread_number(), info->model, pass->number, info->parent);
+}
+
+static void tie_end(const struct moetrace_pass *pass)
+{
+	struct mt_ties *ties = pass->session->ties;
+
+	if (ties)
+		mt_host_tie_end(ties, mt_ring_index(&pass->session->pool, pass->ring));
+}
+
+static void tie_left_out(const struct moetrace_session *session)
+{
+	if (session->ties && mt_ties_are_used(session->ties))
+		mt_host_ties_left_out(session->ties);
+}
+
 /* The pass of a ring that was claimed just now. */
 static struct moetrace_pass *pass_of(struct moetrace_session *session, struct mt_ring *ring)
 {
@@ -312,6 +337,7 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 	ring = mt_ring_claim(&session->pool);
 	if (!ring) {
 		mt_count_loss(session, MT_LOSS_PASS_NO_RING, n_bytes, start.begin_ns);
+		tie_left_out(session);
 		return NULL;
 	}
 	pass = pass_of(session, ring);
@@ -330,9 +356,11 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 		goto err_release;
 	mt_tool_begin(&session->tool, session->tool.phases[info->phase % MT_N_TOOL_PHASES],
 		      info->runtime_pass ? *info->runtime_pass : pass->number, &pass->tool);
+	tie_begin(pass, info);
 	return pass;
 
 err_release:
+	tie_left_out(session);
 	release(session, pass);
 	return NULL;
 }
@@ -372,6 +400,7 @@ void moetrace_pass_end(struct moetrace_pass *pass)
 
 	if (!pass)
 		return;
+	tie_end(pass);
 	/* Cannot fail: MT_END_BYTES were kept free and only this call takes them. */
 	reservation = mt_ring_reserve_alone(pass->ring, MT_RECORD_END, sizeof(*end), 0);
 	end = (struct mt_record_end *)reservation.record;

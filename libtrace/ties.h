@@ -2,6 +2,7 @@
 /*
  * Which pass, layer and role the launches of a thread belong to. A lane notes here what its thread
  * says; the callback of a collector that runs on the same thread, in the middle of a launch, reads it.
+ * Passes told from the host are in host_ties.h.
  *
  * Invariant: what describes a launch was written by the launching thread before it, so nothing here
  * orders memory between threads but `on` and `whole`. Nothing allocates, locks or waits.
@@ -13,6 +14,7 @@
 #include <stdint.h>
 
 #include "libtrace/collector.h"
+#include "libtrace/ring.h"
 
 /* One a lane. */
 #define MT_MAX_TIES 256u
@@ -31,6 +33,16 @@ struct mt_tie {
 	_Atomic uint64_t n_mark;  /* of all marks, which one it is */
 };
 
+/* A pass of the host's, by the ring that it holds. */
+struct mt_host_tie {
+	_Atomic uint64_t pass;    /* its number; 0: none is open */
+	_Atomic uintptr_t thread; /* that began it */
+	_Atomic uint64_t parent;  /* number of the pass that it is a part of; 0: none */
+	_Atomic uint64_t n_marks; /* of mt_ties when it began */
+	_Atomic uint64_t on;      /* of mt_ties when it began */
+	_Atomic uint32_t model;
+};
+
 struct mt_ties {
 	_Atomic uint32_t is_used; /* somebody asks; else nothing is noted */
 	_Atomic uint64_t on;      /* what records kernels is on: a new number each time; 0: off */
@@ -38,14 +50,23 @@ struct mt_ties {
 	_Atomic uint64_t n_marks;
 	_Atomic uint64_t n_passes; /* that began */
 	_Atomic uint64_t n_whole;  /* that ended, and it was on all the time */
+	_Atomic uint32_t has_unseen; /* passes of the host's were left out */
 	_Atomic uint32_t n_ties;   /* lanes that there are */
 	struct mt_tie ties[MT_MAX_TIES];
+	struct mt_host_tie hosts[MT_MAX_RINGS];
 	_Atomic uint64_t whole[MT_WHOLE_PASSES]; /* their numbers, each at its place */
 };
 
-/* The place of a pass among the last @n ones; GPUs, whose numbers begin alike, lie apart. */
+/*
+ * The place of a pass among the last @n ones; GPUs, whose numbers begin alike, lie apart. Numbers of
+ * the host's passes grow by MT_MAX_RINGS: spread, else those of a ring would share few places.
+ */
 static inline uint64_t mt_pass_place(uint64_t number, uint64_t n)
 {
+	uint64_t turn = number / MT_MAX_RINGS + (number % MT_MAX_RINGS << 58);
+
+	if (!(number >> 63))
+		return (turn * UINT64_C(0x9e3779b97f4a7c15) >> 32) * n >> 32;
 	return (number + (number >> 56 & 15) * (n / 16)) % n;
 }
 
@@ -86,6 +107,17 @@ static inline void mt_tie_begin(struct mt_ties *ties, struct mt_tie *tie, uintpt
 			      memory_order_relaxed);
 }
 
+/* A pass that began when it was @on has ended. */
+static inline void mt_ties_ended(struct mt_ties *ties, uint64_t on, uint64_t number)
+{
+	/* It is switched off after the number is taken back: then no launch has come too late. */
+	if (!on || on != atomic_load_explicit(&ties->on, memory_order_acquire))
+		return;
+	/* Pairs with mt_ties_are_whole(). */
+	atomic_store_explicit(&ties->whole[mt_pass_place(number, MT_WHOLE_PASSES)], number, memory_order_release);
+	atomic_fetch_add_explicit(&ties->n_whole, 1, memory_order_release);
+}
+
 static inline void mt_tie_end(struct mt_ties *ties, struct mt_tie *tie)
 {
 	uint64_t on = atomic_load_explicit(&tie->on, memory_order_relaxed);
@@ -95,12 +127,7 @@ static inline void mt_tie_end(struct mt_ties *ties, struct mt_tie *tie)
 		return;
 	atomic_store_explicit(&tie->thread, 0, memory_order_relaxed);
 	mt_tie_unmark(tie);
-	/* It is switched off after the number is taken back: then no launch has come too late. */
-	if (!on || on != atomic_load_explicit(&ties->on, memory_order_acquire))
-		return;
-	/* Pairs with mt_ties_are_whole(). */
-	atomic_store_explicit(&ties->whole[mt_pass_place(number, MT_WHOLE_PASSES)], number, memory_order_release);
-	atomic_fetch_add_explicit(&ties->n_whole, 1, memory_order_release);
+	mt_ties_ended(ties, on, number);
 }
 
 static inline int mt_ties_are_whole(struct mt_ties *ties, uint64_t number)
@@ -126,11 +153,11 @@ static inline uint64_t mt_tie_mark_of(struct mt_tie *tie, uintptr_t thread)
 		       0;
 }
 
-/* The newest mark of a thread; 0: it made none. */
-static inline uint64_t mt_ties_mark(struct mt_ties *ties, uintptr_t thread)
+/* The newest mark of a thread, not counting the first @n_before of all; 0: it made none. */
+static inline uint64_t mt_ties_mark(struct mt_ties *ties, uintptr_t thread, uint64_t n_before)
 {
 	uint32_t n_ties = atomic_load_explicit(&ties->n_ties, memory_order_relaxed);
-	uint64_t newest = 0, mark = 0;
+	uint64_t newest = n_before, mark = 0;
 
 	for (uint32_t i = 0; i < n_ties; i++) {
 		uint64_t here = mt_tie_mark_of(&ties->ties[i], thread);

@@ -7,6 +7,7 @@
  * those touch is static (buffers.c, launches.c), belongs to one collector at a time, and is never
  * freed. Graph records must be on before a graph is made, so they stay on.
  */
+#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -127,7 +128,7 @@ static const char *why_quiet(const struct cupti *cupti)
 		       "session";
 	return cupti->mode.sampling == MTC_CUPTI_ALWAYS ?
 		       "CUPTI of this version does not deliver" :
-		       "it was in no pass on a lane that a sample could take";
+		       "it was in no pass that a sample could take";
 }
 
 static void say_quiet(struct cupti *cupti, uint32_t n, struct mt_collector_report *report)
@@ -238,6 +239,16 @@ static int set_mode(struct cupti *cupti, const char *mode, struct mt_collector_r
 	return -1;
 }
 
+/* Looked for only where CUPTI does not start, since it says no more than that it failed. */
+static int has_driver(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+
+	if (library)
+		dlclose(library);
+	return library != NULL;
+}
+
 static int subscribe(struct mt_collector_report *report)
 {
 	const char *text = "";
@@ -251,6 +262,10 @@ static int subscribe(struct mt_collector_report *report)
 			   "another tool has CUPTI (nsys, ncu, compute-sanitizer or a profiler in "
 			   "the program): end it, or record without; routing and power are not "
 			   "touched by it");
+	else if (!has_driver())
+		mtc_report(report, MT_COLLECTOR_ABSENT,
+			   "no driver: CUPTI is there, libcuda.so.1 is not; install the GPU's driver, "
+			   "in a container have the host's let in");
 	else
 		mtc_report(report, MT_COLLECTOR_UNSUPPORTED, "CUPTI does not start: %.150s", text);
 	return -1;

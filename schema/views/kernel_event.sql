@@ -30,6 +30,7 @@ SELECT g.recording_id, g.device_id, g.stream,
 	b5.value + (b6.value << 8) + (b7.value << 16) + (b8.value << 24),
 	s.value, s.role, s.moves_data, g.pass_id, n.layer_id,
 	CASE WHEN g.pass_id IS NULL AND n.layer_id IS NULL THEN NULL
+		WHEN g.known_by = 4 THEN 4
 		ELSE coalesce(n.known_by, g.known_by) END,
 	NULL, g.graph_launch_id, n.node, n.launch_shape_id, g.correlation
 FROM graph_launch AS g

@@ -11,6 +11,7 @@
 
 #include "collectors/cupti/api.h"
 #include "tests/collectors/fake/fake_cupti.h"
+#include "tests/cuda/support/gpu_toy.h"
 #include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
@@ -225,6 +226,30 @@ START_TEST(test_state)
 }
 END_TEST
 
+/* The same error, without a driver and with one. */
+START_TEST(test_no_driver)
+{
+	static const char *const expected[] = { "absent", "unsupported" };
+	static const char *const reasons[] = { "no driver: ", "CUPTI does not start: " };
+	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	struct toy toy;
+	sqlite3 *db;
+
+	/* One that is there cannot be taken away. */
+	if (driver && _i == 0)
+		return;
+	if (_i == 1)
+		gpu_load_driver(".libs");
+	set("FAKE_CUPTI", "no_start");
+	toy = open_toy("no_driver.db", "graph");
+	start(&toy);
+	db = finish(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT state FROM collector"), expected[_i]);
+	ck_assert_int_eq(db_int(db, "SELECT instr(reason, '%s') FROM collector", reasons[_i]), 1);
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_missing)
 {
 	struct toy toy = open_toy("first.db", "graph");
@@ -307,6 +332,7 @@ int main(void)
 	tcase_add_test(tests, test_graphs);
 	tcase_add_test(tests, test_threads);
 	tcase_add_loop_test(tests, test_state, 0, sizeof(states) / sizeof(states[0]));
+	tcase_add_loop_test(tests, test_no_driver, 0, 2);
 	tcase_add_test(tests, test_missing);
 	tcase_add_loop_test(tests, test_absent, 0, 2);
 	tcase_add_test(tests, test_hang);

@@ -286,15 +286,33 @@ START_TEST(test_overhead)
 }
 END_TEST
 
+/* A pass that is a part of @parent, if that is not 0. */
+static struct moetrace_pass *host_begin(const struct gpu *gpu, uint64_t name, uint64_t parent)
+{
+	struct moetrace_pass_info info;
+	struct moetrace_pass *pass;
+
+	MOETRACE_INIT(&info);
+	info.model = gpu->toy.model;
+	info.phase = MOETRACE_PHASE_DECODE;
+	info.runtime_pass = &name;
+	info.parent = parent;
+	pass = moetrace_pass_begin(gpu->toy.session, &info);
+	ck_assert_ptr_nonnull(pass);
+	return pass;
+}
+
 static const struct {
 	const char *mode;
 	uint32_t n_least, n_most; /* passes with kernels, of 200 that take 1 ms or more */
 	uint32_t per_s;           /* and as many a second: a window may have two passes */
+	int is_host;              /* passes are told from the host, not on a lane */
 } samplings[] = {
-	{ "kernel:every=20", 5, 40, 0 },
-	{ "kernel:per_s=50", 5, 20, 100 },
-	{ "kernel:window=0+3600", 150, 200, 0 },
-	{ "kernel:window=3600+1", 0, 0, 0 },
+	{ "kernel:every=20", 5, 40, 0, 0 },
+	{ "kernel:every=20", 5, 40, 0, 1 },
+	{ "kernel:per_s=50", 5, 20, 100, 0 },
+	{ "kernel:window=0+3600", 150, 200, 0, 0 },
+	{ "kernel:window=3600+1", 0, 0, 0, 0 },
 };
 
 /* Kernels of a sampled pass are all there, those of another pass not at all. */
@@ -302,6 +320,7 @@ START_TEST(test_sampling)
 {
 	struct gpu gpu = start("sampling.db", samplings[_i].mode);
 	const uint64_t begin_ns = now_ns();
+	struct moetrace_pass *pass = NULL;
 	uint64_t n_most;
 	int64_t n;
 	sqlite3 *db;
@@ -309,13 +328,19 @@ START_TEST(test_sampling)
 	for (uint32_t i = 0; i < 200; i++) {
 		struct timespec pause = { 0, 500000 };
 
-		begin(&gpu);
+		if (samplings[_i].is_host)
+			pass = host_begin(&gpu, i, 0);
+		else
+			begin(&gpu);
 		for (uint32_t j = 0; j < 5; j++) {
 			launch_kernel(&gpu, names[j]);
 			if (j == 2)
 				nanosleep(&pause, NULL);
 		}
-		end(&gpu);
+		if (samplings[_i].is_host)
+			moetrace_pass_end(pass);
+		else
+			end(&gpu);
 		nanosleep(&pause, NULL);
 	}
 	db = finish(&gpu);
@@ -389,6 +414,190 @@ START_TEST(test_threads)
 }
 END_TEST
 
+struct other_launch {
+	struct gpu *gpu;
+	const char *name;
+	uint32_t layer; /* said before; MOETRACE_NO_LAYER: nothing is */
+};
+
+static void *launch_there(void *argument)
+{
+	const struct other_launch *other = argument;
+
+	if (other->layer != MOETRACE_NO_LAYER)
+		moetrace_cuda_mark(other->gpu->lane, other->layer, MOETRACE_ROLE_BY_NAME);
+	launch_kernel(other->gpu, other->name);
+	return NULL;
+}
+
+/* On a thread that begins no pass. */
+static void launch_elsewhere(struct gpu *gpu, const char *name, uint32_t layer)
+{
+	struct other_launch other = { gpu, name, layer };
+	pthread_t thread;
+
+	ck_assert_int_eq(pthread_create(&thread, NULL, launch_there, &other), 0);
+	pthread_join(thread, NULL);
+}
+
+/* name, the runtime's number of its pass, its layer and known_by of every kernel, by name. */
+static const char *ties_of(sqlite3 *db)
+{
+	return db_text(db, "SELECT group_concat(t, ' ') FROM (SELECT k.name || ':' ||"
+			   " coalesce(p.runtime_pass, '-') || coalesce(l.layer, '-') ||"
+			   " coalesce(k.known_by, '-') AS t FROM kernel_event AS k LEFT JOIN pass AS p"
+			   " USING (pass_id) LEFT JOIN layer AS l ON l.layer_id = k.layer_id ORDER BY"
+			   " k.name)");
+}
+
+START_TEST(test_host)
+{
+	struct gpu gpu = start("host.db", "kernel");
+	struct moetrace_pass *pass, *part;
+	uint32_t late;
+	sqlite3 *db;
+
+	moetrace_cuda_mark(gpu.lane, 2, MOETRACE_ROLE_BY_NAME); /* of before */
+	launch_kernel(&gpu, "a_none");
+	pass = host_begin(&gpu, 1, 0);
+	launch_kernel(&gpu, "b_no_layer");
+	moetrace_cuda_mark(gpu.lane, 1, MOETRACE_ROLE_BY_NAME);
+	launch_kernel(&gpu, "c_layer");
+	late = ++last_correlation;
+	fake->launch(0, gpu.stream, late);
+	moetrace_pass_end(pass);
+	launch_kernel(&gpu, "d_behind");
+	pass = host_begin(&gpu, 2, 0);
+	put_kernel("e_ran_late", now_ns(), 1000, late, 0);
+	part = host_begin(&gpu, 3, moetrace_pass_number(pass));
+	launch_kernel(&gpu, "f_part");
+	moetrace_pass_end(part);
+	launch_kernel(&gpu, "g_whole");
+	part = host_begin(&gpu, 4, 0);
+	launch_kernel(&gpu, "h_of_either");
+	moetrace_pass_end(part);
+	begin(&gpu);
+	launch_kernel(&gpu, "i_lane");
+	end(&gpu);
+	launch_kernel(&gpu, "j_again");
+	moetrace_pass_end(pass);
+	db = finish(&gpu);
+	ck_assert_str_eq(ties_of(db), "a_none:--- b_no_layer:1-1 c_layer:111 d_behind:--- e_ran_late:111"
+				      " f_part:3-1 g_whole:2-1 h_of_either:--- i_lane:--1 j_again:2-1");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel JOIN pass USING (pass_id) WHERE"
+				    " n_rows = %d", N_ROWS), 1); /* the lane's */
+	db_close(db);
+}
+END_TEST
+
+/* Begun here, launched there: time alone has to do, where it says anything. */
+START_TEST(test_host_by_time)
+{
+	struct gpu gpu = start("time.db", "kernel");
+	struct moetrace_pass *pass, *other;
+	sqlite3 *db;
+
+	launch_elsewhere(&gpu, "a_none", MOETRACE_NO_LAYER);
+	pass = host_begin(&gpu, 1, 0);
+	launch_elsewhere(&gpu, "b_only", MOETRACE_NO_LAYER);
+	launch_elsewhere(&gpu, "c_layer", 2);
+	other = host_begin(&gpu, 2, 0);
+	launch_elsewhere(&gpu, "d_of_two", MOETRACE_NO_LAYER);
+	moetrace_pass_end(other);
+	other = host_begin(&gpu, 3, moetrace_pass_number(pass));
+	launch_elsewhere(&gpu, "e_part", MOETRACE_NO_LAYER);
+	moetrace_pass_end(other);
+	begin(&gpu);
+	launch_elsewhere(&gpu, "f_lane", MOETRACE_NO_LAYER);
+	end(&gpu);
+	launch_elsewhere(&gpu, "g_again", MOETRACE_NO_LAYER);
+	/* Of what is not recorded nobody knows when it is open. */
+	moetrace_region_disable(gpu.toy.session);
+	ck_assert(!toy_pass(&gpu.toy, MOETRACE_PHASE_DECODE, MOETRACE_NO_REQUEST, 0, 1));
+	moetrace_region_enable(gpu.toy.session);
+	launch_elsewhere(&gpu, "h_left_out", MOETRACE_NO_LAYER);
+	launch_kernel(&gpu, "i_own");
+	moetrace_pass_end(pass);
+	db = finish(&gpu);
+	ck_assert_str_eq(ties_of(db), "a_none:--- b_only:1-4 c_layer:124 d_of_two:--- e_part:3-4 f_lane:---"
+				      " g_again:1-4 h_left_out:--- i_own:1-1");
+	db_close(db);
+}
+END_TEST
+
+/* Graphs: the layers are known by their nodes, the pass by the launch, or by time. */
+START_TEST(test_host_graphs)
+{
+	struct gpu gpu = start("host_graphs.db", "kernel");
+	const uint64_t base_ns = now_ns() + 100000000;
+	struct moetrace_pass *pass;
+	sqlite3 *db;
+
+	capture(&gpu);
+	for (uint32_t i = 0; i < 2; i++) {
+		pass = host_begin(&gpu, 1 + i, 0);
+		if (i == 0)
+			fake->launch(1, gpu.stream, ++last_correlation);
+		else
+			launch_elsewhere(&gpu, "alone", MOETRACE_NO_LAYER);
+		moetrace_pass_end(pass);
+		for (uint64_t node = 1; i == 0 && node <= 13; node++)
+			put_kernel(names[node == 1 ? 0 : 1 + (node - 2) % 4], base_ns + node * 1000, 500,
+				   last_correlation, 100 + node);
+	}
+	db = finish(&gpu);
+	ck_assert_str_eq(db_text(db, "SELECT runtime_pass || known_by || n_untimed FROM graph_launch JOIN"
+				     " pass USING (pass_id)"), "110");
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(n || ':' || known_by) FROM (SELECT count(*) AS n,"
+				     " known_by FROM kernel_event GROUP BY known_by ORDER BY known_by)"),
+			 "1:1,12:2,1:4");
+	db_close(db);
+}
+END_TEST
+
+static struct gpu *host_gpu;
+
+/* Passes of the host's whose kernels have the thread's own name. */
+static void *run_host(void *argument)
+{
+	const uint64_t first = *(const uint64_t *)argument;
+
+	for (uint64_t i = 0; i < 200; i++) {
+		struct moetrace_pass *pass = host_begin(host_gpu, first + i, 0);
+
+		for (uint32_t j = 0; j < 5; j++)
+			launch_kernel(host_gpu, names[first / 1000]);
+		moetrace_pass_end(pass);
+	}
+	return NULL;
+}
+
+START_TEST(test_host_threads)
+{
+	struct gpu gpu = start("host_threads.db", "kernel");
+	uint64_t firsts[3] = { 1000, 2000, 3000 };
+	pthread_t threads[3];
+	sqlite3 *db;
+
+	host_gpu = &gpu;
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, run_host, &firsts[i]), 0);
+	for (uint32_t i = 0; i < 100; i++)
+		launch_kernel(&gpu, "elsewhere"); /* meanwhile: of one of them, or of none */
+	for (int i = 0; i < 3; i++)
+		pthread_join(threads[i], NULL);
+	db = finish(&gpu);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM (SELECT p.runtime_pass FROM kernel_event AS k JOIN"
+				    " pass AS p USING (pass_id) WHERE k.known_by = 1 AND k.name = CASE"
+				    " p.runtime_pass / 1000 WHEN 1 THEN 'attention_k' WHEN 2 THEN 'gate_k'"
+				    " ELSE 'topk_k' END GROUP BY p.pass_id HAVING count(*) = 5)"), 600);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel_event WHERE name = 'elsewhere' AND"
+				    " (pass_id IS NULL OR known_by = 4)"), 100);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel"), 3100);
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_misuse)
 {
 	struct gpu gpu = start("misuse.db", "graph");
@@ -420,6 +629,10 @@ int main(void)
 	tcase_add_loop_test(tests, test_sampling, 0, sizeof(samplings) / sizeof(samplings[0]));
 	tcase_add_test(tests, test_old_version);
 	tcase_add_test(tests, test_threads);
+	tcase_add_test(tests, test_host);
+	tcase_add_test(tests, test_host_by_time);
+	tcase_add_test(tests, test_host_graphs);
+	tcase_add_test(tests, test_host_threads);
 	tcase_add_test(tests, test_misuse);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

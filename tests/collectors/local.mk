@@ -56,7 +56,9 @@ TESTS += %D%/check_nvtx
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 endif
 
-%C%_check_cupti_SOURCES = %D%/check_cupti.c %D%/fake/fake_cupti.h
+%C%_check_cupti_SOURCES = %D%/check_cupti.c %D%/fake/fake_cupti.h \
+	tests/cuda/support/device.c tests/cuda/support/device.h \
+	tests/cuda/support/gpu_toy.c tests/cuda/support/gpu_toy.h
 %C%_check_cupti_CFLAGS = $(%C%_cflags)
 %C%_check_cupti_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl

@@ -4,7 +4,8 @@
  * in buffers that it asks for; kinds that are not enabled are not delivered. FAKE_CUPTI in the
  * environment names what is wrong with it: busy and old_busy (another subscriber), no_clock (stamps of
  * another clock), drops (7 records a look), drops_unknown, refuses (the kind), hang (in a flush), old
- * (a version that crashes when a request for a buffer is declined), no_callbacks.
+ * (a version that crashes when a request for a buffer is declined), no_callbacks, no_start (an error
+ * that says nothing, as without a driver).
  */
 #include "tests/collectors/fake/fake_cupti.h"
 
@@ -268,6 +269,8 @@ int cuptiSubscribe(void **ret_subscriber, mtc_cupti_callback_fn *callback, void 
 		return MTC_CUPTI_MULTIPLE_SUBSCRIBERS;
 	if (is_wrong("old_busy"))
 		return MTC_CUPTI_MAX_LIMIT_REACHED;
+	if (is_wrong("no_start"))
+		return 999;
 	pthread_mutex_lock(&lock);
 	on_call = callback;
 	pthread_mutex_unlock(&lock);
