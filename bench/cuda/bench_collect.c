@@ -113,7 +113,7 @@ static double back_to_back_us(struct load *load)
 static void measure(const char *mode, double seconds, const char *path, struct rig *rig,
 		    uint32_t n_rows)
 {
-	struct lane lane = rig_lane(rig, n_rows, POSITION + 1, n_rows, NULL, RECORDING_FUSED);
+	struct lane lane = rig_lane(rig, n_rows, POSITION + 1, n_rows, NULL, MTK_CUDA_RECORD_FUSED);
 	struct load load = {.rig = rig, .lane = &lane, .n_rows = n_rows};
 	double begin_us, waited_us, stop_us;
 

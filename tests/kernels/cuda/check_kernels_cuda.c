@@ -37,7 +37,7 @@ static void record(char *ret_path, size_t path_bytes)
 	if (setenv("MOETRACE_COLLECTORS", "cupti=kernel", 1))
 		exit(1);
 	rig = rig_open_layers("qwen3-30b-a3b", N_LAYERS, 0, POSITION + 1, false);
-	lane = rig_lane(&rig, N_ROWS, POSITION + 1, N_ROWS, NULL, RECORDING_FUSED);
+	lane = rig_lane(&rig, N_ROWS, POSITION + 1, N_ROWS, NULL, MTK_CUDA_RECORD_FUSED);
 	for (int i = 0; i < 3; i++)
 		rig_decode(&rig, &lane, N_ROWS, POSITION, NULL);
 	rig_record(&lane, true);
