@@ -264,6 +264,35 @@ static int left_out_print(const struct mt_trace *trace, const struct options *op
 	return mt_trace_print_notes(trace, prepare(trace, options, SQL_LEFT_OUT));
 }
 
+/* Whether every model is left out for every number of ranks. */
+#define SQL_ALL_LEFT_OUT                                                                         \
+	"SELECT NOT EXISTS (SELECT 1 FROM model AS m CROSS JOIN json_each(?2) AS k WHERE (?7 IS " \
+	"NULL OR m.model_id = ?7) AND EXISTS (SELECT 1 FROM layer AS l WHERE l.model_id = "      \
+	"m.model_id) AND NOT EXISTS (SELECT 1 FROM layer AS l WHERE l.model_id = m.model_id AND " \
+	"l.n_experts % k.value <> 0))"
+
+/* Why the table may be empty; what is left out is said by itself. */
+static int when_empty_find(const struct mt_trace *trace, struct options *options)
+{
+	sqlite3_stmt *stmt;
+	int status = MT_EXIT_OK;
+
+	options->args.when_empty = options->phase
+					   ? "no layer of a pass of that phase was stored or counted"
+					   : "no layer of a pass was stored or counted";
+	if (!options->has_ranks || options->map || options->n_replicas)
+		return MT_EXIT_OK;
+	stmt = prepare(trace, options, SQL_ALL_LEFT_OUT);
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	if (sqlite3_step(stmt) != SQLITE_ROW)
+		status = mt_trace_error(trace);
+	else if (sqlite3_column_int(stmt, 0))
+		options->args.when_empty = NULL;
+	sqlite3_finalize(stmt);
+	return status;
+}
+
 /* Recordings in which no pass ran under a map. */
 #define SQL_NO_MAP                                                                             \
 	"SELECT r.recording_id, 'no layer of a pass has a map in force: see table expert_map' " \
@@ -334,9 +363,8 @@ static int placed_print(struct mt_trace *trace, void *input)
 		status = map_check(trace, options);
 	if (status == MT_EXIT_OK)
 		status = model_check(trace, options);
-	options->args.when_empty = options->phase
-					   ? "no layer of a pass of that phase was stored or counted"
-					   : "no layer of a pass was stored or counted";
+	if (status == MT_EXIT_OK)
+		status = when_empty_find(trace, options);
 	if (status == MT_EXIT_OK && options->ranks[0] != '\0')
 		status = mt_trace_mode_check(trace, options->args.recording_id,
 					     "per_token,per_pass", "--ranks");

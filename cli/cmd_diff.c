@@ -85,6 +85,12 @@ static const struct argp argp = {
 	       "from. A row is a position in a layer.\n"
 	       "\n"
 	       "Columns:\n"
+	       "  requests           those in both, by_id and by_tokens\n"
+	       "  same_texts         of them, those whose tokens are known, and none differs\n"
+	       "  same_while_compared  those of the same experts in all rows that were compared:\n"
+	       "                     behind the first token that differs nothing is\n"
+	       "  positions          that both could have, up to that token\n"
+	       "  compared_positions  those of them with rows in both: sampling, loss leave some out\n"
 	       "  differing_rows     of the rows, those with another set of experts\n"
 	       "  differing_choices  of the choices, those that the other one did not make\n"
 	       "  share_low, _high   its 95 % interval, over requests\n"
@@ -192,6 +198,20 @@ static int recording_choose(const struct mt_trace *trace, const char *schema, co
 	return status;
 }
 
+/* Without tokens nobody knows whether the texts are the same: that has to come before the figures. */
+static int textless_print(const struct mt_trace *trace, struct mt_output *output)
+{
+	int64_t n;
+	int status = mt_trace_int(trace, MT_SQL_N_TEXTLESS, &n);
+
+	if (status == MT_EXIT_OK && n > 0)
+		mt_output_line(output,
+			       "\n%lld requests have no tokens on both sides: their texts may differ, "
+			       "and these figures with them",
+			       (long long)n);
+	return status;
+}
+
 static int sections_print(const struct mt_trace *trace, const struct options *options,
 			  const struct comparison *comparison)
 {
@@ -206,7 +226,13 @@ static int sections_print(const struct mt_trace *trace, const struct options *op
 	mt_output_sections(&output);
 	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]) && status == MT_EXIT_OK;
 	     i++) {
-		sqlite3_stmt *stmt = mt_trace_prepare(trace, sections[i].sql);
+		sqlite3_stmt *stmt;
+
+		if (strcmp(sections[i].name, "summary") == 0)
+			status = textless_print(trace, &output);
+		if (status != MT_EXIT_OK)
+			break;
+		stmt = mt_trace_prepare(trace, sections[i].sql);
 
 		if (stmt) {
 			sqlite3_bind_int64(stmt, 1, comparison->recording_a);

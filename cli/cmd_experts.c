@@ -291,6 +291,28 @@ static int thing_check(const struct mt_trace *trace, const char *sql, const char
 	return MT_EXIT_NOT_FOUND;
 }
 
+/* Whether some request has the value. */
+static int value_check(const struct mt_trace *trace, const struct experts_args *args)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(
+		trace, "SELECT 1 FROM request_attribute WHERE key = ?1 AND value = ?2");
+	int rc;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	sqlite3_bind_text(stmt, 1, args->attribute, -1, SQLITE_STATIC);
+	sqlite3_bind_text(stmt, 2, args->of_value, -1, SQLITE_STATIC);
+	rc = sqlite3_step(stmt);
+	sqlite3_finalize(stmt);
+	if (rc == SQLITE_ROW)
+		return MT_EXIT_OK;
+	if (rc != SQLITE_DONE)
+		return mt_trace_error(trace);
+	mt_error("%s: no request has %s '%s'; 'moetrace requests' shows what they have",
+		 trace->path, args->attribute, args->of_value);
+	return MT_EXIT_NOT_FOUND;
+}
+
 /* Whether what is printed is counted from the stored rows. */
 static bool is_of_rows(const struct experts_args *args)
 {
@@ -370,6 +392,8 @@ static int args_check(const struct mt_trace *trace, struct experts_args *args)
 	if (status == MT_EXIT_OK && args->attribute)
 		status = thing_check(trace, "SELECT 1 FROM request_attribute WHERE key = ?1",
 				     args->attribute, 0, "an attribute");
+	if (status == MT_EXIT_OK && args->of_value)
+		status = value_check(trace, args);
 	if (status == MT_EXIT_OK && args->request)
 		status = request_find(trace, args);
 	if (status == MT_EXIT_OK)

@@ -20,6 +20,13 @@
 	"moe_outliers(r.recording_id) AS o JOIN request AS q ON q.request_id = o.request_id "  \
 	"ORDER BY o.score IS NULL, o.score DESC, o.excess DESC, o.request_id, o.model_id"
 
+/* Recordings in which there is nothing to compare a request with. */
+#define SQL_ALONE                                                                                \
+	"SELECT r.recording_id, 'one request alone was computed: there are no others to compare " \
+	"it with' FROM " SQL_RECORDINGS " WHERE 1 = (SELECT count(*) FROM (SELECT DISTINCT "     \
+	"pr.request_id FROM pass AS p JOIN pass_request AS pr USING (pass_id) WHERE "            \
+	"p.recording_id = r.recording_id AND pr.request_id IS NOT NULL LIMIT 2))"
+
 #define SQL_ATTEMPTS                                                                              \
 	"SELECT r.recording_id, t.model_id, t.request_id, q.external_id, t.attempt, "            \
 	"t.last_attempt, t.layer, t.rows, 1.0 - 1.0 * t.differing_rows / nullif(t.rows, 0) AS "  \
@@ -53,6 +60,10 @@ int mt_requests_judged_print(const struct mt_trace *trace, const struct requests
 		trace, &args->common, MT_SCALE_NONE, args->has_outliers ? "outliers" : "attempts",
 		NULL, mt_trace_prepare_recording(trace, sql, args->common.recording_id));
 
+	if (status == MT_EXIT_OK && args->has_outliers)
+		status = mt_trace_print_notes(
+			trace, mt_trace_prepare_recording(trace, SQL_ALONE,
+							  args->common.recording_id));
 	return status == MT_EXIT_OK
 		       ? mt_notes_print(trace, args->common.recording_id, MT_NOTES_ROWS)
 		       : status;

@@ -92,12 +92,15 @@
 	"nullif(compared_weights, 0) AS weight_difference, max_weight_difference"
 
 #define MT_SQL_SUMMARY                                                                           \
-	"SELECT d.model_a, d.model_b, q.requests, q.by_id, q.by_tokens, q.same_requests, "       \
-	"q.positions, " MT_SQL_SHARES "share_low, share_high, " MT_SQL_REST ", load_shift, "     \
+	"SELECT d.model_a, d.model_b, q.requests, q.by_id, q.by_tokens, q.same_texts, "          \
+	"q.same_while_compared, q.positions, q.compared_positions, "                             \
+	MT_SQL_SHARES "share_low, share_high, " MT_SQL_REST ", load_shift, "                     \
 	"chance_shift, p_value FROM temp.diff_layer AS d JOIN (SELECT model_a, "                 \
 	"sum(joined_by IS NOT NULL) AS requests, sum(joined_by IS 'id') AS by_id, "              \
-	"sum(joined_by IS 'tokens') AS by_tokens, sum(rows > 0 AND first_position IS NULL) AS "  \
-	"same_requests, sum(coalesce(n_positions, 0)) AS positions FROM temp.diff_request "      \
+	"sum(joined_by IS 'tokens') AS by_tokens, sum(has_tokens IS 1 AND token_position IS NULL) " \
+	"AS same_texts, sum(rows > 0 AND first_position IS NULL) AS same_while_compared, "       \
+	"sum(coalesce(n_positions, 0)) AS positions, sum(coalesce(compared_positions, 0)) AS "   \
+	"compared_positions FROM temp.diff_request "                                             \
 	"GROUP BY model_a) AS q USING (model_a) WHERE d.layer IS NULL ORDER BY d.model_a"
 
 #define MT_SQL_LAYERS                                                                           \
@@ -118,6 +121,7 @@
 
 #define MT_SQL_REQUESTS                                                                          \
 	"SELECT model_a, request_a, request_b, a.external_id, joined_by, d.n_positions, "        \
+	"d.compared_positions, "                                                                 \
 	"token_position, " MT_SQL_SHARES "reused_rows, reused_differing_rows, missing_a, "       \
 	"missing_b, first_position, first_layer FROM temp.diff_request AS d JOIN main.request "  \
 	"AS a ON a.request_id = request_a WHERE joined_by IS NOT NULL ORDER BY 1.0 * "           \
@@ -146,6 +150,8 @@
 	"counterpart' FROM " schema ".model AS m WHERE kind = 'target' AND EXISTS (SELECT 1 "    \
 	"FROM " schema ".pass AS p WHERE p.recording_id = " parameter " AND p.model_id = "       \
 	"m.model_id) AND m.model_id NOT IN (SELECT model_" side " FROM temp.diff_layer)"
+
+#define MT_SQL_N_TEXTLESS "SELECT count(*) FROM temp.diff_request WHERE has_tokens = 0"
 
 #define MT_SQL_LEFT_OUT                                                                          \
 	"WITH said AS (SELECT 1 AS place, count(*) AS n, 'requests of a that nothing is joined " \

@@ -2,8 +2,8 @@
 /*
  * moe_diff_request(recording_a, recording_b, b, join_by, memory_bytes): the comparison of moe_diff() by request. A
  * row a pair of requests, and one each request that nothing is joined to; the id of the other one is
- * NULL there. Positions below n_positions were compared, up to token_position, the first
- * at which the tokens differ. rows are pairs of a position and a layer that both computed,
+ * NULL there. Positions below n_positions belong together, up to token_position, the first
+ * at which the tokens differ; compared_positions of them have a row of both in some layer. rows are pairs of a position and a layer that both computed,
  * reused_rows those that one of them reused; they are not in rows. first_position and first_layer are
  * where the sets of experts differ first, by position, then layer, reused ones included. missing_a and
  * missing_b are rows that the other recording has, missing_both those that neither has.
@@ -27,14 +27,15 @@ static const struct mt_tvf request_function = {
 	.name = "moe_diff_request",
 	.declaration = "CREATE TABLE moe_diff_request (model_a INTEGER, model_b INTEGER,"
 		       " request_a INTEGER, request_b INTEGER, attempt_a INTEGER, attempt_b INTEGER,"
-		       " joined_by TEXT, n_positions INTEGER, has_tokens INTEGER,"
+		       " joined_by TEXT, n_positions INTEGER, compared_positions INTEGER,"
+		       " has_tokens INTEGER,"
 		       " token_position INTEGER, rows INTEGER, differing_rows INTEGER,"
 		       " choices INTEGER, differing_choices INTEGER, reordered_rows INTEGER,"
 		       " reused_rows INTEGER, reused_differing_rows INTEGER, missing_a INTEGER,"
 		       " missing_b INTEGER, missing_both INTEGER, first_position INTEGER,"
 		       " first_layer INTEGER, for_a INTEGER HIDDEN, for_b INTEGER HIDDEN,"
 		       " b TEXT HIDDEN, join_by TEXT HIDDEN, memory_bytes INTEGER HIDDEN)",
-	.n_columns = 22,
+	.n_columns = 23,
 	.n_arguments = 5,
 	.n_rows = 1000,
 	.compute = compute_requests,
@@ -61,6 +62,8 @@ struct sums {
 /* Of a pair that is being read. */
 struct pair_state {
 	uint64_t n_missing[MT_N_SIDES];
+	uint64_t n_compared;		 /* positions; they come in their order */
+	sqlite3_int64 compared_position; /* the last of them; -1: none */
 	sqlite3_int64 first_position, first_layer; /* -1: no row differs */
 	struct sums layers[];			   /* [n_layers + 1] */
 };
@@ -84,6 +87,7 @@ static struct pair_state *pair_state(const struct state *state, struct mt_diff_p
 		return NULL;
 	memset(of_pair, 0, n_bytes);
 	of_pair->first_position = of_pair->first_layer = -1;
+	of_pair->compared_position = -1;
 	return of_pair;
 }
 
@@ -93,6 +97,8 @@ static void present_add(const struct state *state, struct pair_state *of_pair, u
 	struct sums *sums = &of_pair->layers[layer];
 	struct mt_diff_compared compared;
 
+	of_pair->n_compared += of_pair->compared_position != position;
+	of_pair->compared_position = position;
 	mt_diff_compare(&state->diff, layer, a, b, &compared);
 	if (compared.n_differing > 0 && of_pair->first_position < 0) {
 		of_pair->first_position = position;
@@ -177,7 +183,9 @@ static int request_emit(const struct state *state, const struct mt_diff_pair *pa
 	return numbers_emit(
 		diff->rows,
 		(const sqlite3_int64[]){
-			is_joined ? (sqlite3_int64)pair->end + pair->n_unseen : -1, is_joined ? pair->has_tokens : -1,
+			is_joined ? (sqlite3_int64)pair->end + pair->n_unseen : -1,
+			is_joined ? (sqlite3_int64)of_pair->n_compared : -1,
+			is_joined ? pair->has_tokens : -1,
 			pair->token_position, (sqlite3_int64)sums.rows,
 			(sqlite3_int64)sums.differing_rows, (sqlite3_int64)sums.choices,
 			(sqlite3_int64)sums.differing_choices, (sqlite3_int64)sums.reordered_rows,
@@ -186,7 +194,7 @@ static int request_emit(const struct state *state, const struct mt_diff_pair *pa
 			(sqlite3_int64)of_pair->n_missing[1],
 			(sqlite3_int64)(pair->n_both_missing + pair->n_unseen * diff->n_layers),
 			of_pair->first_position, of_pair->first_layer},
-		15);
+		16);
 }
 
 static int attempt_emit(const struct state *state, const struct mt_diff_pair *pair,

@@ -44,6 +44,11 @@ said AS (
 		|| 'was off', sampled_passes, disabled_passes)
 	FROM l WHERE sampled_passes > 0 OR disabled_passes > 0
 	UNION ALL
+	SELECT recording_id, 4, printf('%d passes end before they begin and are left out of times: '
+		|| 'see moetrace check', count(*))
+	FROM pass WHERE end_ns < begin_ns AND (:recording IS NULL OR recording_id = :recording)
+	GROUP BY recording_id
+	UNION ALL
 	SELECT recording_id, 8, printf('layer %d of model %d is uneven: expert %d gets %.1f times the '
 		|| 'mean', layer, model_id, hottest_expert, max_over_mean)
 	FROM (SELECT *, row_number() OVER (PARTITION BY recording_id, model_id
@@ -61,7 +66,9 @@ SELECT recording_id, says
 FROM (
 	SELECT * FROM said
 	UNION ALL
-	SELECT NULL, 0, 'nothing: no loss, every request is complete, no layer is very uneven'
+	SELECT NULL, 0, 'nothing: no loss, ' || CASE WHEN EXISTS (SELECT 1 FROM request
+		WHERE :recording IS NULL OR recording_id = :recording) THEN 'every request is complete'
+		ELSE 'there are no requests' END || ', no layer is very uneven'
 	WHERE NOT EXISTS (SELECT 1 FROM said)
 )
 ORDER BY place, recording_id
@@ -94,15 +101,19 @@ SELECT l.recording_id, (SELECT count(*) FROM request AS q
 FROM loss AS l WHERE :recording IS NULL OR l.recording_id = :recording
 ORDER BY l.recording_id
 -- @section throughput
--- Rows are of the parts of a pass, the time is that of the whole.
+-- Rows are of the parts of a pass, the time is that of the whole. Passes that end before they begin,
+-- or that are part of such a one, are in no time.
 SELECT recording_id, phase, sum(NOT is_parent) AS passes, sum(n_rows) AS rows,
 	sum(decode_rows) AS decode_rows, avg(n_rows) FILTER (WHERE NOT is_parent) AS mean_rows,
 	avg(mean_active_experts) AS mean_active_experts,
-	avg(duration_ns) FILTER (WHERE NOT is_parent) AS mean_duration_ns,
-	sum(n_rows) * 1e9 / nullif(sum(duration_ns) FILTER (WHERE parent_pass_id IS NULL), 0)
+	avg(duration_ns) FILTER (WHERE NOT is_parent AND NOT is_reversed) AS mean_duration_ns,
+	sum(n_rows) FILTER (WHERE NOT is_reversed) * 1e9
+		/ nullif(sum(duration_ns) FILTER (WHERE parent_pass_id IS NULL AND NOT is_reversed), 0)
 		AS tokens_per_s
 FROM (SELECT *, pass_id IN (SELECT parent_pass_id FROM pass
-	WHERE parent_pass_id IS NOT NULL) AS is_parent FROM pass_summary)
+	WHERE parent_pass_id IS NOT NULL) AS is_parent, coalesce(duration_ns < 0, 0)
+	OR coalesce(parent_pass_id, 0) IN (SELECT pass_id FROM pass WHERE end_ns < begin_ns)
+	AS is_reversed FROM pass_summary)
 WHERE :recording IS NULL OR recording_id = :recording
 GROUP BY recording_id, phase ORDER BY recording_id, rows DESC
 -- @section balance
@@ -128,7 +139,7 @@ SELECT recording_id, model_id, layer, count(*) AS passes, avg(duration_ns) AS me
 	1.0 * sum(duration_ns) / nullif(sum(sum(duration_ns))
 		OVER (PARTITION BY recording_id, model_id), 0) AS share
 FROM layer_time
-WHERE pass_id IN (SELECT pass_id FROM (SELECT pass_id, row_number() OVER (PARTITION BY recording_id
+WHERE coalesce(duration_ns, 0) >= 0 AND pass_id IN (SELECT pass_id FROM (SELECT pass_id, row_number() OVER (PARTITION BY recording_id
 	ORDER BY pass_id DESC) AS n FROM pass WHERE :recording IS NULL OR recording_id = :recording)
 	WHERE n <= 1000)
 GROUP BY recording_id, model_id, layer ORDER BY share DESC, layer LIMIT 6

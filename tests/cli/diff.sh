@@ -41,6 +41,13 @@ expect_eq "the figures are the function's" "$("$runner" a.db "ATTACH 'b.db' AS b
 	"$(sqlite3 :memory: "SELECT json_extract(value, '\$.layer'), json_extract(value, '\$.rows'), printf('%.12f',
 		json_extract(value, '\$.differing_choices')), json_extract(value, '\$.p_value')
 		FROM json_each(readfile('out.json'), '\$.layers')")"
+expect_eq "positions, compared, texts" "$(value '$.summary[0].positions') $(value '$.summary[0].compared_positions') $(
+	value '$.summary[0].same_texts')" "$("$runner" a.db "ATTACH 'b.db' AS b; SELECT sum(n_positions) || ' ' ||
+	sum(compared_positions) || ' ' || sum(has_tokens AND token_position IS NULL) FROM moe_diff_request(1, 1, 'b')")"
+expect_ok "$moetrace" diff a.db b.db
+expect_eq "what is not known comes before the figures" "$(grep -nE '^All rows|their texts may differ, and' "$tmp/out" |
+	cut -d: -f2 | cut -c 1-8 | tail -n 1)" "All rows"
+expect_match "$tmp/out" '^[0-9]+ requests have no tokens on both sides: their texts may differ, and'
 for format in jsonl markdown; do
 	expect_ok "$moetrace" diff a.db b.db --format $format --explain
 	[ -s "$tmp/out" ] || fail "no output: $format"
@@ -55,7 +62,7 @@ for b in "a.db a.db" "a.db --recording 1 --recording-b 1"; do
 	cp "$tmp/out" out
 	expect_eq "differences of $b" "$(value '$.differences')" "[]"
 	expect_eq "shares of $b" "$(value '$.summary[0].differing_choices') $(value '$.summary[0].weight_distance')" "0 0"
-	expect_eq "the rest of $b" "$(value '$.summary[0].p_value') $(value '$.summary[0].same_requests')" "1 $(
+	expect_eq "the rest of $b" "$(value '$.summary[0].p_value') $(value '$.summary[0].same_while_compared')" "1 $(
 		value '$.summary[0].requests')"
 done
 
@@ -97,6 +104,19 @@ expect_error 2 "do not go with --similar" "$moetrace" requests a.db @3 --similar
 expect_error 2 "give --outliers or --attempts" "$moetrace" requests a.db --outliers --attempts
 expect_error 2 "--explain goes with" "$moetrace" requests a.db --explain
 expect_error 3 "has no request 'none'" "$moetrace" requests a.db @3 --similar none
+
+# ---- a wrong number in a file is no work without an end ----
+for n in 2000000000 9223372036854775807; do
+	cp a.db huge.db
+	change huge.db "UPDATE request SET n_positions = $n WHERE request_id = 3"
+	expect_ok timeout 20 "$moetrace" requests huge.db --outliers
+	expect_ok timeout 20 "$moetrace" requests huge.db @3 --similar @4
+	expect_ok timeout 20 "$moetrace" diff huge.db huge.db
+done
+cp a.db alone.db
+change alone.db "UPDATE pass_request SET request_id = NULL WHERE request_id <> 3"
+expect_ok "$moetrace" requests alone.db --outliers
+expect_match "$tmp/err" 'recording 1: one request alone was computed: there are no others'
 
 # ---- what cannot be compared ----
 expect_ok "$MOETRACE_BUILDDIR/tests/cli/make_hard" hard.db

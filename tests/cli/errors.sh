@@ -109,6 +109,29 @@ expect_error 3 "has no layer 9 with experts" "$moetrace" experts sound.db --laye
 expect_error 3 "no request has an attribute 'route'" \
 	"$moetrace" experts sound.db --by-attribute route
 
+# The true reason alone: ranks that do not divide the experts.
+for n in 7 65 99999999999; do
+	expect_ok "$moetrace" balance sound.db --ranks $n
+	expect_match "$tmp/err" "model 1 is left out: its 300 experts cannot be divided by $n ranks"
+	expect_no_match "$tmp/err" 'was stored or counted'
+done
+
+# No requests are not complete ones.
+cp sound.db none.db
+change none.db "DELETE FROM request; DELETE FROM layer WHERE layer_id = 2"
+expect_ok "$moetrace" report none.db
+expect_match "$tmp/out" 'no loss, there are no requests, no layer'
+# Passes that end before they begin are in no time.
+cp sound.db reversed.db
+change reversed.db "UPDATE pass SET end_ns = begin_ns - 1000 WHERE pass_id IN (2, 4)"
+expect_ok "$moetrace" report reversed.db --format json
+expect_match "$tmp/out" '2 passes end before they begin and are left out of times: see moetrace check'
+cp "$tmp/out" reversed.json
+expect_eq "mean times, rates" "$(sqlite3 :memory: "SELECT group_concat(json_extract(value, '\$.phase') || ' ' ||
+	coalesce(json_extract(value, '\$.mean_duration_ns'), '-') || ' ' || coalesce(json_extract(value, '\$.tokens_per_s'), '-'), ', ')
+	FROM json_each(readfile('reversed.json'), '\$.throughput') WHERE json_extract(value, '\$.phase') IN ('mixed', 'verify')")" \
+	"verify 100 30000000, mixed - -"
+
 # Losses: 4, see check.sh. A newer schema: 5.
 cp sound.db newer.db
 change newer.db "PRAGMA user_version = 2000;"

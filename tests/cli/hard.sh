@@ -139,7 +139,8 @@ nothing() {
 	expect_match "$tmp/err" "note: $words"
 }
 nothing 'no row was stored of what begins in that time: passes begin from [0-9.]+ to [0-9.]+ ms' experts hard.db --from 999999999
-nothing "no request with domain 'rust' has a computed row" experts hard.db --attribute domain=rust
+expect_error 3 "no request has domain 'rust'; 'moetrace requests' shows" \
+	"$moetrace" experts hard.db --attribute domain=rust
 nothing 'no expert has 999 computed rows' experts hard.db --by-attribute domain --min-tokens 999
 nothing 'no layer of a pass of that phase was stored or counted' balance hard.db --ranks 2 --phase verify
 nothing '--k0: rows choose 2 experts at most, so there is no such k0' oea hard.db --k0 7

@@ -126,7 +126,8 @@ SELECT 'load shifts', count(*), sum(abs(load_shift - shift) > 1e-12), sum(p_valu
 CREATE TEMP TABLE sides AS SELECT ra, rb, position, layer, 1 AS a, 0 AS b FROM rows_a UNION ALL
 	SELECT ra, rb, position, layer, 0, 1 FROM rows_b;
 CREATE TEMP TABLE want_request AS SELECT ra, rb, joined_by, attempt_a, attempt_b,
-	min(end_a, end_b, coalesce(token_position, 1000)) AS n_positions, token_position,
+	min(end_a, end_b, coalesce(token_position, 1000)) AS n_positions,
+	(SELECT count(DISTINCT position) FROM both AS x WHERE x.ra = e.ra AND x.rb = e.rb) AS compared_positions, token_position,
 	(SELECT count(*) FROM both AS x WHERE x.ra = e.ra AND x.rb = e.rb AND NOT reused) AS rows,
 	(SELECT coalesce(sum(differing), 0) FROM both AS x WHERE x.ra = e.ra AND x.rb = e.rb AND NOT reused) AS differing,
 	(SELECT count(*) FROM both AS x WHERE x.ra = e.ra AND x.rb = e.rb AND reused) AS reused_rows,
@@ -142,7 +143,8 @@ CREATE TEMP TABLE want_request AS SELECT ra, rb, joined_by, attempt_a, attempt_b
 	(SELECT layer FROM both AS x WHERE x.ra = e.ra AND x.rb = e.rb AND differing > 0 ORDER BY position, layer LIMIT 1)
 		AS first_layer
 	FROM ends AS e;
-CREATE TEMP TABLE got_request AS SELECT request_a, request_b, joined_by, attempt_a, attempt_b, n_positions, token_position,
+CREATE TEMP TABLE got_request AS SELECT request_a, request_b, joined_by, attempt_a, attempt_b, n_positions,
+	compared_positions, token_position,
 	rows, differing_choices, reused_rows, reused_differing_rows, missing_a, missing_b, missing_both,
 	first_position, first_layer FROM moe_diff_request(NULL, NULL, 'b');
 SELECT 'by request', (SELECT count(*) FROM want_request) > 25, (SELECT count(*) FROM (SELECT * FROM want_request EXCEPT
