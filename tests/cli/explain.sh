@@ -116,14 +116,10 @@ done <<'END'
 1 oea FILE --rule budget:9
 1 oea FILE --rule expand:margin=0.1
 1 efficiency FILE
-<<<<<<< HEAD
 1 efficiency HARD FILE --peak-gbps 3 --peak-tflops 0.01
-=======
-1 efficiency FILE --peak-gbps 3 --peak-tflops 0.01
 1 requests FILE --outliers
 1 requests FILE --attempts
 1 requests FILE @1 --similar @2
->>>>>>> 8495ec7 (schema/functions: say how alike requests were routed, and which differ from the rest)
 0 kernels FILE
 0 power FILE
 0 power FILE --readings
