@@ -64,6 +64,9 @@ static const struct sql_proof sql_proofs[] = {
 	 "FROM layer GROUP BY model_id, layer HAVING count(*) > 1 UNION ALL "
 	 "SELECT 'layer', max(layer_id), 'another layer of its model has the same moe_ordinal' "
 	 "FROM layer GROUP BY model_id, moe_ordinal HAVING count(*) > 1"},
+	{CHECK_VALUES, NULL,
+	 "SELECT 'layer', l.layer_id, 'is numbered beyond the layers of its model' "
+	 "FROM layer AS l JOIN model AS m USING (model_id) WHERE l.layer >= m.n_layers"},
 	{CHECK_VALUES, "SELECT count(*) FROM recording",
 	 "SELECT 'recording', recording_id, 'mode' FROM recording "
 	 "WHERE mode NOT IN ('per_token', 'per_pass', 'stat')"},

@@ -34,7 +34,7 @@
 	X(GROUPS, "groups", "experts of groups that were not kept",                                \
 	  "n_groups and topk_groups; for the rule, candidates of all experts")                     \
 	X(CHOICE, "choice", "rows that their scores or biases do not give",                        \
-	  "bias_values and weights, or candidates")                                                \
+	  "weights, and bias_values where there is a bias; or candidates")                         \
 	X(TIE_RULE, "tie_rule", "equal scores with the higher id first",                           \
 	  "weights in the order of selection, without a bias between them")                        \
 	X(BIASED_WEIGHTS, "biased_weights", "scores with their bias used as weights",              \
@@ -49,6 +49,7 @@
 	  "weights, weight_kind and routed_scaling_factor")                                        \
 	X(SHARED_SCALING, "shared_scaling", "shared slots scaled with the routed ones",            \
 	  "weights of fused shared slots and routed_scaling_factor")                               \
+	X(NO_WEIGHTS, "no_weights", "rows without a positive finite weight", "weights")            \
 	X(EQUAL_WEIGHTS, "equal_weights", "rows whose weights are all the same", "weights")        \
 	X(RANK_MULTIPLIED, "rank_multiplied", "counts that are a multiple of what rows give",      \
 	  "counts that the runtime told")                                                          \
@@ -117,7 +118,8 @@ struct routing_layer {
 
 struct routing_recording {
 	int64_t recording_id;
-	bool is_routed;		       /* the model's routers chose, as far as it is told */
+	bool is_routed; /* the model's routers chose, as far as it is told */
+	bool is_replay; /* of ids that were given, so that weights are in any order */
 	struct routing_count **counts; /* [n_layers]; NULL: nothing of the layer was seen */
 };
 
@@ -188,6 +190,7 @@ struct routing_count {
 	uint64_t n_passes[4]; /* with rows, by enum mt_layer_state */
 	struct routing_sums sums;
 	uint64_t n_equal_seen, n_equal;
+	uint64_t n_weightless; /* rows without weights that no router can have made */
 	double min_shared, max_shared;
 	uint64_t n_shared_seen;
 	struct routing_causes groups, bias, scores;
@@ -316,8 +319,8 @@ void routing_serial_next(struct routing *routing);
 void routing_row_bad(struct routing *routing, const struct routing_row *row,
 		     enum routing_look look);
 
-/* Look at one stored row. */
-void routing_row_take(struct routing *routing, struct routing_row *row);
+/* Look at one stored row. False: it has an id that the layer does not have; nothing was counted. */
+bool routing_row_take(struct routing *routing, struct routing_row *row);
 /* Of a row with weights: the order of the choice under the layer's bias. */
 void routing_bias_take(struct routing *routing, const struct routing_row *row);
 /* Of a row with candidates: the choice and the weights against their scores. */

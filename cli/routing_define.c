@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The layers and recordings of a trace, as far as their numbers are sound; and what all looks at
- * routing share. A layer whose sizes are out of range is left out: 'moetrace check' names it.
+ * routing share. A layer whose sizes are out of range, or that is numbered beyond its model, is
+ * damage, and ends the look at the file.
  */
 #include "cli/routing.h"
 
@@ -35,7 +36,8 @@ enum column {
 	C_HAS_BIAS,
 	C_WEIGHT_KIND,
 	C_BIAS_VALUES,
-	C_IS_TARGET
+	C_IS_TARGET,
+	C_N_LAYERS
 };
 
 #define SQL_LAYERS                                                                                \
@@ -47,12 +49,13 @@ enum column {
 	"0), scaling_owner = 'output', coalesce(has_correction_bias, -1), CASE weight_kind WHEN " \
 	"'raw' THEN 1 WHEN 'renormalized' THEN 2 WHEN 'scaled' THEN 4 WHEN "                      \
 	"'renormalized,scaled' THEN 6 ELSE 0 END, bias_values, "                                  \
-	"(SELECT kind = 'target' FROM model AS m WHERE m.model_id = l.model_id) "                 \
+	"(SELECT kind = 'target' FROM model AS m WHERE m.model_id = l.model_id), "                \
+	"(SELECT n_layers FROM model AS m WHERE m.model_id = l.model_id) "                        \
 	"FROM layer AS l WHERE ?1 = 0 OR model_id = ?1 ORDER BY layer_id"
 
-#define SQL_RECORDINGS                                                                        \
-	"SELECT recording_id, coalesce(routing_source, 'model') IN ('model', 'replay') FROM " \
-	"recording ORDER BY recording_id"
+#define SQL_RECORDINGS                                                                    \
+	"SELECT recording_id, coalesce(routing_source, 'model') IN ('model', 'replay'), " \
+	"routing_source IS 'replay' FROM recording ORDER BY recording_id"
 
 void *routing_grow(const struct routing *routing, void *array, size_t n, size_t *max,
 		   size_t element_bytes)
@@ -166,6 +169,15 @@ static bool semantics_read(const struct routing *routing, sqlite3_stmt *stmt,
 	return bias_read(stmt, layer) && groups_make(layer);
 }
 
+/* A number beyond the model's layers, or sizes that no layer has. */
+static int damage_tell(const struct routing *routing, const struct routing_layer *layer,
+		       const char *what)
+{
+	mt_error("%s: layer %lld of model %lld %s; run moetrace check first", routing->trace->path,
+		 (long long)layer->layer, (long long)layer->model_id, what);
+	return MT_EXIT_FAILED;
+}
+
 static int layer_take(struct routing *routing, sqlite3_stmt *stmt)
 {
 	struct routing_layer layer = {
@@ -177,7 +189,10 @@ static int layer_take(struct routing *routing, sqlite3_stmt *stmt)
 	struct routing_layer *layers;
 
 	if (!sizes_read(stmt, &layer))
-		return MT_EXIT_OK;
+		return damage_tell(routing, &layer, "has sizes that no layer has");
+	if (sqlite3_column_type(stmt, C_N_LAYERS) == SQLITE_INTEGER &&
+	    layer.layer >= sqlite3_column_int64(stmt, C_N_LAYERS))
+		return damage_tell(routing, &layer, "is numbered beyond the model's n_layers");
 	layers = routing_grow(routing, routing->layers, routing->n_layers, &routing->max_layers,
 			      sizeof(*layers));
 	if (!layers)
@@ -206,6 +221,7 @@ static int recording_take(struct routing *routing, sqlite3_stmt *stmt)
 	recordings[routing->n_recordings] = (struct routing_recording){
 		.recording_id = sqlite3_column_int64(stmt, 0),
 		.is_routed = sqlite3_column_int(stmt, 1) != 0,
+		.is_replay = sqlite3_column_int(stmt, 2) != 0,
 		.counts = calloc(routing->n_layers + 1, sizeof(struct routing_count *)),
 	};
 	if (!recordings[routing->n_recordings].counts) {

@@ -280,7 +280,10 @@ static void choice_judge(struct judged *j)
 		rule = "what was compared was rounded to bf16";
 	find(j, ROUTING_CHOICE, true, rule, fault_of(j, ROUTING_CHOICE, causes->n_bad, n_seen),
 	     "%llu of %llu rows are not what their %s give", (unsigned long long)causes->n_bad,
-	     (unsigned long long)n_seen, count->scores.n_bad > 0 ? "scores" : "weights and biases");
+	     (unsigned long long)n_seen,
+	     count->scores.n_bad > 0 ? "scores"
+	     : j->layer->bias	     ? "weights and biases"
+				     : "weights");
 }
 
 /*
@@ -441,21 +444,24 @@ static void shared_judge(struct judged *j)
 	const bool is_scaled = (layer->weight_kind & ROUTING_SCALED) != 0;
 	const double right = !is_scaled && layer->is_scaled_on_output ? 1 / layer->factor : 1;
 	const double wrong = is_scaled ? layer->factor : 1;
+	const char *cause = is_scaled ? "applied to all weights in the router"
+				      : "applied to the output of all experts";
 
 	if (layer->weight_kind == 0 || count->n_shared_seen < LEAST_PASSES ||
 	    fabs(layer->factor - 1) < 0.05 || (!is_scaled && !layer->is_scaled_on_output))
 		return;
 	j->routing->n_seen[ROUTING_SHARED_SCALING] += count->n_shared_seen;
 	if (count->max_shared - count->min_shared > NEAR * count->max_shared ||
-	    fabs(count->min_shared - wrong) > NEAR * wrong)
+	    fabs(count->min_shared - right) <= NEAR * right)
 		return;
-	find(j, ROUTING_SHARED_SCALING, true, "the factor is of the routed experts alone",
+	if (fabs(count->min_shared - wrong) > NEAR * wrong)
+		cause = "not what was applied to them";
+	find(j, ROUTING_SHARED_SCALING, true, "a shared slot weighs 1 after all scaling",
 	     fault_of(j, ROUTING_SHARED_SCALING, count->n_shared_seen, count->n_shared_seen),
 	     "in all of %llu rows the shared slots weigh %.4g, where %.4g is right: the factor "
-	     "%.4g is "
-	     "applied to %s",
+	     "%.4g is %s",
 	     (unsigned long long)count->n_shared_seen, count->min_shared, right, layer->factor,
-	     is_scaled ? "all weights in the router" : "the output of all experts");
+	     cause);
 }
 
 static void scoring_judge(struct judged *j)
@@ -488,6 +494,21 @@ static void scoring_judge(struct judged *j)
 			      count->sums.n_rows + count->sums.n_negative),
 		     "%llu rows have weights below 0, which no score function gives",
 		     (unsigned long long)count->sums.n_negative);
+}
+
+static void no_weights_judge(struct judged *j)
+{
+	const struct routing_count *count = j->count;
+	const struct routing_fault fault = count->faults[ROUTING_NO_WEIGHTS];
+	const bool is_proved = count->n_weightless > 0;
+
+	if (!is_proved && fault.n_bad < LEAST_ROWS)
+		return;
+	find(j, ROUTING_NO_WEIGHTS, is_proved, "a row has a positive and only finite weights",
+	     fault,
+	     "of %llu of %llu rows the weights are all 0, or NaN or infinite, and so nothing else "
+	     "was looked at in them",
+	     (unsigned long long)fault.n_bad, (unsigned long long)fault.n_seen);
 }
 
 static void equal_judge(struct judged *j)
@@ -563,6 +584,7 @@ static int layer_judge(struct routing *routing, struct routing_count *count)
 	struct judged j = {.routing = routing, .count = count, .layer = count->layer};
 
 	seen_add(&j);
+	no_weights_judge(&j);
 	equal_judge(&j);
 	if (!j.is_found[ROUTING_EQUAL_WEIGHTS])
 		id_space_judge(&j);

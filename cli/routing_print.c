@@ -77,6 +77,11 @@ static const struct {
 		{"the factor of the routed experts multiplies the shared ones, too",
 		 "give shared slots the weight 1 after scaling: 1 / factor where the "
 		 "output is scaled"},
+	[ROUTING_NO_WEIGHTS] =
+		{"nobody wrote these weights, they were taken before they were, or logits are "
+		 "NaN or infinite",
+		 "look at who fills the buffer of weights, and when it is copied; then look for "
+		 "NaN in the hidden states"},
 	[ROUTING_EQUAL_WEIGHTS] =
 		{"routing is simulated, the router's weights were not loaded, or its "
 		 "input is constant",

@@ -54,17 +54,25 @@ void routing_row_bad(struct routing *routing, const struct routing_row *row, enu
 
 /* ---- ids ---- */
 
+static bool are_of_layer(const struct routing_row *row)
+{
+	bool is_beyond = false;
+
+	for (size_t j = 0; j < row->n; j++)
+		is_beyond |= routing_id(row, j) >= row->layer->n_ids;
+	return !is_beyond;
+}
+
 /* Whether a row's experts are distinct. */
 static bool ids_take(struct routing *routing, const struct routing_row *row)
 {
-	const uint32_t n_ids = row->layer->n_ids;
 	bool is_twice = false;
 
 	routing_serial_next(routing);
 	for (size_t j = 0; j < row->n; j++) {
 		const uint32_t id = routing_id(row, j);
 
-		is_twice |= routing->row_of_id[id] == routing->serial && id < n_ids;
+		is_twice |= routing->row_of_id[id] == routing->serial;
 		routing->row_of_id[id] = routing->serial;
 	}
 	row->count->faults[ROUTING_DUPLICATE_IDS].n_seen++;
@@ -313,20 +321,57 @@ static void sums_take(struct routing *routing, struct routing_row *row, const st
 	}
 }
 
+/* Runtimes may clear the weights of zero experts, which nobody computes. */
+static bool has_expert(const struct routing_row *row)
+{
+	for (size_t j = 0; j < row->n; j++)
+		if (routing_id(row, j) < row->layer->n_experts)
+			return true;
+	return false;
+}
+
+/*
+ * Weights that are divided by their sum have one, and the best of a softmax are above 0; other
+ * scores may all be less than 16 bits can tell from 0.
+ */
+static bool cannot_vanish(const struct routing_row *row)
+{
+	const struct routing_layer *layer = row->layer;
+
+	return layer->weight_kind & ROUTING_RENORMALIZED ||
+	       layer->scoring == ROUTING_SOFTMAX_SELECTED ||
+	       (layer->scoring == ROUTING_SOFTMAX && row->is_own && layer->has_bias == 0 &&
+		layer->weight_kind);
+}
+
+static void weightless_take(struct routing *routing, const struct routing_row *row, bool is_proved)
+{
+	row->count->n_weightless += is_proved;
+	routing_row_bad(routing, row, ROUTING_NO_WEIGHTS);
+}
+
 static void weights_take(struct routing *routing, struct routing_row *row)
 {
 	struct routing_count *count = row->count;
 	const struct weighed w = weigh(routing, row);
 
-	if (!isfinite(w.sum) || !isfinite(w.shared_sum) || w.n_routed == 0)
+	count->faults[ROUTING_NO_WEIGHTS].n_seen++;
+	if (!isfinite(w.sum) || !isfinite(w.shared_sum)) {
+		weightless_take(routing, row, true);
+		return;
+	}
+	if (w.n_routed == 0)
 		return;
 	if (w.smallest < 0) {
 		count->sums.n_negative++;
 		routing_row_bad(routing, row, ROUTING_BIASED_WEIGHTS);
 		return;
 	}
-	if (w.sum <= 0)
-		return; /* nothing could be chosen */
+	if (w.sum <= 0) {
+		if (has_expert(row))
+			weightless_take(routing, row, cannot_vanish(row));
+		return;
+	}
 	row->sum = (double)w.sum;
 	row->is_weighed = true;
 	sums_take(routing, row, &w);
@@ -340,21 +385,57 @@ static void weights_take(struct routing *routing, struct routing_row *row)
 	}
 }
 
-void routing_row_take(struct routing *routing, struct routing_row *row)
+/* Without a bias, weights descend with their scores; those of zero experts may be cleared. */
+static void order_take(struct routing *routing, const struct routing_row *row)
 {
-	const bool is_distinct = ids_take(routing, row);
-	const bool is_whole = is_distinct && row->n == row->layer->top_k && !row->run->has_rule;
+	const double epsilon = row->is_bf16 ? 0x1p-7 : 0x1p-10;
+	struct routing_count *count = row->count;
+	double last = INFINITY;
 
-	if (row->run->physical_ids && row->layer->slot_experts)
-		physical_take(routing, row);
-	if (row->layer->group_of && row->is_own)
-		groups_take(routing, row);
-	if (!row->weights || !is_whole)
+	if (count->recording->is_replay || row->layer->scoring == ROUTING_SCORING_UNKNOWN ||
+	    row->layer->scoring == ROUTING_SPARSEMIXER)
 		return;
+	count->bias.n_seen++;
+	count->faults[ROUTING_CHOICE].n_seen++;
+	for (size_t j = 0; j < row->n; j++) {
+		const double weight = routing_weight(routing, row, j);
+
+		if (routing_id(row, j) >= row->layer->n_experts)
+			continue;
+		if (weight - last > (weight + last) * epsilon + 0x1p-24) {
+			count->bias.n_bad++;
+			routing_row_bad(routing, row, ROUTING_CHOICE);
+			return;
+		}
+		last = weight;
+	}
+}
+
+/* A whole row of the router: its weights, and their order. */
+static void whole_take(struct routing *routing, struct routing_row *row)
+{
 	weights_take(routing, row);
 	if (!row->is_weighed || !row->is_ordered)
 		return;
 	if (row->layer->bias)
 		routing_bias_take(routing, row);
+	else if (row->layer->has_bias == 0)
+		order_take(routing, row);
 	ties_take(routing, row);
+}
+
+bool routing_row_take(struct routing *routing, struct routing_row *row)
+{
+	bool is_distinct;
+
+	if (!are_of_layer(row))
+		return false;
+	is_distinct = ids_take(routing, row);
+	if (row->run->physical_ids && row->layer->slot_experts)
+		physical_take(routing, row);
+	if (row->layer->group_of && row->is_own)
+		groups_take(routing, row);
+	if (row->weights && is_distinct && row->n == row->layer->top_k && !row->run->has_rule)
+		whole_take(routing, row);
+	return true;
 }

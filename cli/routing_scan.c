@@ -100,6 +100,15 @@ static void load_take(struct routing_epoch *of, const struct routing_row *row)
 
 /* ---- rows ---- */
 
+/* What 'moetrace check' tells of, and what no look can be trusted after. */
+static int damage_tell(const struct routing *routing, const struct routing_layer *layer,
+		       const char *what)
+{
+	mt_error("%s: pass %lld, layer %lld: %s; run moetrace check first", routing->trace->path,
+		 (long long)routing->reader.pass_id, (long long)layer->layer, what);
+	return MT_EXIT_FAILED;
+}
+
 static int rows_take(struct routing *routing, struct routing_count *count)
 {
 	struct mt_reader *reader = &routing->reader;
@@ -109,6 +118,11 @@ static int rows_take(struct routing *routing, struct routing_count *count)
 	struct routing_epoch *epoch = NULL;
 	int rc = SQLITE_OK;
 
+	if (run->k > (run->has_rule ? layer->n_ids : layer->top_k))
+		return damage_tell(routing, layer,
+				   "its rows have more entries than the layer selects");
+	if ((run->id_bytes == 1) != (layer->n_ids <= 256))
+		return damage_tell(routing, layer, "its ids are of a size that is not the layer's");
 	if (reader->map_epoch > 0)
 		epoch = epoch_get(count, reader->map_epoch);
 	for (size_t i = 0; i < reader->n_layer_rows && rc == SQLITE_OK; i++) {
@@ -129,9 +143,11 @@ static int rows_take(struct routing *routing, struct routing_count *count)
 		rc = mt_reader_n_valid(reader, i, &row.n);
 		if (rc != SQLITE_OK)
 			break;
+		if (!routing_row_take(routing, &row))
+			return damage_tell(routing, layer,
+					   "a row has an id that is not the layer's");
 		if (epoch)
 			load_take(epoch, &row);
-		routing_row_take(routing, &row);
 		if (run->candidate_ids && row.n == layer->top_k)
 			routing_scores_take(routing, &row);
 	}

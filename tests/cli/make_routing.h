@@ -51,6 +51,13 @@ enum {
 	X(SCALED_BY_BOTH, "scaled_by_both", "scaling")                             \
 	X(SCALED_NEVER_RAW, "scaled_never_raw", "scaling")                         \
 	X(SHARED_SCALED, "shared_scaled", "shared_scaling")                        \
+	X(SHARED_AT_INVERSE, "shared_at_inverse", "shared_scaling")                \
+	X(SHARED_AT_ZERO, "shared_at_zero", "shared_scaling")                      \
+	X(WEIGHTS_ZERO, "weights_zero", "no_weights")                              \
+	X(WEIGHTS_ZERO_SOME, "weights_zero_some", "no_weights")                    \
+	X(WEIGHTS_NAN, "weights_nan", "no_weights")                                \
+	X(WEIGHTS_INFINITE, "weights_infinite", "no_weights")                      \
+	X(FIRST_SWAPPED, "first_swapped", "choice")                                \
 	X(EQUAL, "equal", "equal_weights")                                         \
 	X(COUNTS_OF_RANKS, "counts_of_ranks", "rank_multiplied")                   \
 	X(PAGE_BY_DISPATCH, "page_by_dispatch", "block_rows")                      \

@@ -65,8 +65,16 @@ changed no_output router_output "UPDATE topk SET physical_ids = topk_ids, physic
 	AS BLOB) FROM (SELECT byte FROM byte WHERE value < 64 ORDER BY value) AS b);"
 changed right "" "UPDATE layer SET weight_kind = NULL;"
 changed right biased_weights "UPDATE topk SET topk_weights = CAST(x'00bc' || substr(topk_weights, 3) AS BLOB);"
-changed right scoring "UPDATE topk SET topk_weights = CAST(x'00bc' || substr(topk_weights, 3) AS BLOB);
+# Without the bias that they were chosen by, rows are not in their order, either.
+changed right "choice scoring" "UPDATE topk SET topk_weights = CAST(x'00bc' || substr(topk_weights, 3) AS BLOB);
 	UPDATE layer SET has_correction_bias = 0, bias_values = NULL;"
+# Scores may vanish in 16 bits, which is then only unlikely; and those of zero experts may be cleared.
+no_weights="UPDATE topk SET topk_weights = zeroblob(length(topk_weights)); UPDATE layer SET weight_kind = 'raw'"
+changed right no_weights "$no_weights;"
+expect_match "$tmp/out" '^1,no_weights,statistical'
+changed right "" "$no_weights, n_experts = 1, n_zero_experts = 63, n_groups = NULL, topk_groups = NULL,
+	group_top_n = NULL;"
+changed right "" "UPDATE topk SET topk_weights = NULL, weight_format = 'none';"
 changed right foreign_ids "UPDATE stats SET value = 5 WHERE name = 'invalid_ids'; UPDATE pass SET reasons = 'invalid'
 	WHERE model_id = $(model_of right);"
 
@@ -126,6 +134,18 @@ expect_match "$tmp/out" '^duplicate_ids +0 +0 '
 cp faults16.db damaged.db
 change damaged.db "UPDATE topk SET topk_ids = CAST(substr(topk_ids, 2) AS BLOB);"
 expect_error 1 'topk_ids is no blob of' "$moetrace" check --routing damaged.db
+damaged() {
+	cp faults16.db damaged.db
+	change damaged.db "$2"
+	expect_error 1 "$1; run moetrace check first" "$moetrace" check --routing damaged.db
+	expect_status 1 "$moetrace" check damaged.db
+}
+damaged "a row has an id that is not the layer's" "UPDATE layer SET n_experts = 32, n_groups = NULL,
+	topk_groups = NULL, group_top_n = NULL, has_correction_bias = NULL, bias_values = NULL;"
+damaged 'its rows have more entries than the layer selects' "UPDATE layer SET top_k = 5;"
+damaged 'has sizes that no layer has' "UPDATE layer SET top_k = 65 WHERE layer_id = 2;"
+damaged "is numbered beyond the model's n_layers" "UPDATE model SET n_layers = 4;"
+expect_match "$tmp/out" 'is numbered beyond the layers of its model'
 
 # ---- each look has its paragraph ----
 sqlite3 :memory: "SELECT json_extract(value, '\$.look') || ': ' || json_extract(value, '\$.looks_for')

@@ -72,6 +72,7 @@ struct mtk_route_config routing_told(enum fault fault)
 	case TIES_BY_HIGHER:
 	case SIGMOID_FOR_SOFTMAX:
 	case RENORMALIZED:
+	case FIRST_SWAPPED:
 		return plain_config();
 	case SCALED_NEVER_RAW:
 		config = plain_config();
@@ -79,6 +80,8 @@ struct mtk_route_config routing_told(enum fault fault)
 		return config;
 	case NORM_SHARED:
 	case SHARED_SCALED:
+	case SHARED_AT_INVERSE:
+	case SHARED_AT_ZERO:
 		return shared_config();
 	case SLOTS_BY_BIAS:
 	case SLOTS_BY_SCORES:
@@ -133,6 +136,12 @@ void routing_break(struct model *m)
 		break;
 	case SHARED_SCALED:
 		runs->shared_weight = runs->scale;
+		break;
+	case SHARED_AT_INVERSE:
+		runs->shared_weight = 1 / runs->scale;
+		break;
+	case SHARED_AT_ZERO:
+		runs->shared_weight = 0;
 		break;
 	default:
 		break;
@@ -290,6 +299,30 @@ static void last_leave_out(struct model *m)
 	}
 }
 
+/* Every @step-th row has one weight everywhere, or in its first entry alone. */
+static void weights_set(struct model *m, uint32_t step, uint32_t n_entries, float weight)
+{
+	for (uint32_t i = 0; i < N_ROWS; i += step)
+		for (uint32_t j = 0; j < n_entries; j++)
+			m->weights[i * m->width + j] = weight;
+}
+
+/* The best two of a row in the other order, each with its weight. */
+static void first_swap(struct model *m)
+{
+	for (uint32_t i = 0; i < N_ROWS; i++) {
+		int32_t *ids = &m->ids[i * m->width];
+		float *weights = &m->weights[i * m->width];
+		const int32_t id = ids[0];
+		const float weight = weights[0];
+
+		ids[0] = ids[1];
+		weights[0] = weights[1];
+		ids[1] = id;
+		weights[1] = weight;
+	}
+}
+
 static void rows_break(struct model *m)
 {
 	switch (m->fault) {
@@ -312,6 +345,21 @@ static void rows_break(struct model *m)
 		break;
 	case NORM_SHARED:
 		shared_into_sum(m);
+		break;
+	case WEIGHTS_ZERO:
+		weights_set(m, 1, m->width, 0);
+		break;
+	case WEIGHTS_ZERO_SOME:
+		weights_set(m, 3, m->width, 0);
+		break;
+	case WEIGHTS_NAN:
+		weights_set(m, 16, m->width, NAN);
+		break;
+	case WEIGHTS_INFINITE:
+		weights_set(m, 16, 1, INFINITY);
+		break;
+	case FIRST_SWAPPED:
+		first_swap(m);
 		break;
 	case EQUAL:
 		for (uint32_t i = 0; i < N_ROWS * m->width; i++)
