@@ -335,7 +335,7 @@ void check_extra_row(struct check *check, const struct check_layer *layer,
 		     const struct check_run *run, int64_t stored, int64_t n_valid, int64_t row);
 /* What is wrong with the order of a stored row; NULL: nothing that the file tells. */
 const char *check_order_fault(const struct check_layer *layer, const struct check_run *run,
-			      int64_t stored, int64_t n_valid, bool is_restored);
+			      int64_t stored, int64_t n_valid, bool is_restored, bool is_routed);
 /* Check one layer of the current pass of which only counts are known; check_counts.c. */
 int check_layer_counts(struct check *check, const struct check_layer *layer, sqlite3_stmt *stmt);
 /* The counts of @layer in the current recording; NULL after an error line: no memory. */

@@ -166,11 +166,11 @@ void check_extra_row(struct check *check, const struct check_layer *layer,
 		fault_report(check, CHECK_ROW_FACTS, layer, row, facts_fault(run, stored));
 	}
 	if (check->order == CHECK_ORDER_RESTORED ||
-	    (check->order == CHECK_ORDER_SELECTION && check->pass.recording->is_routed &&
-	     !run->has_rule)) {
+	    (check->order == CHECK_ORDER_SELECTION && !run->has_rule)) {
 		check->results[CHECK_ORDERS].n_checked++;
 		fault_report(check, CHECK_ORDERS, layer, row,
 			     check_order_fault(layer, run, stored, n_valid,
-					       check->order == CHECK_ORDER_RESTORED));
+					       check->order == CHECK_ORDER_RESTORED,
+					       check->pass.recording->is_routed));
 	}
 }

@@ -234,7 +234,7 @@ CREATE TABLE pass_layer (
 	selected_ns INTEGER,      -- when the selection was handed over; NULL: nothing stored or counted, or the runtime said that the time means nothing
 	state INTEGER NOT NULL,   -- 0 stored, 1 unwritten (nobody wrote the layer), 2 dropped (written, lost by the recorder), 3 counted (layer_load has how many rows each expert got, no row's experts are known)
 	map_epoch INTEGER,        -- expert map in force; NULL: none (experts were not mapped)
-	selection_order INTEGER,  -- 0 selection (descending biased score, then lower id), 1 restored, 2 unknown; NULL: nothing stored
+	selection_order INTEGER,  -- 0 selection (descending biased score, then lower id; as drawn or replayed where routing_source is not model), 1 restored, 2 unknown; NULL: nothing stored
 	n_rows INTEGER,           -- rows stored for this layer, or that were counted; NULL: nothing stored, or the runtime told counts alone
 	topk_id INTEGER REFERENCES topk(topk_id), -- run that holds them; NULL: nothing stored
 	topk_row INTEGER,         -- their first row in the run; NULL: nothing stored

@@ -148,6 +148,18 @@ void mtk_choice_draw(uint64_t seed, uint32_t n_columns, uint32_t top_k, int32_t 
 	}
 }
 
+/* The draw favours low ids in its first places: an order of its own makes all orders as likely. */
+static void shuffle(uint64_t seed, uint32_t top_k, int32_t *ids)
+{
+	for (uint32_t j = top_k; j > 1; j--) {
+		const uint32_t other = (uint32_t)(mtk_synthetic_hash(seed, top_k + j) % j);
+		const int32_t id = ids[j - 1];
+
+		ids[j - 1] = ids[other];
+		ids[other] = id;
+	}
+}
+
 static void draw_zipf(const struct mtk_choice *choice, uint32_t layer, uint64_t seed, double *keys,
 		      int32_t *ret_ids)
 {
@@ -191,6 +203,7 @@ void mtk_choice_row(const struct mtk_choice *choice, uint32_t layer, uint32_t re
 	switch (s->kind) {
 	case MTK_CHOICE_UNIFORM:
 		mtk_choice_draw(seed, s->n_columns, s->top_k, ret_ids);
+		shuffle(seed, s->top_k, ret_ids);
 		break;
 	case MTK_CHOICE_ROUND_ROBIN:
 		first = ((uint64_t)request + position) * s->top_k + layer;

@@ -4,7 +4,7 @@
  * depends on the seed, the request's place in the workload, the position and the layer, and on
  * nothing else, so it is the same in every batch, chunk, order and thread. Its ids are distinct and
  * in range. The weights are the model's own scores of the chosen experts, from the router's logits,
- * renormalised and scaled as the model does.
+ * renormalised and scaled as the model does: they need not fall in the order of the choice.
  */
 #ifndef MTK_ENGINE_CHOICE_H
 #define MTK_ENGINE_CHOICE_H
@@ -16,7 +16,7 @@
 
 enum mtk_choice_kind {
 	MTK_CHOICE_MODEL,	/* the router decides */
-	MTK_CHOICE_UNIFORM,	/* every set of top_k experts is as likely */
+	MTK_CHOICE_UNIFORM,	/* every list of top_k experts is as likely */
 	MTK_CHOICE_ROUND_ROBIN, /* top_k experts in a row, from ((request + position) * top_k +
 				   layer) */
 	MTK_CHOICE_ZIPF,	/* one after another without replacement, likely as 1 / place^S */

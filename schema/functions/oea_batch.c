@@ -189,6 +189,7 @@ static int pass_begin(struct mt_oea_source *source)
 		return rc == SQLITE_DONE ? SQLITE_CORRUPT_VTAB
 					 : mt_reader_fail_sqlite(&source->reader, rc);
 	source->is_sampled = sqlite3_column_int(source->pass_stmt, 0);
+	source->is_drawn = sqlite3_column_int(source->pass_stmt, 1);
 	return SQLITE_OK;
 }
 
@@ -384,7 +385,7 @@ static int batch_make(struct mt_oea_source *source)
 	if (look.n_looked > 0 && look.n_equal == look.n_looked)
 		source->refusal = MT_OEA_REFUSED_EQUAL;
 	else if (rc == SQLITE_OK && look.n_unordered > 0 &&
-		 (source->layer->is_unbiased || source->by_weight)) {
+		 ((source->layer->is_unbiased && !source->is_drawn) || source->by_weight)) {
 		batch_take(source);
 		rc = batch_copy(source, true);
 	}
@@ -397,8 +398,10 @@ static int batch_make(struct mt_oea_source *source)
 int mt_oea_source_open(struct mt_oea_source *source, sqlite3 *db, const char *name,
 		       const struct mt_filter *filter)
 {
-	static const char sql[] = "SELECT coalesce(reasons, '') LIKE '%sampled%' FROM main.pass"
-				  " WHERE pass_id = ?1";
+	static const char sql[] =
+		"SELECT coalesce(reasons, '') LIKE '%sampled%', coalesce((SELECT routing_source <> 'model'"
+		" FROM main.recording AS r WHERE r.recording_id = p.recording_id), 0)"
+		" FROM main.pass AS p WHERE pass_id = ?1";
 	int rc;
 
 	memset(source, 0, sizeof(*source));

@@ -54,6 +54,7 @@ struct mt_oea_source {
 	sqlite3_stmt *pass_stmt;
 	enum mt_oea_kind kind; /* of the current pass */
 	bool is_sampled;       /* the pass lacks rows of requests that are not sampled */
+	bool is_drawn;	       /* choices are simulated or replayed: weights do not tell their order */
 	bool is_plain_pass;    /* every row is changed and rated */
 	struct mt_oea_layer *layers;
 	size_t n_layers, size, hint;

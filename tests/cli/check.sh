@@ -236,6 +236,9 @@ holds "$later" "INSERT INTO rule VALUES (1, 'oea:k0=1'); UPDATE topk SET rule_id
 	UPDATE pass_layer SET selection_order = 0, tied_rows = NULL WHERE pass_id = 1 AND layer_id = 1;"
 violates orders "UPDATE topk SET topk_ids = CAST(substr(topk_ids, 1, 24) || x'2e0101002a01' ||
 	substr(topk_ids, 31) AS BLOB) WHERE topk_id = 2;"
+# Shared slots are last whoever chose.
+violates orders "UPDATE topk SET topk_ids = CAST(substr(topk_ids, 1, 24) || x'2e0101002a01' ||
+	substr(topk_ids, 31) AS BLOB) WHERE topk_id = 2; UPDATE recording SET routing_source = 'uniform';"
 
 violates orders "UPDATE pass_layer SET tied_rows = 4 WHERE pass_id = 1 AND layer_id = 1;"
 violates layers "UPDATE pass_layer SET tied_rows = NULL WHERE pass_id = 1 AND layer_id = 1;"
