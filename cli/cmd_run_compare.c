@@ -4,8 +4,8 @@
  * rounds of one plain run and one of each rule, every other round the other way around, so that what
  * drifts slowly cancels. Each run is a recording; times, active experts and energy are read from
  * these when the file is closed, texts are compared while they are there. A run under a rule and the
- * plain one of its round are a pair, and what it changed is one value; the interval is that of the
- * median over pairs.
+ * plain one of its round are a pair, and what it changed is one value; the change and its interval are
+ * those of the median over pairs, which need not be the quotient of the two medians.
  */
 #include "cli/cmd_run.h"
 
@@ -56,7 +56,7 @@ static bool texts_take(const struct mtk_server *server, uint32_t n, struct texts
 	return true;
 }
 
-/* The share of @plain that comes before the first byte in which the others differ. */
+/* The share of the tokens (a byte each) of @plain before the first one in which the others differ. */
 static double texts_compare(const struct texts *plain, const struct texts *ruled)
 {
 	uint64_t n_same = 0, n = 0;
@@ -279,16 +279,32 @@ static int metrics_print(const struct mt_compare *compare, const struct mt_trace
 		values->plain[i] = 1;
 		values->ruled[i] = compare->same_tokens[rule * n_pairs + i];
 	}
-	change_print(table, name, "same_text", values, n_pairs);
+	change_print(table, name, "same_token_share", values, n_pairs);
 	return MT_EXIT_OK;
+}
+
+/* What the table does not say of itself. */
+static int notes_print(const struct mt_compare *compare, const struct mt_trace *trace)
+{
+	int64_t n_samples = 0;
+	int status = mt_trace_int(trace, "SELECT count(energy_mj) FROM power_sample", &n_samples);
+
+	mt_note("paired_change_percent is the median over pairs of ruled / plain - 1, which need not be "
+		"the quotient of the medians");
+	if (compare->options->n_pairs < MT_INTERVAL_MIN_VALUES)
+		mt_note("an interval of 95 %% needs %d pairs or more; there are %u",
+			MT_INTERVAL_MIN_VALUES, compare->options->n_pairs);
+	if (status == MT_EXIT_OK && n_samples == 0)
+		mt_note("no energy_j: no power source that counts energy was read");
+	return status;
 }
 
 static int table_print(const struct mt_compare *compare, const struct mt_trace *trace,
 		       const struct values *values)
 {
-	static const char *const columns[] = {"rule",	     "figure",	    "plain",
-					      "ruled",	     "change_percent", "low_percent",
-					      "high_percent", "pairs"};
+	static const char *const columns[] = {
+		"rule",	       "figure",      "plain_median", "ruled_median", "paired_change_percent",
+		"low_percent", "high_percent", "pairs"};
 	struct mt_output output;
 	struct mt_table table;
 	int exit_code = MT_EXIT_OK;
@@ -302,7 +318,7 @@ static int table_print(const struct mt_compare *compare, const struct mt_trace *
 		exit_code = metrics_print(compare, trace, &table, i, values);
 	mt_table_end(&table);
 	mt_output_end(&output);
-	return exit_code;
+	return exit_code == MT_EXIT_OK ? notes_print(compare, trace) : exit_code;
 }
 
 int mt_compare_print(const struct mt_compare *compare, const char *path)

@@ -30,6 +30,9 @@ struct mt_blocks {
 	uint32_t n_pairs;
 };
 
+/* The median of fewer values has no interval of 95 %: 2 / 2^5 is above 5 %. */
+#define MT_INTERVAL_MIN_VALUES 6
+
 struct mt_interval {
 	double median;
 	bool has_bounds; /* false: too few values for 95 % */
