@@ -66,8 +66,9 @@ static const char sql_times[] =
 	" round(t.b_ns * (o.active_before - o.active_after) / o.n_batches / 1000, 3) AS saved_us,"
 	" round(t.b_ns * o.saved_low / 1000, 3) AS saved_low_us,"
 	" round(t.b_ns * o.saved_high / 1000, 3) AS saved_high_us,"
-	" iif(t.is_fit, iif(t.n_ruled = 0 OR 1.0 * o.active_after / o.n_batches < t.min_active,"
-	" 'extrapolated', 'fitted'), 'given') AS time_by";
+	" CASE WHEN t.b_ns IS NULL THEN NULL WHEN NOT t.is_fit THEN 'given'"
+	" WHEN t.n_ruled = 0 OR 1.0 * o.active_after / o.n_batches < t.min_active"
+	" THEN 'extrapolated' ELSE 'fitted' END AS time_by";
 
 static const char sql_model_fit[] =
 	" LEFT JOIN (SELECT *, 1 AS is_fit FROM moe_fit(?2) WHERE b_ns > 0) AS t ON t.model_id = o.model_id"
@@ -205,7 +206,8 @@ static const char sql_fit[] =
 	" AND (f.layer_id IS NULL OR l.layer_id = f.layer_id)) / iif(f.b_ns > 0, f.b_ns, NULL), 2)"
 	" AS expert_gb_per_s FROM moe_fit(?1) AS f ORDER BY f.model_id, f.layer";
 
-/* ?1 recording, ?2 rule, ?3 by a fit, ?4 by a bandwidth, ?5 margin. What is in no figure, and what to know about those that are. */
+/* ?1 recording, ?2 rule, ?3 by a fit, ?4 by a bandwidth, ?5 margin, ?6 by layer. What is in no figure,
+   and what to know about those that are. */
 static const char sql_left_out[] =
 	"WITH r AS (SELECT * FROM recording WHERE ?1 IS NULL OR recording_id = ?1),"
 	" p AS (SELECT * FROM pass WHERE recording_id IN (SELECT recording_id FROM r))"
@@ -237,17 +239,27 @@ static const char sql_left_out[] =
 	" UNION ALL SELECT r.recording_id, NULL, 'note: one of ' || dp_size || ' data-parallel ranks:"
 	" a layer that gathers their rows touches more experts' FROM r JOIN process USING (process_id)"
 	" WHERE dp_size > 1"
-	" UNION ALL SELECT NULL, NULL, printf('note: layer times of model %d do not grow with active"
-	" experts for sure, so that nothing can be predicted: b is %.3g us, from %.3g to %.3g', model_id,"
-	" b_ns / 1e3, b_low_ns / 1e3, b_high_ns / 1e3) FROM moe_fit(0) WHERE ?3 AND NOT b_low_ns > 0"
-	" UNION ALL SELECT NULL, NULL, 'note: no time of layers was recorded that tells a line'"
-	" WHERE ?3 AND NOT EXISTS (SELECT 1 FROM moe_fit(0) WHERE b_ns IS NOT NULL)"
+	" UNION ALL SELECT NULL, NULL, printf('note: layer times of model %d%s do not grow with active"
+	" experts%s', model_id, coalesce(', layer ' || layer, ''), iif(b_ns > 0, printf(' for sure: what is"
+	" predicted may be chance: b is %.3g us, from %.3g to %.3g', b_ns / 1e3, b_low_ns / 1e3,"
+	" b_high_ns / 1e3), printf(': b is %.3g us, so that nothing is predicted', b_ns / 1e3)))"
+	" FROM moe_fit(?6) WHERE ?3 AND (b_ns <= 0 OR b_low_ns <= 0)"
+	" UNION ALL SELECT NULL, NULL, printf('note: no time of layers was recorded that tells a line of"
+	" model %d%s, so that nothing is predicted', model_id, iif(?6, ', layer ' || layer, '')) FROM"
+	" (SELECT DISTINCT l.model_id, iif(?6, l.layer_id, NULL) AS layer_id, iif(?6, l.layer, NULL) AS"
+	" layer FROM layer AS l WHERE model_id IN (SELECT model_id FROM p)) AS l WHERE ?3 AND NOT EXISTS"
+	" (SELECT 1 FROM moe_fit(?6) AS f WHERE b_ns IS NOT NULL AND f.model_id = l.model_id"
+	" AND f.layer_id IS l.layer_id)"
 	" UNION ALL SELECT NULL, NULL, 'note: expert_weight_bytes is not known, so a bandwidth tells no"
 	" time' WHERE ?4 AND NOT EXISTS (SELECT 1 FROM layer WHERE expert_weight_bytes > 0)"
 	" UNION ALL SELECT recording_id, NULL, printf('note: of %d rows the further candidates, or the"
 	" scores that they are compared by, are not known', sum(rows - known_rows)) FROM"
 	" moe_expand(coalesce(?5, 0)) WHERE ?5 IS NOT NULL AND (?1 IS NULL OR recording_id = ?1)"
 	" GROUP BY recording_id HAVING sum(rows) > sum(known_rows)"
+	" UNION ALL SELECT recording_id, NULL, printf('note: %d rows of prefill in mixed batches keep their"
+	" experts, and are not in rows', sum(kept_rows)) FROM moe_expand(coalesce(?5, 0))"
+	" WHERE ?5 IS NOT NULL AND (?1 IS NULL OR recording_id = ?1) GROUP BY recording_id"
+	" HAVING sum(kept_rows) > 0"
 	" UNION ALL SELECT recording_id, NULL, printf('note: an active expert has %.0f rows in the mean:"
 	" far above a hundred a layer is not bound by memory, and its time no line in active experts',"
 	" 1.0 * sum(rows * k) / sum(active_before)) FROM moe_oea(0, 0, ?2) WHERE k0 = 1 AND"
@@ -287,6 +299,7 @@ static int lists_print(const struct mt_trace *trace, struct mt_output *output,
 		sqlite3_bind_int(stmt, 4, args->bandwidth_gb_s > 0);
 		if (args->expands)
 			sqlite3_bind_double(stmt, 5, args->margin);
+		sqlite3_bind_int(stmt, 6, args->by_layer);
 	}
 	return mt_explain_print(explain, trace, output, "left_out",
 				"Not in these figures, or to know about them", stmt);

@@ -65,15 +65,20 @@ static error_t k0_parse(struct mt_oea_args *args, const char *list)
 	}
 }
 
+/* No layer takes a quarter of an hour; sums and products of such constants stay finite. */
+#define MAX_CONSTANT 1e9
+
 static error_t real_parse(struct mt_oea_args *args, const char *option, const char *text,
 			  double min, double *ret_value)
 {
 	char *end;
 	const double value = strtod(text, &end);
 
-	if (end == text || *end != '\0' || !isfinite(value) || value < min)
-		return mt_args_error(&args->common, "%s '%s': give a number%s", option, text,
-				     min > 0 ? " above 0" : min == 0 ? ", 0 or more" : "");
+	if (end == text || *end != '\0' || !isfinite(value) || value < min ||
+	    fabs(value) > MAX_CONSTANT)
+		return mt_args_error(&args->common, "%s '%s': give a number%s, and 1e9 at most", option,
+				     text,
+				     min > 0 ? " above 0" : min == 0 ? ", 0 or more" : ", -1e9 at least");
 	*ret_value = value;
 	return 0;
 }
@@ -137,6 +142,7 @@ static error_t options_take(struct mt_oea_args *args, const char *text)
 static error_t rule_complete(struct mt_oea_args *args)
 {
 	const char *text = args->rule;
+	uint64_t n_budget;
 	size_t n_name;
 
 	if (!text || args->verifies)
@@ -146,7 +152,7 @@ static error_t rule_complete(struct mt_oea_args *args)
 	    (n_name == 6 && strncmp(text, "pruned", 6) == 0))
 		return options_take(args, text);
 	if (strncmp(text, "budget:", 7) == 0)
-		return 0;
+		return mt_args_uint(&args->common, "--rule budget", text + 7, 1, 65536, &n_budget);
 	if (strncmp(text, "expand:", 7) == 0)
 		return expand_parse(args, text + 7);
 	return mt_args_error(&args->common,
@@ -163,6 +169,9 @@ static error_t complete(struct mt_oea_args *args)
 	if (args->has_k0[0] && args->rule &&
 	    (strncmp(args->rule, "budget:", 7) == 0 || strncmp(args->rule, "expand:", 7) == 0))
 		return mt_args_error(&args->common, "--k0 is for --rule oea and pruned alone");
+	if (args->verifies && args->common.explains)
+		return mt_args_error(&args->common, "--verify is no query, so --explain has none to "
+						    "print: leave one out");
 	if (n_models > 1)
 		return mt_args_error(&args->common,
 				     "give one of --fit, --a with --b, and --bandwidth");

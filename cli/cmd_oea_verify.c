@@ -17,6 +17,7 @@ struct facts {
 	int64_t rule_id;	  /* 0: not in the trace */
 	int64_t k0;		  /* 0: its name does not say */
 	int64_t n_prefill;	  /* batches of prefill alone under the rule */
+	int64_t n_other_prefill;  /* batches of prefill alone without the rule */
 	int64_t n_batches;	  /* under the rule */
 	int64_t n_one_row;	  /* of them, those of one row */
 	int64_t n_rows, n_known, n_changed, n_equal;
@@ -48,7 +49,8 @@ static const char sql_rule[] =
 	" (SELECT max(top_k - n_shared_slots) FROM layer WHERE layer_id IN (SELECT layer_id FROM m)),"
 	" (SELECT max(n_experts) FROM layer WHERE layer_id IN (SELECT layer_id FROM m)),"
 	" (SELECT max(pl.n_rows) FROM pass_layer AS pl JOIN topk AS t USING (topk_id)"
-	" WHERE t.rule_id = ?1)"
+	" WHERE t.rule_id = ?1),"
+	" (SELECT total(n_batches) FROM r WHERE rule_id IS NOT ?1 AND phase = 'prefill')"
 	" FROM m";
 
 /* What is known of passes without the rule does not count: they are in other rows of moe_oea. */
@@ -85,6 +87,7 @@ static int rule_read(const struct mt_trace *trace, const struct mt_oea_args *arg
 		&facts->n_active_after,	 &facts->n_layers,	 &facts->n_model_layers,
 		&facts->n_hash,		 &facts->first_layer,	 &facts->n_untouched,
 		&facts->k,		 &facts->n_experts,	 &facts->max_rows,
+		&facts->n_other_prefill,
 	};
 	int status = MT_EXIT_OK;
 
@@ -169,7 +172,10 @@ static void say(char *line, size_t size, const char *format, ...)
 /* A rule that was not where it should have been. Returns whether that is so. */
 static bool is_misplaced(const struct facts *f, char *line, size_t size)
 {
-	if (f->n_batches == 0 && f->n_prefill == 0)
+	if (f->n_batches == 0 && f->n_prefill == 0 && f->n_untouched == 0 && f->n_other_prefill > 0)
+		say(line, size, "prefill only: no pass that decodes was recorded, and a rule leaves the "
+		    "%" PRId64 " batches of prefill alone", f->n_other_prefill);
+	else if (f->n_batches == 0 && f->n_prefill == 0)
 		say(line, size, "never called: no layer of any pass was recorded under it");
 	else if (f->n_batches == 0)
 		say(line, size, "prefill only: %" PRId64 " batches of prefill ran under it, and "

@@ -6,7 +6,8 @@
  * active anyway, and cost no weights; active_after counts the others, too. Scores are those that the
  * choice goes by, with the bias. Rows that have no candidates, or whose scores are not known (a bias that
  * the file does not have, or groups of which the row's own entries do not show all), are in rows and not
- * in known_rows, of which all other figures are. full_rows have further candidates that are
+ * in known_rows, of which all other figures are. Prefill rows of mixed batches keep their choice: they are
+ * in kept_rows alone. full_rows have further candidates that are
  * within the margin to the last one recorded: there may be more.
  */
 #include <sqlite3ext.h>
@@ -29,15 +30,15 @@ static const struct mt_tvf expand = {
 		       " layer_id INTEGER, layer INTEGER, phase TEXT, n_batches INTEGER,"
 		       " rows INTEGER, known_rows INTEGER, further_entries INTEGER,"
 		       " free_entries INTEGER, full_rows INTEGER, active_before INTEGER,"
-		       " active_after INTEGER, margin REAL HIDDEN, kmax INTEGER HIDDEN,"
+		       " active_after INTEGER, kept_rows INTEGER, margin REAL HIDDEN, kmax INTEGER HIDDEN,"
 		       " by_layer INTEGER HIDDEN)",
-	.n_columns = 13,
+	.n_columns = 14,
 	.n_arguments = N_ARGUMENTS,
 	.n_rows = 100,
 	.compute = compute,
 };
 
-enum figure { BATCHES, ROWS, KNOWN, FURTHER, FREE, FULL, BEFORE, AFTER, N_FIGURES };
+enum figure { BATCHES, ROWS, KNOWN, FURTHER, FREE, FULL, BEFORE, AFTER, KEPT, N_FIGURES };
 
 struct group {
 	sqlite3_int64 recording_id, model_id, layer_id, layer;
@@ -125,6 +126,11 @@ static void row_expand(struct state *state, struct group *group, size_t row)
 	group->figures[FULL] += n_taken == n_candidates && n + n_taken < state->kmax;
 }
 
+static bool is_kept(const struct mt_oea_batch *batch, size_t row)
+{
+	return batch->rows && (batch->rows[row] & MT_OEA_ROW_KEPT);
+}
+
 static int batch_add(void *data)
 {
 	struct state *state = data;
@@ -136,7 +142,8 @@ static int batch_add(void *data)
 
 	if (rc != SQLITE_OK)
 		return rc == SQLITE_DONE ? SQLITE_OK : rc;
-	group->figures[ROWS] += (sqlite3_int64)source->batch.n_rows;
+	for (size_t r = 0; r < source->batch.n_rows; r++)
+		group->figures[is_kept(&source->batch, r) ? KEPT : ROWS]++;
 	if (!mt_oea_has_candidates(source))
 		return SQLITE_OK;
 	if (n_candidates > state->n_candidates) {
@@ -154,7 +161,7 @@ static int batch_add(void *data)
 	group->figures[BEFORE] += state->scratch.n_active;
 	group->figures[AFTER] += state->scratch.n_active;
 	for (size_t r = 0; r < source->batch.n_rows; r++)
-		if (!source->batch.rows || !(source->batch.rows[r] & MT_OEA_ROW_KEPT))
+		if (!is_kept(&source->batch, r))
 			row_expand(state, group, r);
 	return SQLITE_OK;
 }

@@ -49,6 +49,10 @@ changed domains.db "UPDATE pass_request SET phase = 'prefill' WHERE slice > 0 AN
 	WHERE phase = 'decode'); UPDATE pass SET phase = 'mixed' WHERE phase = 'decode' AND n_rows > 1"
 expect_eq "P3, rows that keep" "$(ask case.db "SELECT sum(rows - changed_rows) = sum(rows) - sum(n_batches) FROM moe_oea
 	WHERE phase = 'mixed' AND k0 = 1")" 1
+expect_eq "P3, rows that expand rates" "$(ask case.db "SELECT sum(e.rows <> o.changed_rows), sum(e.rows + e.kept_rows <> o.rows),
+	sum(e.kept_rows) > 0 FROM moe_expand(1) AS e JOIN moe_oea AS o USING (layer_id, phase) WHERE phase = 'mixed' AND k0 = 1")" "0,0,1"
+expect_ok "$moetrace" oea case.db --rule expand:margin=1
+expect_match out 'note: [0-9]+ rows of prefill in mixed batches keep their experts, and are not in rows'
 
 # P4: rows that were rejected load experts, and what they lose does not count.
 changed domains.db "UPDATE pass SET phase = 'verify' WHERE phase = 'decode'; UPDATE pass_request SET phase = 'verify', accepted = x'00'

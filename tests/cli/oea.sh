@@ -108,6 +108,25 @@ expect_ok "$moetrace" oea plain.db --k0 3 --fit
 # On a machine that is busy with something else, times may show no line; then that is said.
 expect_match out 'extrapolated|do not grow with active experts for sure'
 expect_match out '^Fit: '
+# Times that fall with active experts predict nothing, and no column says otherwise.
+cp plain.db falls.db
+change falls.db "DELETE FROM pass_layer WHERE layer_id > 1; UPDATE pass_layer SET selected_ns =
+	(SELECT begin_ns FROM pass AS p WHERE p.pass_id = pass_layer.pass_id); UPDATE pass SET end_ns = begin_ns + 900000 - 1000 *
+	coalesce((SELECT active_experts FROM pass_layer AS pl WHERE pl.pass_id = pass.pass_id), 0)"
+expect_ok "$moetrace" oea falls.db --k0 3 --fit --format json
+cp out falls.json
+expect_eq "no time predicted" "$(sqlite3 -batch :memory: "select json_extract(readfile('falls.json'), '\$.oea[0].time_by') is null,
+	json_extract(readfile('falls.json'), '\$.fit[0].b_us') <= 0, (select count(*) from json_each(readfile('falls.json'), '\$.left_out')
+	where json_extract(value, '\$.left_out') like '%so that nothing is predicted%')")" "1|1|1"
+# Simulated choices stand as they were drawn: uniform ones give what is expected of them.
+: >uniform
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do
+	printf '{"prompt":"a","max_new_tokens":60}\n' >>uniform
+done
+expect_ok "$moetrace" run --model "$model" --threads 1 --seed 1 --workload uniform --routing uniform --lockstep -o uniform.db
+expect_ok "$moetrace" check uniform.db
+expect_eq "as expected of uniform choices" "$(ask uniform.db "select count(*), sum(abs(1.0 * active_after / uniform_after - 1) > 0.01),
+	sum(restored_rows) from moe_oea(0) where k0 in (3, 5, 8)")" "3,0,0"
 
 # ---- what a rule did ----
 expect_ok "$moetrace" oea --verify ruled.db
@@ -143,6 +162,9 @@ broken "UPDATE pass SET phase = 'prefill'" "UPDATE pass_request SET phase = 'pre
 does_nothing 'prefill only: [0-9]+ batches' broken.db
 broken "UPDATE layer SET kind = 'hash'"
 does_nothing 'wrong layers: 6 layer.s. ran under it, and all choose by token id' broken.db
+broken "UPDATE topk SET rule_id = NULL, base_k = NULL, base_ids = NULL" "UPDATE pass SET phase = 'prefill'" \
+	"UPDATE pass_request SET phase = 'prefill'"
+does_nothing 'prefill only: no pass that decodes was recorded' broken.db
 # The router's own choice everywhere, and the mark of the rule in one layer alone.
 broken "UPDATE topk SET topk_ids = base_ids, n_valid = NULL WHERE rule_id IS NOT NULL" \
 	"UPDATE pass_layer SET topk_id = NULL, topk_row = NULL, state = 1 WHERE layer_id > 1
@@ -202,4 +224,9 @@ expect_error 2 'give one of --fit' "$moetrace" oea plain.db --fit --b 3
 expect_error 2 '.-b is missing' "$moetrace" oea plain.db --a 3
 expect_error 2 "b 'x': give a number" "$moetrace" oea plain.db --b x
 expect_error 2 "bandwidth '0': give a number above 0" "$moetrace" oea plain.db --bandwidth 0
-expect_error 1 'rule .budget:0.' "$moetrace" oea plain.db --rule budget:0
+for bad in 0 99999 x '' 3,k0=2; do
+	expect_error 2 "rule budget" "$moetrace" oea plain.db --rule "budget:$bad"
+done
+expect_error 2 "a '1e308': give a number" "$moetrace" oea plain.db --a 1e308 --b 1
+expect_error 2 "b '2e9': give a number" "$moetrace" oea plain.db --b 2e9
+expect_error 2 'verify is no query' "$moetrace" oea ruled.db --verify --explain
