@@ -253,11 +253,17 @@ static const struct sql_proof sql_proofs[] = {
 	 "stats "
 	 "AS s WHERE s.recording_id = r.recording_id AND s.name = 'last_pass_id'), 0)"},
 
-	/* In flight mode the recording begins with the oldest pass that was kept. */
+	/*
+	 * In flight mode the recording begins with the oldest pass that was kept, or where the oldest
+	 * range ended. A dump that was cut off may have its oldest entry in what was not written.
+	 */
 	{CHECK_RECORDINGS, NULL,
 	 "SELECT 'recording', r.recording_id, 'is of flight mode, but does not begin with its first "
-	 "pass' FROM recording AS r JOIN (SELECT recording_id, min(begin_ns) AS begin_ns FROM pass "
-	 "GROUP BY recording_id) AS p USING (recording_id) WHERE p.begin_ns <> r.start_ns "
+	 "pass or range' FROM recording AS r JOIN (SELECT recording_id, min(at_ns) AS at_ns FROM "
+	 "(SELECT recording_id, min(begin_ns) AS at_ns FROM pass GROUP BY recording_id UNION ALL "
+	 "SELECT recording_id, min(end_ns) FROM range GROUP BY recording_id) GROUP BY recording_id) "
+	 "AS k USING (recording_id) WHERE k.at_ns <> r.start_ns AND r.mode <> 'stat' "
+	 "AND (k.at_ns < r.start_ns OR r.end_reason NOT IN ('file_limit', 'io_error', 'killed')) "
 	 "AND EXISTS (SELECT 1 FROM stats AS s WHERE s.recording_id = r.recording_id "
 	 "AND s.name = 'flight_let_go_passes')"},
 	{CHECK_STATS, NULL,

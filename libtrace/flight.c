@@ -26,6 +26,12 @@ static int is_kept_begin(const struct mt_flight *flight, const struct mt_record 
 	       begin->skip == MT_SKIP_NONE;
 }
 
+/* A range that ended while the recording ran. */
+static int is_kept_range(const struct mt_flight *flight, const struct mt_record *entry)
+{
+	return entry->type == MT_RECORD_RANGE && entry->time_ns >= flight->start_ns;
+}
+
 static int is_lost_pass(const struct mt_flight_loss *loss)
 {
 	return loss->kind != MT_LOSS_LAYER_RING_FULL && loss->kind != MT_LOSS_DISPATCH_RING_FULL &&
@@ -208,32 +214,35 @@ void mt_flight_start(struct mt_writer *writer, const struct mt_message *start)
 	writer->assembly.recording_id = 0;
 }
 
-/* What comes before the first pass or loss that is kept is told to the ledger. */
+/* What comes before the first pass, range or loss that is kept is told to the ledger. */
 static int settle_begin(struct mt_writer *writer)
 {
 	const struct mt_record *entry;
 	int status = MOETRACE_OK;
 
 	while (!status && (entry = mt_flight_log_peek(&writer->flight.log)) &&
-	       !is_kept_begin(&writer->flight, entry) && entry->type != MT_FLIGHT_LOSS)
+	       !is_kept_begin(&writer->flight, entry) && !is_kept_range(&writer->flight, entry) &&
+	       entry->type != MT_FLIGHT_LOSS)
 		status = let_go(writer, entry);
 	return status;
 }
 
-static uint64_t first_begin_ns(struct mt_flight *flight)
+/* When the oldest pass began, or the oldest range ended. */
+static uint64_t first_kept_ns(struct mt_flight *flight)
 {
 	uint64_t position = flight->log.tail;
 	uint64_t first_ns = UINT64_MAX;
 	const struct mt_record *entry;
 
 	while ((entry = mt_flight_log_next(&flight->log, &position)))
-		if (is_kept_begin(flight, entry) && entry->time_ns < first_ns)
+		if ((is_kept_begin(flight, entry) || is_kept_range(flight, entry)) &&
+		    entry->time_ns < first_ns)
 			first_ns = entry->time_ns;
 	return first_ns == UINT64_MAX ? flight->start_ns : first_ns;
 }
 
-/* What was let go on purpose. */
-static int say_bounds(struct mt_writer *writer)
+/* What was let go on purpose: all that is older than a dump, or all. */
+static int say_bounds(struct mt_writer *writer, int is_dump)
 {
 	const struct mt_flight *flight = &writer->flight;
 	char text[256];
@@ -243,9 +252,10 @@ static int say_bounds(struct mt_writer *writer)
 	if (status || !flight->n_let_go)
 		return status;
 	snprintf(text, sizeof(text),
-		 "recording %u is what flight mode kept: %llu earlier passes were let go on "
+		 "recording %u is what flight mode kept: %s%llu %spasses were let go on "
 		 "purpose, none of them is a loss",
-		 flight->recording_id, (unsigned long long)flight->n_let_go);
+		 flight->recording_id, is_dump ? "" : "nothing, it ended without a dump; ",
+		 (unsigned long long)flight->n_let_go, is_dump ? "earlier " : "");
 	return mt_store_diagnostic(writer->store, ++writer->last_diagnostic_id,
 				   (int64_t)now_ns(writer), "info", "session", text, 1);
 }
@@ -257,7 +267,7 @@ static int open_recording(struct mt_writer *writer)
 	struct mt_message start = {
 		.type = MT_MESSAGE_START,
 		.recording_id = flight->recording_id,
-		.time_ns = first_begin_ns(flight),
+		.time_ns = first_kept_ns(flight),
 		.state = writer->assembly.mode,
 		.number = writer->assembly.sample_every_n_requests,
 	};
@@ -270,7 +280,7 @@ static int open_recording(struct mt_writer *writer)
 	if (!status)
 		status = mt_writer_write_kept_clocks(writer);
 	if (!status)
-		status = say_bounds(writer);
+		status = say_bounds(writer, 1);
 	if (!status && start.state != MOETRACE_MODE_STAT)
 		status = mt_ledger_start(&writer->ledger, flight->recording_id, start.time_ns,
 					 flight->n_lost_passes);
@@ -360,6 +370,8 @@ int mt_flight_end(struct mt_writer *writer, const char *reason, uint64_t end_ns)
 	const struct mt_record *entry;
 	int status = mt_writer_collect_losses(writer);
 
+	if (!status)
+		status = mt_writer_write_ranges(writer);
 	while (!status && (entry = mt_flight_log_peek(&flight->log)))
 		status = let_go(writer, entry);
 	if (!status)
@@ -373,7 +385,7 @@ int mt_flight_end(struct mt_writer *writer, const char *reason, uint64_t end_ns)
 
 		flight->is_writing = 1;
 		mt_writer_begin_counting(writer, &start);
-		status = say_bounds(writer);
+		status = say_bounds(writer, 0);
 	}
 	mt_flight_log_close(&flight->log);
 	return status ? status : end_recording(writer, reason, end_ns);

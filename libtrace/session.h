@@ -49,7 +49,7 @@
 			    "layer; ignored")                                                 \
 	X(KERNELS, "pass", "times of operations name no operation or layer, or end before they "       \
 			   "begin; ignored")                                                  \
-	X(RANGE_NAME, "session", "a range has no name that was added; ignored")               \
+	X(RANGE_NAME, "session", "a range has no name that was added, or was never begun; ignored") \
 	X(REGION, "session", "moetrace_region_enable() without a region to end")              \
 	X(REQUEST, "request", "a call names a request that is not open; ignored")             \
 	X(POSITION, "request", "a position of a request was computed or reused twice in one attempt")  \

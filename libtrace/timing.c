@@ -107,6 +107,12 @@ int moetrace_range_name_add(struct moetrace_session *session, const char *name, 
 	return status;
 }
 
+static int is_range_name(struct moetrace_session *session, uint32_t name)
+{
+	return name >= 1 && name <= mt_strings_count(&session->strings) &&
+	       mt_strings_at(&session->strings, name)->role == MT_NO_ROLE;
+}
+
 void moetrace_range_push(struct moetrace_session *session, uint32_t name,
 			 struct moetrace_range *ret_range)
 {
@@ -118,8 +124,7 @@ void moetrace_range_push(struct moetrace_session *session, uint32_t name,
 	ret_range->has_tool = 0;
 	if (!session || !atomic_load_explicit(&session->recording_id, memory_order_relaxed))
 		return;
-	if (name == 0 || name > mt_strings_count(&session->strings) ||
-	    mt_strings_at(&session->strings, name)->role != MT_NO_ROLE)
+	if (!is_range_name(session, name))
 		return mt_misuse(session, MT_MISUSE_RANGE_NAME);
 	ret_range->name = name;
 	ret_range->start_ns = mt_session_ns(session, mt_monotonic_ns());
@@ -144,14 +149,18 @@ void moetrace_range_pop(struct moetrace_session *session, struct moetrace_range 
 	struct mt_ring *ring;
 	uint64_t now_ns;
 
-	if (session && range && range->name)
-		end_for_tool(session, range);
-	if (!session || !range || !range->name ||
-	    !atomic_load_explicit(&session->recording_id, memory_order_relaxed))
+	if (!session || !range || !range->name)
+		return;
+	now_ns = mt_session_ns(session, mt_monotonic_ns());
+	if (!is_range_name(session, range->name) || range->start_ns > now_ns) {
+		range->name = 0;
+		return mt_misuse(session, MT_MISUSE_RANGE_NAME);
+	}
+	end_for_tool(session, range);
+	if (!atomic_load_explicit(&session->recording_id, memory_order_relaxed))
 		return;
 	/* The name was added, and with it the ring made. */
 	ring = atomic_load_explicit(&session->ranges, memory_order_acquire);
-	now_ns = mt_session_ns(session, mt_monotonic_ns());
 	reservation = mt_ring_reserve(ring, MT_RECORD_RANGE, sizeof(*to));
 	to = (struct mt_record_range *)reservation.record;
 	if (!to)

@@ -97,7 +97,7 @@ CREATE TABLE layer (
 CREATE TABLE recording (
 	recording_id INTEGER PRIMARY KEY, -- key
 	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process that recorded
-	start_ns INTEGER NOT NULL,    -- when it started; in flight mode, once written: when the oldest pass that was kept began
+	start_ns INTEGER NOT NULL,    -- when it started; in flight mode, once written: when the oldest pass that was kept began, or the oldest range ended
 	end_ns INTEGER,               -- when it ended; NULL: it was still open at the last commit
 	end_reason TEXT,              -- 'stopped', 'closed', 'rotated' (it goes on in another file), 'dump' (cut at a snapshot, or what flight mode kept), 'interrupted', 'file_limit', 'io_error', 'killed' (found so by recover) or the runtime's own word; NULL: still open at the last commit (killed, if nothing writes the file any more)
 	mode TEXT NOT NULL,           -- what it keeps: 'per_token' (the experts of every row), 'per_pass' (counts by pass and layer: layer_load) or 'stat' (expert_load_window alone: no passes, no requests)

@@ -4,6 +4,7 @@
  * stream, and graphs are captured in the thread-local mode, so that other threads may go on
  * allocating.
  */
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,6 +21,16 @@ __global__ void probe(void)
 {
 }
 
+/* The runtime takes a driver that is not there for one that is too old. */
+static int has_driver(void)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+
+	if (library)
+		dlclose(library);
+	return library != NULL;
+}
+
 static int open_number(uint32_t number, struct mtk_error *error)
 {
 	int n_devices = 0;
@@ -30,7 +41,9 @@ static int open_number(uint32_t number, struct mtk_error *error)
 	if (code != cudaSuccess) {
 		cudaGetLastError();
 		return mtk_error_set(error, MOETRACE_E_UNSUPPORTED, "cuda: no GPU to use: %s",
-				     cudaGetErrorString(code));
+				     code == cudaErrorInsufficientDriver && !has_driver() ?
+					     "no libcuda.so.1: no GPU driver is installed" :
+					     cudaGetErrorString(code));
 	}
 	if (number >= (uint32_t)n_devices)
 		return mtk_error_set(error, MOETRACE_E_UNSUPPORTED,

@@ -390,6 +390,48 @@ START_TEST(test_ranges)
 }
 END_TEST
 
+/* A runtime that stands still: ranges are kept without a pass, and before the oldest (by pass). */
+START_TEST(test_ranges_without_passes)
+{
+	const struct moetrace_recording_opts opts = flight_opts(KEPT_BYTES, 0, MOETRACE_MODE_PER_TOKEN);
+	struct toy toy = flight_start("still.db", NULL, &opts);
+	struct moetrace_range range;
+	uint32_t step, recording_id;
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_range_name_add(toy.session, "step", &step), MOETRACE_OK);
+	for (int i = 0; i < 100; i++) {
+		moetrace_range_push(toy.session, step, &range);
+		moetrace_range_pop(toy.session, &range);
+	}
+	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
+	if (_i)
+		numbered_pass(&toy, 1, MOETRACE_NO_REQUEST, 0, 1);
+	recording_id = dump(&toy);
+	/* The next one is stopped: its ranges are let go, whether or not they were taken. */
+	for (int i = 0; i < 100; i++) {
+		moetrace_range_push(toy.session, step, &range);
+		moetrace_range_pop(toy.session, &range);
+	}
+	if (_i)
+		numbered_pass(&toy, 2, MOETRACE_NO_REQUEST, 0, 1);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	toy_close(&toy);
+	db = db_open(toy.path);
+	agree_check(db);
+	ck_assert_int_eq(db_stat(db, recording_id, "recorded_ranges"), 100);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM range WHERE recording_id = %u",
+				recording_id), 100);
+	ck_assert_int_eq(db_int(db, "SELECT start_ns = (SELECT min(end_ns) FROM range) FROM "
+				    "recording WHERE recording_id = %u", recording_id), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), _i);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM range"), 100);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM diagnostic WHERE message LIKE "
+				    "'%% is what flight mode kept: nothing, %%'"), _i);
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_stop_lets_go)
 {
 	struct moetrace_recording_opts opts = flight_opts(KEPT_BYTES, 0, (uint32_t)_i);
@@ -640,6 +682,7 @@ int main(void)
 	tcase_add_test(edges, test_verify_at_the_edge);
 	tcase_add_test(edges, test_seconds);
 	tcase_add_test(edges, test_ranges);
+	tcase_add_loop_test(edges, test_ranges_without_passes, 0, 2);
 	tcase_add_loop_test(edges, test_stop_lets_go, MOETRACE_MODE_PER_TOKEN,
 			    MOETRACE_MODE_STAT + 1);
 	tcase_add_test(edges, test_wrong_use);

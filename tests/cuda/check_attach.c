@@ -101,6 +101,7 @@ START_TEST(test_options)
 	struct toy toy = toy_open("options.db", NULL, 1, 16, 2);
 	struct moetrace_cuda_opts opts;
 	struct moetrace_cuda *cuda;
+	char text[256];
 
 	MOETRACE_INIT(&opts);
 	opts.ring_bytes = 3 << 20;
@@ -110,8 +111,12 @@ START_TEST(test_options)
 	opts.ring_bytes = 1 << 20;
 	opts.size = 0;
 	ck_assert_int_eq(moetrace_cuda_attach(toy.session, &opts, &cuda), MOETRACE_E_INVALID);
+	moetrace_errmsg(toy.session, text, sizeof(text));
+	ck_assert_ptr_nonnull(strstr(text, "size is not set"));
 	ck_assert_int_eq(moetrace_cuda_attach(NULL, NULL, &cuda), MOETRACE_E_INVALID);
 	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, NULL), MOETRACE_E_INVALID);
+	moetrace_errmsg(toy.session, text, sizeof(text));
+	ck_assert_ptr_nonnull(strstr(text, "no place for the handle"));
 	opts.size = sizeof(opts);
 	fake->make_current(false);
 	ck_assert_int_eq(moetrace_cuda_attach(toy.session, &opts, &cuda), MOETRACE_E_UNSUPPORTED);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
@@ -313,6 +314,14 @@ START_TEST(test_ranges)
 	moetrace_range_push(toy.session, 99, &inner);
 	moetrace_range_push(NULL, step, &inner);
 	moetrace_range_pop(toy.session, &inner);
+	/* Never pushed: no name, that of a kernel, a beginning in the future. */
+	for (int i = 0; i < 3; i++) {
+		memset(&inner, 0xff, sizeof(inner));
+		inner.name = i == 0 ? UINT32_MAX : i == 1 ? kernel : step;
+		inner.start_ns = i == 2 ? UINT64_MAX : 0;
+		moetrace_range_pop(toy.session, &inner);
+		moetrace_range_pop(toy.session, &inner); /* counted once */
+	}
 	worker.name = step;
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, pop, &worker), 0);
@@ -321,7 +330,7 @@ START_TEST(test_ranges)
 	toy_close(&toy);
 	db = db_open(toy.path);
 	agree_check(db);
-	ck_assert_int_eq(db_stat(db, 1, "misuse"), 2);
+	ck_assert_int_eq(db_stat(db, 1, "misuse"), 5);
 	ck_assert_int_eq(db_stat(db, 1, "recorded_ranges") + db_stat(db, 1, "dropped_ranges"), 902);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM range"), db_stat(db, 1, "recorded_ranges"));
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(value) FROM (SELECT value FROM range JOIN"

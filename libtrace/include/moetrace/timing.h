@@ -118,7 +118,11 @@ MOETRACE_API
 void moetrace_range_push(struct moetrace_session *session, uint32_t name,
 			 struct moetrace_range *ret_range);
 
-/** End a range. Of the recording that runs now; without one nothing is recorded. */
+/**
+ * End a range. Of the recording that runs now; without one nothing is recorded. A range that was
+ * never pushed is counted as misuse and ignored where that shows: its name is none of
+ * moetrace_range_name_add(), or it begins in the future.
+ */
 MOETRACE_API
 void moetrace_range_pop(struct moetrace_session *session, struct moetrace_range *range);
 
