@@ -152,11 +152,29 @@ static int server_make(struct run *run)
 	return MT_EXIT_FAILED;
 }
 
+/* Whether it was a list of collectors that the library refused, from --collect or the environment. */
+static bool collectors_refuse(const char *text)
+{
+	static const char option[] = "options: collectors: ";
+	static const char variable[] = "MOETRACE_COLLECTORS: ";
+	const bool is_option = strncmp(text, option, sizeof(option) - 1) == 0;
+
+	if (is_option)
+		mt_error("--collect: %s", text + sizeof(option) - 1);
+	else if (strncmp(text, variable, sizeof(variable) - 1) == 0)
+		mt_error("%s", text);
+	else
+		return false;
+	return true;
+}
+
 /* Another run may have come first; its journal must not be moved away. */
 static int session_refuse(const char *path, int status)
 {
 	struct stat info;
 
+	if (status == MOETRACE_E_INVALID && collectors_refuse(moetrace_open_errmsg()))
+		return MT_EXIT_USAGE;
 	if (mt_run_is_in_use(path))
 		mt_error("%s is in use by another process; give another name", path);
 	else if (status == MOETRACE_E_EXISTS && lstat(path, &info) == 0)

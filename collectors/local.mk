@@ -18,6 +18,7 @@ noinst_LTLIBRARIES += %D%/libmt_collectors.la
 	%D%/cupti/sampler.c %D%/cupti/sampler.h \
 	%D%/cupti/times.c %D%/cupti/times.h \
 	%D%/host/host.c \
+	%D%/library.c \
 	%D%/null/null.c \
 	%D%/nvml/api.c %D%/nvml/api.h \
 	%D%/nvml/nvml.c \

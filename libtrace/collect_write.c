@@ -5,6 +5,7 @@
  */
 #include "libtrace/writer_internal.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,17 +166,28 @@ static int take_waiting(struct mt_writer *writer)
 	return status;
 }
 
+/* Its row is there from the first commit on; a recording may end before it is given up. */
+static void say_unanswered(struct mt_collector_report *report)
+{
+	report->state = MT_COLLECTOR_HUNG;
+	snprintf(report->reason, sizeof(report->reason),
+		 "it has not answered yet: its start has not come back while this was recorded; "
+		 "record for longer, and look at the driver's log");
+}
+
 int mt_writer_write_collectors(struct mt_writer *writer)
 {
+	const uint32_t n = mt_collect_count(writer->session->collect);
 	int status = MOETRACE_OK;
 
-	for (uint32_t i = 0; writer->recording_id && !status && i < mt_collect_count(writer->session->collect); i++) {
+	for (uint32_t i = 0; writer->recording_id && !status && i < n; i++) {
 		struct mt_collect_status source;
 
 		mt_collect_status_get(writer->session->collect, i, &source);
-		if (source.is_known)
-			status = mt_store_collector(writer->store, writer->recording_id, &source,
-						    writer->n_readings[i], writer->n_invalid[i]);
+		if (!source.is_known)
+			say_unanswered(&source.report);
+		status = mt_store_collector(writer->store, writer->recording_id, &source,
+					    writer->n_readings[i], writer->n_invalid[i]);
 	}
 	return status;
 }

@@ -96,7 +96,8 @@ static int check_options(const struct moetrace_session_opts *opts)
 	return check_ranks(opts);
 }
 
-static int check_collectors(const char *list)
+/* @origin: who gave it */
+static int check_collectors(const char *origin, const char *list)
 {
 	char names[128];
 	char wrong[32];
@@ -105,8 +106,8 @@ static int check_collectors(const char *list)
 		return MOETRACE_OK;
 	mt_collect_names(names, sizeof(names));
 	return mt_open_error(MOETRACE_E_INVALID,
-			     "options: there is no collector '%s': give some of %s, or none", wrong,
-			     names);
+			     "%s: there is no collector '%s': give some of %s, or none", origin,
+			     wrong, names);
 }
 
 static void set_default_u32(uint32_t *option, uint32_t value)
@@ -293,7 +294,8 @@ int mt_options_resolve(struct moetrace_session *session, const char *path,
 		return mt_open_error(MOETRACE_E_NOMEM, "%s: out of memory", path ? path : "");
 	status = check_options(to);
 	if (!status)
-		status = check_collectors(to->collectors);
+		status = check_collectors(collectors ? "MOETRACE_COLLECTORS" : "options: collectors",
+					  to->collectors);
 	if (!status)
 		status = read_start(&session->settings);
 	if (!status)

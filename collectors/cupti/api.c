@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectors/report.h"
+
 _Static_assert(offsetof(struct mtc_cupti_kernel, start_ns) == 16, "the library's layout");
 _Static_assert(offsetof(struct mtc_cupti_kernel, correlation) == 92, "the library's layout");
 _Static_assert(offsetof(struct mtc_cupti_kernel, name) == 104, "the library's layout");
@@ -60,6 +62,8 @@ static void *open_library(const char *path)
 int mtc_cupti_open(const char *path, struct mtc_cupti *ret_cupti, char *ret_error, int error_bytes)
 {
 	memset(ret_cupti, 0, sizeof(*ret_cupti));
+	if (path && !mtc_is_library(path, ret_error, error_bytes))
+		return -1;
 	ret_cupti->library = open_library(path);
 	if (!ret_cupti->library) {
 		snprintf(ret_error, (size_t)error_bytes, "%s", dlerror());

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "collectors/report.h"
+
 _Static_assert(sizeof(struct mtc_nvml_field) == 40, "the library's layout");
 _Static_assert(sizeof(struct mtc_nvml_sample) == 16, "the library's layout");
 
@@ -58,6 +60,8 @@ static int resolve(struct mtc_nvml *nvml, const struct entry *entry)
 int mtc_nvml_open(const char *path, struct mtc_nvml *ret_nvml, char *ret_error, int error_bytes)
 {
 	memset(ret_nvml, 0, sizeof(*ret_nvml));
+	if (!mtc_is_library(path, ret_error, error_bytes))
+		return -1;
 	ret_nvml->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 	if (!ret_nvml->library) {
 		snprintf(ret_error, (size_t)error_bytes, "%s", dlerror());

@@ -33,7 +33,7 @@ struct rapl {
 static void name_domain(struct rapl *rapl, struct domain *domain, const char *name,
 			const char *folder)
 {
-	snprintf(domain->name, sizeof(domain->name), "%.31s", name);
+	snprintf(domain->name, sizeof(domain->name), "%.31s", name[0] ? name : folder);
 	for (int i = 0; i < rapl->n_domains; i++)
 		if (strcmp(rapl->domains[i].name, domain->name) == 0)
 			snprintf(domain->name, sizeof(domain->name), "%.15s %.15s", name, folder);
@@ -63,44 +63,59 @@ static int add_domain(struct rapl *rapl, const char *root, const char *folder)
 	return 0;
 }
 
-static int by_name(const void *a, const void *b)
+static int by_name(const struct dirent **a, const struct dirent **b)
 {
-	return strcmp(*(char *const *)a, *(char *const *)b);
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static int is_domain(const struct dirent *entry)
+{
+	return strncmp(entry->d_name, "intel-rapl:", 11) == 0;
 }
 
 /* Folders of domains, in the order of their names; how many, or -1: no permission. */
-static int list_folders(const char *root, char **ret_names)
+static int list_folders(const char *root, struct dirent ***ret_folders)
 {
-	const struct dirent *entry;
-	DIR *folder = opendir(root);
-	int n = 0;
+	int n = scandir(root, ret_folders, is_domain, by_name);
 
-	if (!folder && (errno == EACCES || errno == EPERM))
-		return -1;
-	while (folder && n < MAX_DOMAINS && (entry = readdir(folder)))
-		if (strncmp(entry->d_name, "intel-rapl:", 11) == 0 &&
-		    (ret_names[n] = strdup(entry->d_name)))
-			n++;
-	if (folder)
-		closedir(folder);
-	qsort(ret_names, (size_t)n, sizeof(*ret_names), by_name);
-	return n;
+	return n >= 0 ? n : errno == EACCES || errno == EPERM ? -1 : 0;
+}
+
+/* What a collector that reads some domains lacks of the others. */
+static void tell_lacks(int n_folders, int n_unread, int n_left_out, int last_error,
+		       struct mt_collector_report *report)
+{
+	char unread[120] = "";
+
+	if (n_unread)
+		snprintf(unread, sizeof(unread), "%d of %d domains cannot be read: %.60s", n_unread,
+			 n_folders, strerror(last_error));
+	if (n_left_out)
+		mtc_report(report, MT_COLLECTOR_ON,
+			   "%s%s%d of %d domains are left out: it reads %d at most", unread,
+			   n_unread ? "; " : "", n_left_out, n_folders, MAX_DOMAINS);
+	else if (n_unread)
+		mtc_report(report, MT_COLLECTOR_ON, "%s", unread);
 }
 
 static void find_domains(struct rapl *rapl, const char *root, struct mt_collector_report *report)
 {
-	char *names[MAX_DOMAINS];
-	int n_folders = list_folders(root, names);
+	struct dirent **folders = NULL;
+	int n_folders = list_folders(root, &folders);
 	int n_denied = n_folders < 0;
+	int n_left_out = 0;
 	int last_error = 0;
 
 	for (int i = 0; i < n_folders; i++) {
-		int error = add_domain(rapl, root, names[i]);
+		int is_full = rapl->n_domains == MAX_DOMAINS;
+		int error = is_full ? 0 : add_domain(rapl, root, folders[i]->d_name);
 
+		n_left_out += is_full;
 		n_denied += error == EACCES || error == EPERM;
 		last_error = error ? error : last_error;
-		free(names[i]);
+		free(folders[i]);
 	}
+	free(folders);
 	if (!n_folders)
 		mtc_report(report, MT_COLLECTOR_ABSENT,
 			   "%.100s has no intel-rapl domain: this machine or its kernel does not "
@@ -114,9 +129,9 @@ static void find_domains(struct rapl *rapl, const char *root, struct mt_collecto
 	else if (!rapl->n_domains)
 		mtc_report(report, MT_COLLECTOR_UNSUPPORTED, "%.100s: no counter can be read: %s",
 			   root, strerror(last_error));
-	else if (n_folders > rapl->n_domains)
-		mtc_report(report, MT_COLLECTOR_ON, "%d of %d domains cannot be read: %s",
-			   n_folders - rapl->n_domains, n_folders, strerror(last_error));
+	else
+		tell_lacks(n_folders, n_folders - rapl->n_domains - n_left_out, n_left_out,
+			   last_error, report);
 }
 
 /*

@@ -171,3 +171,12 @@ for view in expert_load layer_balance expert_coverage pass_summary request_summa
 	expect_eq "recordings of $view" "$(query sound "SELECT group_concat(DISTINCT recording_id) FROM
 		(SELECT recording_id FROM $view ORDER BY 1)")" 1,2
 done
+
+# A collector that there is none of: a mistake of whoever named it, the command line or the environment.
+run_it="run --model $model --workload $tmp/workload.jsonl -o $tmp/none.db"
+refuses 2 "^moetrace run: --collect: there is no collector 'bogus': give some of host," $run_it --collect bogus
+MOETRACE_COLLECTORS=bogus
+export MOETRACE_COLLECTORS
+refuses 2 "^moetrace run: MOETRACE_COLLECTORS: there is no collector 'bogus'" $run_it
+unset MOETRACE_COLLECTORS
+[ ! -e "$tmp/none.db" ] || fail "a file is left of a recording that was refused"

@@ -226,6 +226,80 @@ START_TEST(test_nvml_state)
 }
 END_TEST
 
+/* A file with the first page of the fake library, or with a text. */
+static void write_library(const char *path, bool is_text)
+{
+	char bytes[4096] = "no library";
+	FILE *from = fopen(getenv("MOETRACE_NVML"), "r");
+	FILE *to = fopen(path, "w");
+
+	ck_assert(from && to);
+	if (!is_text)
+		ck_assert_uint_eq(fread(bytes, 1, sizeof(bytes), from), sizeof(bytes));
+	ck_assert_uint_eq(fwrite(bytes, 1, sizeof(bytes), to), sizeof(bytes));
+	ck_assert_int_eq(fclose(to), 0);
+	ck_assert_int_eq(fclose(from), 0);
+}
+
+/* What would stop or end the program in the loader; it is not asked. */
+static const struct {
+	const char *what, *reason;
+} bad_libraries[] = {
+	{ "pipe", "no regular file" },
+	{ "device", "no regular file" },
+	{ "text", "no ELF file" },
+	{ "cut", "cut short" },
+};
+
+START_TEST(test_bad_library)
+{
+	const char *what = bad_libraries[_i].what;
+	const char *path = strcmp(what, "device") == 0 ? "/dev/zero" : suite_path(what);
+	struct toy toy;
+	sqlite3 *db;
+
+	use_fake("libfake_nvml.so");
+	if (strcmp(what, "pipe") == 0)
+		ck_assert_int_eq(mkfifo(path, 0600), 0);
+	else if (strcmp(what, "device") != 0)
+		write_library(path, strcmp(what, "text") == 0);
+	set("MOETRACE_NVML", path);
+	set("MOETRACE_CUPTI", path);
+	toy = start("bad.db", "nvml,cupti");
+	suite_sleep_ms(20);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = finish(&toy);
+	ck_assert_str_eq(state(db, "nvml"), "absent");
+	ck_assert_str_eq(state(db, "cupti"), "absent");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM collector WHERE instr(reason, '%s') > 0",
+				bad_libraries[_i].reason), 2);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM collector WHERE instr(reason, '%.60s') > 0",
+				path), 2);
+	db_close(db);
+}
+END_TEST
+
+/* A recording that ends before it is known whether the start ever comes back. */
+START_TEST(test_no_answer_yet)
+{
+	struct toy toy;
+	sqlite3 *db;
+
+	use_fake("libfake_nvml.so");
+	set("FAKE_NVML", "start_hangs");
+	set("MOETRACE_COLLECTOR_TIMEOUT_MS", "1500");
+	toy = start("unanswered.db", "nvml,null");
+	suite_sleep_ms(20);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = finish(&toy);
+	ck_assert_str_eq(state(db, "nvml"), "hung");
+	ck_assert_str_eq(state(db, "null"), "on");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM collector WHERE name = 'nvml' AND"
+				    " instr(reason, 'has not answered yet') > 0"), 1);
+	db_close(db);
+}
+END_TEST
+
 /* An old driver has one figure of power, which newer GPUs mean as an average. */
 START_TEST(test_nvml_old)
 {
@@ -332,6 +406,37 @@ START_TEST(test_rapl_denied)
 }
 END_TEST
 
+/* More than are read, made in an order that is not theirs, and one without a name. */
+START_TEST(test_rapl_many)
+{
+	const char *root = suite_path("many");
+	char folder[1024], name[32];
+	struct toy toy;
+	sqlite3 *db;
+
+	ck_assert_int_eq(mkdir(root, 0755), 0);
+	for (int i = 44; i >= 10; i--) {
+		snprintf(folder, sizeof(folder), "%s/intel-rapl:%d", root, i);
+		snprintf(name, sizeof(name), "package-%d", i);
+		ck_assert_int_eq(mkdir(folder, 0755), 0);
+		put_file(folder, "name", i == 12 ? "" : name);
+		put_file(folder, "max_energy_range_uj", "262143328850");
+		put_file(folder, "energy_uj", "5");
+	}
+	set("MOETRACE_POWERCAP", root);
+	toy = start("many.db", "rapl");
+	suite_sleep_ms(20);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = finish(&toy);
+	ck_assert_str_eq(state(db, "rapl"), "on");
+	ck_assert_str_eq(db_text(db, "SELECT reason FROM collector"),
+			 "3 of 35 domains are left out: it reads 32 at most");
+	ck_assert_str_eq(db_text(db, "SELECT count(DISTINCT domain) || min(domain) || max(domain)"
+				     " FROM power_sample"), "32intel-rapl:12package-41");
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_rapl_absent)
 {
 	struct toy toy;
@@ -394,6 +499,11 @@ START_TEST(test_unknown)
 			 MOETRACE_E_INVALID);
 	ck_assert_ptr_nonnull(strstr(moetrace_open_errmsg(), "no collector 'power'"));
 	ck_assert_ptr_nonnull(strstr(moetrace_open_errmsg(), "host,rapl,nvml"));
+	set("MOETRACE_COLLECTORS", "watts");
+	ck_assert_int_eq(moetrace_session_open(suite_path("z.db"), &opts, &session),
+			 MOETRACE_E_INVALID);
+	ck_assert_ptr_nonnull(strstr(moetrace_open_errmsg(),
+				     "MOETRACE_COLLECTORS: there is no collector 'watts'"));
 	set("MOETRACE_COLLECTORS", "none");
 	ck_assert_int_eq(moetrace_session_open(suite_path("y.db"), &opts, &session), MOETRACE_OK);
 	ck_assert_int_eq(moetrace_session_close(session), MOETRACE_OK);
@@ -409,10 +519,14 @@ int main(void)
 	tcase_add_test(tests, test_readings);
 	tcase_add_loop_test(tests, test_nvml_state, 0,
 			    sizeof(nvml_states) / sizeof(nvml_states[0]));
+	tcase_add_loop_test(tests, test_bad_library, 0,
+			    sizeof(bad_libraries) / sizeof(bad_libraries[0]));
+	tcase_add_test(tests, test_no_answer_yet);
 	tcase_add_test(tests, test_nvml_old);
 	tcase_add_test(tests, test_nvml_slow);
 	tcase_add_loop_test(tests, test_nvml_hang, 0, 2);
 	tcase_add_loop_test(tests, test_rapl_denied, 0, 2);
+	tcase_add_test(tests, test_rapl_many);
 	tcase_add_test(tests, test_rapl_absent);
 	tcase_add_test(tests, test_recordings);
 	tcase_add_test(tests, test_unknown);
