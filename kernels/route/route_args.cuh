@@ -189,7 +189,7 @@ static __device__ __forceinline__ void route_write_empty_row(const struct route_
  * its launch. With HAS_HEAD the grid has one block more, the last, which does head() alone. A warp
  * has a Row: open() issues loads and waits for none, behind those of the row's columns;
  * arrive() is called when these have come; store() by all lanes at the row's end, lane j with
- * entry j, padding included (id -1).
+ * entry j, padding included (id -1), or store_margin() where the kernel knows margins.
  */
 struct route_no_hook {
 	static constexpr bool HAS_HEAD = false;
@@ -202,6 +202,9 @@ struct route_no_hook {
 		{
 		}
 		__device__ __forceinline__ void store(int32_t, float, uint8_t) const
+		{
+		}
+		__device__ __forceinline__ void store_margin(int32_t, float, uint8_t, float) const
 		{
 		}
 	};

@@ -146,49 +146,19 @@ static void launch_fast(const struct route_args *args, size_t n_bytes, cudaStrea
 		<<<n_blocks, 32 * n_warps, n_warps * n_bytes, stream>>>(*args, route_no_hook());
 }
 
-/* Any setting, by the definition; a warp a block. */
-static __global__ void __launch_bounds__(32)
-	route_define_kernel(const __grid_constant__ struct route_args args)
-{
-	extern __shared__ double buffer[];
-	const uint32_t lane = threadIdx.x;
-	const uint32_t row = blockIdx.x;
-	const struct route_row one = route_row_of(&args, row);
-	const struct route_no_hook::Row to = {};
-	struct route_entry entry;
-	uint8_t flags;
-
-	if (args.n_valid_rows && row >= *args.n_valid_rows) {
-		route_write_empty_row(&args, row, lane, 0, to);
-		return;
-	}
-	if (!args.config.hash_table) {
-		entry = define_row(&one, buffer, buffer + args.n, &flags);
-	} else {
-		const int32_t token = args.token_ids[row];
-
-		if (token < 0 || (uint32_t)token >= args.config.n_hash_tokens) {
-			route_write_empty_row(&args, row, lane, MTK_ROUTE_FLAG_TOKEN, to);
-			return;
-		}
-		entry = define_hash_row(&one, token, &flags);
-	}
-	route_write_row(&args, row, lane, entry, flags, to);
-}
-
 /* The definition's buffer can exceed what a block has without asking. */
 static int launch_define(const struct route_args *args, size_t n_bytes, cudaStream_t stream,
 			 struct mtk_error *error)
 {
 	int status = mtk_cuda_fail(error,
-				   cudaFuncSetAttribute(route_define_kernel,
+				   cudaFuncSetAttribute(route_define_kernel<struct route_no_hook>,
 							cudaFuncAttributeMaxDynamicSharedMemorySize,
 							(int)n_bytes),
 				   "shared memory for routing");
 
 	if (status)
 		return status;
-	route_define_kernel<<<args->n_rows, 32, n_bytes, stream>>>(*args);
+	route_define_kernel<<<args->n_rows, 32, n_bytes, stream>>>(*args, route_no_hook());
 	return MOETRACE_OK;
 }
 
@@ -197,6 +167,8 @@ static int launch(const struct route_args *args, uint32_t width, cudaStream_t st
 {
 	const size_t n_bytes = (args->n + args->config.n_groups) * sizeof(double);
 
+	if (args->result.margins)
+		return launch_define(args, n_bytes, stream, error);
 	if (mtk_route_lean_launch(args, width, n_bytes, stream))
 		return MOETRACE_OK;
 	switch (width) {
@@ -237,6 +209,11 @@ bool mtk_route_cuda_records(const struct mtk_route_config *config)
 	return mtk_route_record_has(config, mtk_route_cuda_lane_columns(config, &reason));
 }
 
+bool mtk_route_cuda_records_margins(const struct mtk_route_config *config)
+{
+	return mtk_route_width(config) <= 31 && !config->hash_table;
+}
+
 int mtk_route_cuda(const struct mtk_route_config *config, const struct mtk_route_cuda_batch *batch,
 		   const struct mtk_route_result *result, void *stream, struct mtk_error *error)
 {
@@ -259,6 +236,11 @@ int mtk_route_cuda(const struct mtk_route_config *config, const struct mtk_route
 	args.result = *result;
 	if (width > 0)
 		prepare_fast(&args, width);
+	if (batch->target && batch->target->word && batch->with_margins &&
+	    mtk_route_cuda_records_margins(config)) {
+		status = mtk_route_record_define(&args, batch->target, (cudaStream_t)stream, error);
+		return status ? status : mtk_cuda_launched(error, "routing");
+	}
 	if (batch->target && batch->target->word && mtk_route_record_has(config, width)) {
 		const size_t n_bytes = (args.n + config->n_groups) * sizeof(double);
 

@@ -30,14 +30,21 @@ struct mtk_route_cuda_batch {
 	/* In host memory, copied: where the rows are recorded as they are chosen, of a setting that
 	   mtk_route_cuda_records() is true for; NULL: nowhere. */
 	const struct moetrace_cuda_target *target;
+	/* They are recorded with margins and flags of ties: the definition routes every row then, of
+	   a setting that mtk_route_cuda_records_margins() is true for. */
+	bool with_margins;
 };
 
 /* Whether the kernel that serves a setting can record what it chooses. */
 bool mtk_route_cuda_records(const struct mtk_route_config *config);
 
+/* Whether it can be recorded with margins. */
+bool mtk_route_cuda_records_margins(const struct mtk_route_config *config);
+
 /*
  * Route a batch by a setting that was checked. Launches one kernel into the stream, does not wait,
- * and may be captured in a graph. The pointers of @result are to device memory.
+ * and may be captured in a graph. The pointers of @result are to device memory. For margins the
+ * definition routes every row.
  *
  * Returns MOETRACE_OK, or what the launch failed with.
  */

@@ -358,6 +358,28 @@ define_row(const struct route_row *row, double *values, double *group_scores, ui
 	return define_finish(args, id, weight, ret_flags);
 }
 
+/*
+ * The margin of a row behind define_row(), which left in values what it did not take; lane j has
+ * entry j's column.
+ */
+static __device__ float define_margin(const struct route_row *row, const double *values, int32_t id)
+{
+	const struct route_args *args = row->args;
+	const struct route_norm norm = define_norm_if(row);
+	const int32_t last_id =
+		__shfl_sync(ROUTE_ALL_LANES, id, static_cast<int>(args->config.top_k) - 1);
+	const double last = define_value(row, norm, static_cast<uint32_t>(last_id));
+	const double next = define_best(args->n, values).value;
+	const double margin = last - next;
+
+	if (last == next)
+		return 0.0f;
+	if (margin > static_cast<double>(FLT_MAX))
+		return INFINITY;
+	/* The least float above 0, where it would be rounded to 0. */
+	return margin > 1.5e-45 ? static_cast<float>(margin) : __int_as_float(1);
+}
+
 /* The same for a layer whose ids follow from the token id, which is in the table. */
 static __device__ struct route_entry define_hash_row(const struct route_row *row, int32_t token,
 						     uint8_t *ret_flags)

@@ -135,4 +135,68 @@ __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 16 ? 8 : 5)
 	route_do_columns<N>(&args, row, logits, args.bias ? all_bias : NULL, x, bias, to);
 }
 
+/* What a hook stores of a row whose margin is known. */
+template <class Row> struct route_margin_row {
+	const Row &to;
+	float margin;
+
+	__device__ __forceinline__ void store(int32_t id, float weight, uint8_t flags) const
+	{
+		to.store_margin(id, weight, flags, margin);
+	}
+};
+
+/* The end of a row, or of one that selects nothing, with its margin. */
+template <class Row>
+static __device__ __forceinline__ void
+route_write_defined(const struct route_args *args, uint32_t row, const struct route_entry *entry,
+		    uint8_t flags, float margin, const Row &to)
+{
+	const struct route_margin_row<Row> with_margin = {to, margin};
+	const uint32_t lane = threadIdx.x;
+
+	if (args->result.margins && lane == 0)
+		args->result.margins[row] = margin;
+	if (entry)
+		route_write_row(args, row, lane, *entry, flags, with_margin);
+	else
+		route_write_empty_row(args, row, lane, flags, with_margin);
+}
+
+/* Any setting, by the definition, margins included; a warp a block. */
+template <class Hook>
+static __global__ void __launch_bounds__(32)
+	route_define_kernel(const __grid_constant__ struct route_args args,
+			    const __grid_constant__ Hook hook)
+{
+	extern __shared__ double buffers[];
+	const uint32_t row = blockIdx.x;
+	const struct route_row one = route_row_of(&args, row);
+	float margin = INFINITY;
+	struct route_entry entry;
+	uint8_t flags;
+
+	if (route_is_head(hook))
+		return;
+	const typename Hook::Row to = route_hook_row(hook, row, threadIdx.x);
+	if (args.n_valid_rows && row >= *args.n_valid_rows) {
+		route_write_defined(&args, row, NULL, 0, margin, to);
+		return;
+	}
+	if (!args.config.hash_table) {
+		entry = define_row(&one, buffers, buffers + args.n, &flags);
+		if (Hook::HAS_HEAD || args.result.margins)
+			margin = define_margin(&one, buffers, entry.id);
+	} else {
+		const int32_t token = args.token_ids[row];
+
+		if (token < 0 || (uint32_t)token >= args.config.n_hash_tokens) {
+			route_write_defined(&args, row, NULL, MTK_ROUTE_FLAG_TOKEN, margin, to);
+			return;
+		}
+		entry = define_hash_row(&one, token, &flags);
+	}
+	route_write_defined(&args, row, &entry, flags, margin, to);
+}
+
 #endif

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The kernels that record: those that only choose, made for a hook that stores the row from the
- * registers in which it is. Other settings are recorded by a launch of their own.
+ * registers in which it is. Other settings are recorded by a launch of their own, and all of them,
+ * where margins are wanted, by the definition.
  */
 #include <moetrace/cuda_device.cuh>
 
+#include "kernels/cuda/status.cuh"
 #include "kernels/route/route_kernel.cuh"
 #include "kernels/route/route_lean_launch.cuh"
 #include "kernels/route/route_variants.cuh"
@@ -32,6 +34,16 @@ struct route_record_hook {
 						    flags & MTK_ROUTE_FLAG_NAN
 							    ? MOETRACE_CUDA_FLAG_NAN
 							    : 0);
+		}
+		__device__ __forceinline__ void store_margin(int32_t id, float weight,
+							     uint8_t flags, float margin) const
+		{
+			const uint32_t known =
+				MOETRACE_CUDA_FLAG_MARGIN |
+				(flags & MTK_ROUTE_FLAG_NAN ? MOETRACE_CUDA_FLAG_NAN : 0) |
+				(flags & MTK_ROUTE_FLAG_TIE ? MOETRACE_CUDA_FLAG_TIE : 0);
+
+			moetrace_cuda_store_entries_margin(to, id, weight, known, margin);
 		}
 	};
 	__device__ __forceinline__ void head() const
@@ -76,4 +88,26 @@ void mtk_route_record_launch(const struct route_args *args, uint32_t width, size
 		launch<8>(args, shared_bytes, hook, stream);
 	else
 		launch<12>(args, shared_bytes, hook, stream);
+}
+
+int mtk_route_record_define(const struct route_args *args, const struct moetrace_cuda_target *target,
+			    cudaStream_t stream, struct mtk_error *error)
+{
+	const size_t n_bytes = (args->n + args->config.n_groups) * sizeof(double);
+	struct route_record_hook hook = {};
+	int status;
+
+	hook.target = *target;
+	hook.n_rows = args->n_rows;
+	/* The definition's buffer can exceed what a block has without asking. */
+	status = mtk_cuda_fail(error,
+			       cudaFuncSetAttribute(route_define_kernel<struct route_record_hook>,
+						    cudaFuncAttributeMaxDynamicSharedMemorySize,
+						    (int)n_bytes),
+			       "shared memory for routing");
+	if (status)
+		return status;
+	route_define_kernel<<<route_blocks<struct route_record_hook>(args, 1), 32, n_bytes,
+			      stream>>>(*args, hook);
+	return MOETRACE_OK;
 }

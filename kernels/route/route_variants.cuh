@@ -8,6 +8,7 @@
 
 #include <moetrace/cuda.h>
 
+#include "kernels/engine/error.h"
 #include "kernels/route/route_args.cuh"
 
 /*
@@ -23,5 +24,9 @@ bool mtk_route_record_has(const struct mtk_route_config *config, uint32_t width)
 /* The kernels that record what they choose, of settings that have one. */
 void mtk_route_record_launch(const struct route_args *args, uint32_t width, size_t shared_bytes,
 			     const struct moetrace_cuda_target *target, cudaStream_t stream);
+
+/* Any of up to 31 entries, by the definition, with margins; MOETRACE_OK or why it cannot start. */
+int mtk_route_record_define(const struct route_args *args, const struct moetrace_cuda_target *target,
+			    cudaStream_t stream, struct mtk_error *error);
 
 #endif

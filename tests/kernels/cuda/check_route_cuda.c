@@ -5,6 +5,8 @@
  * block and more, padding by a count on the device, and replay of a graph against eager launches.
  * Ids, flags and packed ids are equal; weights within 1e-6, relative to those above 1. Kernels that
  * record leave the same bits in their outputs as those that do not, and in the ring what these say.
+ * Where margins are asked for, these are within 1e-6, infinity where the definition's are, and 0 of
+ * rows that tie alone.
  */
 #include <math.h>
 #include <stdio.h>
@@ -23,7 +25,7 @@
 #define N_SETTINGS 600
 #define HARD_ROWS  97u
 
-static uint64_t n_rows_checked, n_rows_fast, n_rows_recorded;
+static uint64_t n_rows_checked, n_rows_fast, n_rows_recorded, n_rows_told;
 
 /* A batch on the host and what the definition makes of it. */
 struct batch {
@@ -62,6 +64,7 @@ static void define(struct batch *batch)
 		.weights = gpu_host(n_entries(batch) * sizeof(float)),
 		.packed = gpu_host(n_entries(batch) * sizeof(uint32_t)),
 		.flags = gpu_host(batch->n_rows),
+		.margins = gpu_host(batch->n_rows * sizeof(float)),
 	};
 	mtk_route_plain(&batch->config, &plain, 0, batch->n_rows, scratch, &batch->want);
 	free(scratch);
@@ -76,6 +79,7 @@ static void release(struct batch *batch)
 	free(batch->want.weights);
 	free(batch->want.packed);
 	free(batch->want.flags);
+	free(batch->want.margins);
 	gpu_free_all();
 }
 
@@ -225,6 +229,90 @@ static void check_recording(const struct batch *batch, struct mtk_route_cuda_bat
 	free(weights);
 }
 
+/* The largest number that choosing values are sums of, 1 or more. */
+static double magnitude(const float *numbers, size_t n)
+{
+	double largest = 1.0;
+
+	for (size_t i = 0; i < n; i++)
+		if (isfinite(numbers[i]))
+			largest = fmax(largest, fabs((double)numbers[i]));
+	return largest;
+}
+
+static void compare_margins(const struct batch *batch, const float *margins)
+{
+	const size_t n = (size_t)batch->n_rows * mtk_route_columns(&batch->config);
+	const double error = 1e-13 * (magnitude(batch->logits, n) +
+				      magnitude(batch->bias, n_biases(batch)));
+
+	for (uint32_t row = 0; row < batch->n_rows; row++) {
+		const double want = (double)batch->want.margins[row], got = (double)margins[row];
+		const bool is_infinite = isinf(want) || isinf(got);
+		const bool may_be_0 = batch->want.flags[row] & MTK_ROUTE_FLAG_TIE;
+
+		gpu_check(is_infinite ? got == want : fabs(got - want) <= 1e-6 * want + error,
+			  "row %u: the margin is %.9g, not %.9g", row, got, want);
+		gpu_check(got > 0.0 || may_be_0, "row %u: the margin is %.9g without a tie", row,
+			  got);
+	}
+}
+
+/* The facts of rows in the ring are those that the launch wrote beside. */
+static void compare_facts(const struct batch *batch, const struct ring *ring, const uint8_t *flags,
+			  const float *margins)
+{
+	const uint32_t width = mtk_route_width(&batch->config);
+	const uint32_t *words = ring->words + (RING_OFFSET + MT_CUDA_HEAD_BYTES) / 4;
+
+	for (uint32_t row = 0; row < batch->n_rows; row++, words += 2 * (width + 1)) {
+		const bool is_tie = flags[row] & MTK_ROUTE_FLAG_TIE;
+
+		gpu_check((words[2 * width] & (MT_CUDA_FLAG_TIE | MT_CUDA_FLAG_MARGIN)) ==
+				  (MT_CUDA_FLAG_MARGIN | (is_tie ? MT_CUDA_FLAG_TIE : 0)),
+			  "row %u: its mark with a margin is %x", row, words[2 * width]);
+		gpu_check(!memcmp(&words[2 * width + 1], &margins[row], 4),
+			  "row %u: recorded margin %x", row, words[2 * width + 1]);
+	}
+}
+
+/* The same by the definition's kernel, which tells margins, and into a ring where it can. */
+static void check_margins(const struct batch *batch, struct mtk_route_cuda_batch device_batch,
+			  struct mtk_route_result device, struct mtk_route_result got)
+{
+	const size_t n = n_entries(batch);
+	struct mtk_error error;
+	struct ring ring = {0};
+	const bool has_ring = mtk_route_cuda_records_margins(&batch->config);
+
+	device.margins = gpu_memory(batch->n_rows * sizeof(float));
+	got.margins = gpu_host(batch->n_rows * sizeof(float));
+	if (has_ring) {
+		ring = make_ring(batch);
+		ring.target.word = (uint64_t)(uintptr_t)gpu_copy_of(&ring.word, sizeof(ring.word));
+		device_batch.target = &ring.target;
+		device_batch.with_margins = true;
+	}
+	gpu_must(mtk_route_cuda(&batch->config, &device_batch, &device, gpu_stream(), &error),
+		 &error, "routing with margins");
+	gpu_read(got.ids, device.ids, n * sizeof(int32_t));
+	gpu_read(got.weights, device.weights, n * sizeof(float));
+	gpu_read(got.packed, device.packed, n * sizeof(uint32_t));
+	gpu_read(got.flags, device.flags, batch->n_rows);
+	gpu_read(got.margins, device.margins, batch->n_rows * sizeof(float));
+	for (uint32_t row = 0; row < batch->n_rows; row++)
+		compare_row(batch, &got, row);
+	compare_margins(batch, got.margins);
+	if (has_ring) {
+		gpu_read(ring.words, ring.device, ring.n_bytes);
+		compare_recorded(batch, &ring, &got);
+		compare_facts(batch, &ring, got.flags, got.margins);
+		n_rows_told += batch->n_rows;
+		free(ring.words);
+	}
+	free(got.margins);
+}
+
 /* Route on the GPU, by graph if asked to, and compare. */
 static void check_batch(struct batch *batch, bool by_graph)
 {
@@ -277,6 +365,8 @@ static void check_batch(struct batch *batch, bool by_graph)
 	n_rows_checked += batch->n_rows;
 	if (batch->n_rows > 0 && mtk_route_cuda_records(&batch->config))
 		check_recording(batch, device_batch, &device, &got);
+	if (batch->n_rows > 0)
+		check_margins(batch, device_batch, device, got);
 	if (mtk_route_cuda_lane_columns(&batch->config, &reason) > 0)
 		n_rows_fast += batch->n_rows;
 	mtk_cuda_graph_destroy(graph);
@@ -480,8 +570,9 @@ int main(void)
 	check_hash(&random);
 	check_wide(&random);
 	check_random(&random);
-	printf("%llu rows equal, %llu of settings with a fast path, %llu recorded\n",
+	printf("%llu rows equal, %llu of settings with a fast path, %llu recorded, "
+	       "%llu with margins\n",
 	       (unsigned long long)n_rows_checked, (unsigned long long)n_rows_fast,
-	       (unsigned long long)n_rows_recorded);
+	       (unsigned long long)n_rows_recorded, (unsigned long long)n_rows_told);
 	return 0;
 }
