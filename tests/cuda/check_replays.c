@@ -271,10 +271,13 @@ START_TEST(test_switched)
 }
 END_TEST
 
-/* A ring that holds seven passes, and a host that does not wait. */
+/*
+ * A ring that holds seven passes, and a host that does not wait. In a smaller ring a pass would need more
+ * than a quarter of it, and be parted into groups, which a graph cannot do.
+ */
 START_TEST(test_small_ring)
 {
-	struct rig rig = open_rig("small.db", 0, 1 << 20, 64, N_REPLAYS);
+	struct rig rig = open_rig("small.db", 0, 2 << 20, 64, N_REPLAYS);
 	struct graph *graph =
 		graph_new(rig.kept.buffers, rig.stream, 0, N_LAYERS, rig.targets, NULL, NULL);
 	const uint64_t from_ns = suite_now_ns();
