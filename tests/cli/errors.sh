@@ -172,7 +172,7 @@ echo '[[0,0],[0,0]]' >map.json
 expect_error 1 "sound.db: moe_balance: placement of layer 0: expert 1 has no slot$" \
 	"$moetrace" balance sound.db --ranks 2 --map map.json
 expect_error 1 "sound.db: moe_oea: rule 'budget:0': give oea or pruned, .* or budget:N, .* to 65536$" \
-	"$moetrace" oea sound.db --rule budget:0
+	"$moetrace" query sound.db "select * from moe_oea where rule = 'budget:0'"
 expect_error 1 "sound.db: moe_expand: margin: give a distance of scores, 0 or more$" \
 	"$moetrace" query sound.db "select * from moe_expand(-1)"
 expect_error 1 "sound.db: moe_eplb: n_ranks: give a whole number from 1 to [0-9]*$" \
