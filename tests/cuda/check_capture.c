@@ -7,9 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "tests/cuda/support/gpu.h"
 #include "tests/cuda/support/graph.h"
 #include "tests/cuda/support/kept.h"
 #include "tests/unit/support/db.h"
@@ -55,7 +54,7 @@ static struct fixture open_fixture(const char *name, uint32_t n_rows, uint32_t n
 	struct moetrace_cuda_opts opts;
 	char reason[256];
 
-	REQUIRE(graph_open(reason, sizeof(reason)) == 0, "%s", reason);
+	gpu_open();
 	f.toy = toy_start(name, NULL, n_layers, GRAPH_EXPERTS, GRAPH_TOP_K);
 	f.stream = graph_stream_new();
 	f.buffers = graph_buffers_new(n_layers, n_rows, n_kept);
@@ -345,26 +344,9 @@ static Suite *make_suite(void)
 	return suite;
 }
 
-/* Asked in a child: CUDA does not survive the fork that each case runs in. */
-static int has_gpu(void)
-{
-	char reason[256];
-	int status = 0;
-	pid_t child = fork();
-
-	if (child == 0) {
-		const int result = graph_open(reason, sizeof(reason));
-
-		if (result)
-			fprintf(stderr, "%s\n", reason);
-		_exit(result ? 1 : 0);
-	}
-	return child > 0 && waitpid(child, &status, 0) == child && status == 0;
-}
-
 int main(void)
 {
-	if (!has_gpu())
+	if (!gpu_is_here())
 		return SUITE_SKIPPED;
 	if (getenv("MOETRACE_TEST_SMALL"))
 		n_layers = SMALL_LAYERS;

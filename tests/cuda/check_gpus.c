@@ -8,9 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
+#include "tests/cuda/support/gpu.h"
 #include "tests/cuda/support/graph.h"
 #include "tests/cuda/support/kept.h"
 #include "tests/unit/support/db.h"
@@ -18,13 +17,6 @@
 #include "tests/unit/support/toy.h"
 
 enum { N_LAYERS = 12, N_ROWS = 16, N_REPLAYS = 1500, APART = 1000000 };
-
-static void open_gpu(void)
-{
-	char reason[256];
-
-	REQUIRE(graph_open(reason, sizeof(reason)) == 0, "%s", reason);
-}
 
 static struct moetrace_cuda_lane *add_lane(const struct toy *toy, struct moetrace_cuda *cuda,
 					   void *stream)
@@ -120,7 +112,7 @@ START_TEST(test_each_gpu)
 	uint32_t n;
 	sqlite3 *db;
 
-	open_gpu();
+	gpu_open();
 	n = graph_n_devices() < 2 ? 1 : 2;
 	memset(workers, 0, sizeof(workers));
 	for (uint32_t i = 0; i < n; i++) {
@@ -156,7 +148,7 @@ START_TEST(test_out_of_memory)
 	char text[256];
 	sqlite3 *db;
 
-	open_gpu();
+	gpu_open();
 	MOETRACE_INIT(&opts);
 	opts.ring_bytes = UINT64_C(1) << 30;
 	graph_memory_take((size_t)256 << 20);
@@ -188,7 +180,7 @@ START_TEST(test_wrong_stream)
 	struct graph *graph;
 	sqlite3 *db;
 
-	open_gpu();
+	gpu_open();
 	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_OK);
 	stream = graph_stream_new();
 	wrong = graph_stream_new();
@@ -223,7 +215,7 @@ START_TEST(test_in_capture)
 	void *stream;
 	sqlite3 *db;
 
-	open_gpu();
+	gpu_open();
 	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_OK);
 	stream = graph_stream_new();
 	lane = add_lane(&toy, cuda, stream);
@@ -264,26 +256,9 @@ static Suite *make_suite(void)
 	return suite;
 }
 
-/* Asked in a child: CUDA does not survive the fork that each case runs in. */
-static int has_gpu(void)
-{
-	char reason[256];
-	int status = 0;
-	pid_t child = fork();
-
-	if (child == 0) {
-		const int result = graph_open(reason, sizeof(reason));
-
-		if (result)
-			fprintf(stderr, "%s\n", reason);
-		_exit(result ? 1 : 0);
-	}
-	return child > 0 && waitpid(child, &status, 0) == child && status == 0;
-}
-
 int main(void)
 {
-	if (!has_gpu())
+	if (!gpu_is_here())
 		return SUITE_SKIPPED;
 	return suite_run(make_suite());
 }

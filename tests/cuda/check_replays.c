@@ -10,10 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
+#include "tests/cuda/support/gpu.h"
 #include "tests/cuda/support/graph.h"
 #include "tests/cuda/support/kept.h"
 #include "tests/unit/support/db.h"
@@ -78,7 +77,7 @@ static struct rig open_rig(const char *name, uint64_t flight_bytes, uint64_t rin
 	char reason[256];
 
 	memset(&rig, 0, sizeof(rig));
-	REQUIRE(graph_open(reason, sizeof(reason)) == 0, "%s", reason);
+	gpu_open();
 	opts.commit_interval_ms = 100;
 	rig.toy = toy_open(name, &opts, N_LAYERS, GRAPH_EXPERTS, GRAPH_TOP_K);
 	MOETRACE_INIT(&recording);
@@ -505,26 +504,9 @@ static Suite *make_suite(void)
 	return suite;
 }
 
-/* Asked in a child: CUDA does not survive the fork that each case runs in. */
-static int has_gpu(void)
-{
-	char reason[256];
-	int status = 0;
-	pid_t child = fork();
-
-	if (child == 0) {
-		const int result = graph_open(reason, sizeof(reason));
-
-		if (result)
-			fprintf(stderr, "%s\n", reason);
-		_exit(result ? 1 : 0);
-	}
-	return child > 0 && waitpid(child, &status, 0) == child && status == 0;
-}
-
 int main(void)
 {
-	if (!has_gpu())
+	if (!gpu_is_here())
 		return SUITE_SKIPPED;
 	return suite_run(make_suite());
 }

@@ -60,6 +60,7 @@ gpu_tests += $(%C%_gpu_programs)
 endif
 
 %C%_gpu_support = \
+	%D%/support/gpu.c %D%/support/gpu.h \
 	%D%/support/graph.cu %D%/support/graph.h \
 	%D%/support/kept.c %D%/support/kept.h
 
