@@ -10,9 +10,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/out_file.h"
 #include "common/jsonw.h"
 #include "common/utf8.h"
 
@@ -25,8 +25,11 @@ static int temporary_create(struct mt_run_text *text)
 		return -1;
 	text->out = fdopen(fd, "w");
 	if (!text->out) {
+		int error = errno;
+
 		close(fd);
 		(void)unlink(text->temporary);
+		errno = error;
 		return -1;
 	}
 	mt_run_signals_remove(text->temporary);
@@ -99,15 +102,14 @@ static void sequence_write(struct mt_jsonw *json, const struct mtk_sequence *seq
 /* Replacing needs -f also where the file appeared while the run was on its way. */
 static int text_publish(struct mt_run_text *text, struct mt_run_failure *failure)
 {
-	struct stat info;
-
-	if (!text->overwrites && lstat(text->path, &info) == 0) {
-		mt_run_fail(failure, "%s appeared during the run; it is kept, and the text is lost",
-			    text->path);
-		return MT_EXIT_FAILED;
-	}
-	if (rename(text->temporary, text->path) < 0) {
-		mt_run_fail(failure, "%s cannot be written: %s", text->path, strerror(errno));
+	if (mt_out_file_name(text->temporary, text->path, text->overwrites) < 0) {
+		if (errno == EEXIST)
+			mt_run_fail(failure,
+				    "%s appeared during the run; it is kept, and the text is lost",
+				    text->path);
+		else
+			mt_run_fail(failure, "%s cannot be written: %s", text->path,
+				    strerror(errno));
 		return MT_EXIT_FAILED;
 	}
 	text->is_published = true;

@@ -11,12 +11,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <moetrace/moetrace.h>
 
 #include "cli/cli.h"
+#include "cli/out_file.h"
 #include "viewer/view.h"
 
 extern char **environ;
@@ -87,8 +87,8 @@ static const struct argp_option argp_options[] = {
 	 "Do not serve: write the page as one file, with summed-up data of the traces inside", 1},
 	{"force", 'f', NULL, 0, "Overwrite FILE", 1},
 	{"redact", OPT_REDACT, NULL, 0,
-	 "Leave out token ids, the requests' ids from outside and their attributes, host, program and "
-	 "options",
+	 "Leave out what may tell of people or machines: token ids, the requests' ids from outside and "
+	 "their attributes, host, program, messages, notes and names of ranges",
 	 1},
 	{"time-limit", OPT_TIME_LIMIT, "S", 0,
 	 "Cut off queries that are written in the page after this many seconds [10]", 1},
@@ -155,52 +155,19 @@ static int files_look(const struct options *options, struct shown *shown)
 
 /* ---- one file ---- */
 
-static int html_write(const struct mt_view_options *view, const char *path, FILE *out)
-{
-	char error[MT_VIEW_ERROR_BYTES];
-	bool is_written = mt_view_export(view, out, error);
-
-	if (fflush(out) == 0 && !ferror(out)) {
-		if (is_written)
-			return MT_EXIT_OK;
-		mt_error("%s: %s", path, error);
-	} else {
-		mt_error("%s: %s; it is not written", path, strerror(errno));
-	}
-	return MT_EXIT_FAILED;
-}
-
-/* Under another name first, so that what is there under @path is whole. */
 static int html_export(const struct mt_view_options *view, const char *path, bool overwrites)
 {
-	char *name = malloc(strlen(path) + sizeof(".XXXXXX"));
-	FILE *out = NULL;
-	int status = MT_EXIT_FAILED;
-	int fd = -1;
+	char error[MT_VIEW_ERROR_BYTES];
+	struct mt_out_file file;
+	int status = mt_out_file_begin(path, overwrites, &file);
 
-	if (name) {
-		sprintf(name, "%s.XXXXXX", path);
-		fd = mkostemp(name, O_CLOEXEC);
-	}
-	if (fd >= 0)
-		out = fdopen(fd, "w");
-	if (!out) {
-		mt_error("%s: cannot be written: %s; name another file", path, strerror(errno));
-		free(name);
-		return MT_EXIT_FAILED;
-	}
-	status = html_write(view, path, out);
-	fchmod(fd, 0644);
-	fclose(out);
-	if (status == MT_EXIT_OK &&
-	    (overwrites ? rename(name, path) : renameat2(AT_FDCWD, name, AT_FDCWD, path, RENAME_NOREPLACE)) != 0) {
-		mt_error(errno == EEXIST ? "%s: exists; -f overwrites it" : "%s: cannot be written", path);
-		status = MT_EXIT_FAILED;
-	}
 	if (status != MT_EXIT_OK)
-		unlink(name);
-	free(name);
-	return status;
+		return status;
+	if (mt_view_export(view, file.out, error))
+		return mt_out_file_finish(&file);
+	mt_error("%s: %s", path, error);
+	mt_out_file_discard(&file);
+	return MT_EXIT_FAILED;
 }
 
 /* ---- serving ---- */

@@ -72,6 +72,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/live.c %D%/live.h \
 	%D%/moetrace.c \
 	%D%/notes.c %D%/notes.h \
+	%D%/out_file.c %D%/out_file.h \
 	%D%/output.c \
 	%D%/paired.c %D%/paired.h \
 	%D%/rule_args.c %D%/rule_args.h \

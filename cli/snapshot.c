@@ -11,8 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
+
+#include "cli/out_file.h"
 
 static int failed(const struct mt_snapshot *snapshot, const char *what)
 {
@@ -28,41 +29,14 @@ int mt_snapshot_exec(struct mt_snapshot *snapshot, const char *sql)
 	return failed(snapshot, "cannot be written");
 }
 
-/* ".NAME.PID.tmp" in the folder of @path. */
-static char *temporary_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	int n_folder = slash ? (int)(slash - path) + 1 : 0;
-	char *name;
-
-	if (asprintf(&name, "%.*s.%s.%ld.tmp", n_folder, path, path + n_folder, (long)getpid()) < 0)
-		return NULL;
-	return name;
-}
-
-static int target_check(const char *path, bool overwrites)
-{
-	struct stat info;
-
-	if (lstat(path, &info) < 0)
-		return MT_EXIT_OK;
-	if (!S_ISREG(info.st_mode))
-		mt_error("%s is not a regular file and is not replaced", path);
-	else if (!overwrites)
-		mt_error("%s exists already; give another name, or -f to replace it", path);
-	else
-		return MT_EXIT_OK;
-	return MT_EXIT_FAILED;
-}
-
 int mt_snapshot_begin(const char *path, bool overwrites, struct mt_snapshot *ret_snapshot)
 {
 	struct mt_snapshot snapshot = {.path = path, .overwrites = overwrites};
 	int fd;
 
-	if (target_check(path, overwrites) != MT_EXIT_OK)
+	if (!mt_out_file_may_be(path, overwrites))
 		return MT_EXIT_FAILED;
-	snapshot.temporary = temporary_name(path);
+	snapshot.temporary = mt_out_file_temporary(path);
 	fd = snapshot.temporary ? open(snapshot.temporary,
 				       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644)
 				: -1;
@@ -296,14 +270,8 @@ int mt_snapshot_finish(struct mt_snapshot *snapshot)
 	snapshot->db = NULL;
 	if (rc != SQLITE_OK || sync_file(snapshot->temporary) < 0)
 		return failed(snapshot, "cannot be written");
-	if (snapshot->overwrites) {
-		if (rename(snapshot->temporary, snapshot->path) < 0)
-			return failed(snapshot, "cannot get its name");
-	} else if (link(snapshot->temporary, snapshot->path) < 0) {
+	if (mt_out_file_name(snapshot->temporary, snapshot->path, snapshot->overwrites) < 0)
 		return failed(snapshot, "cannot get its name");
-	} else {
-		(void)unlink(snapshot->temporary);
-	}
 	free(snapshot->temporary);
 	snapshot->temporary = NULL;
 	return MT_EXIT_OK;

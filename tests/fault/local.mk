@@ -11,6 +11,7 @@ if HAVE_CHECK
 	%D%/check_disk \
 	%D%/check_fork \
 	%D%/check_kill \
+	%D%/check_out_file \
 	%D%/check_overflow \
 	%D%/check_process \
 	%D%/check_readers \
@@ -59,6 +60,11 @@ thread_tests += \
 %C%_check_kill_SOURCES = %D%/check_kill.c
 %C%_check_kill_CFLAGS = $(%C%_cflags)
 %C%_check_kill_LDADD = $(%C%_libs)
+
+# Its own fdopen() and rename() go before those of the C library.
+%C%_check_out_file_SOURCES = %D%/check_out_file.c cli/out_file.c
+%C%_check_out_file_CFLAGS = $(%C%_cflags)
+%C%_check_out_file_LDADD = tests/unit/libmt_test.la $(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 
 %C%_check_overflow_SOURCES = %D%/check_overflow.c \
 	%D%/support/io_fault.c %D%/support/io_fault.h \

@@ -52,9 +52,9 @@ done
 rm data.json
 
 # Nothing is overwritten unasked, nothing half-written stays.
-expect_error 1 'page.html: exists; -f overwrites it' "$moetrace" view --html page.html "$tmp/empty.db"
+expect_error 1 'page.html exists already; give another name, or -f' "$moetrace" view --html page.html "$tmp/empty.db"
 expect_ok "$moetrace" view -f --html page.html "$tmp/empty.db"
-expect_error 1 'no/page.html: cannot be written' "$moetrace" view --html no/page.html "$tmp/empty.db"
+expect_error 1 'no/page.html cannot be written: No such file' "$moetrace" view --html no/page.html "$tmp/empty.db"
 expect_error 2 'html' "$moetrace" view --html '' "$tmp/empty.db"
 expect_eq "files" "$(ls)" page.html
 
