@@ -118,14 +118,24 @@ static void cell_write(struct mt_jsonw *json, sqlite3_stmt *stmt, int column)
 	}
 }
 
-static void columns_write(struct mt_jsonw *json, sqlite3_stmt *stmt, int n_columns)
+/* A column that is left out is an expression to SQLite, named by its text: "q.external_id". */
+static const char *plain_name(const char *name)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz_";
+	const size_t n = strspn(name, letters);
+	const char *rest = name + n + 1;
+
+	return n > 0 && name[n] == '.' && *rest && rest[strspn(rest, letters)] == '\0' ? rest : name;
+}
+
+static void columns_write(struct mt_jsonw *json, sqlite3_stmt *stmt, bool is_redacted, int n_columns)
 {
 	mt_jsonw_key(json, "columns");
 	mt_jsonw_array_begin(json);
 	for (int i = 0; i < n_columns; i++) {
 		const char *name = sqlite3_column_name(stmt, i);
 
-		mt_jsonw_string(json, name ? name : "");
+		mt_jsonw_string(json, !name ? "" : is_redacted ? plain_name(name) : name);
 	}
 	mt_jsonw_array_end(json);
 }
@@ -139,7 +149,7 @@ bool mt_answer_rows(struct mt_source_run *run, sqlite3_stmt *stmt, uint32_t max_
 	int rc;
 
 	mt_jsonw_object_begin(json);
-	columns_write(json, stmt, n_columns);
+	columns_write(json, stmt, run->redacted != NULL, n_columns);
 	mt_jsonw_key(json, "rows");
 	mt_jsonw_array_begin(json);
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && n_rows < max_rows &&

@@ -298,8 +298,8 @@ static void session_write(const struct export *export)
 	mt_jsonw_string(&json, "windows of time of a recording with very many, which are put together");
 	mt_jsonw_string(&json, "SQL");
 	if (options->is_redacted)
-		mt_jsonw_string(&json, "token ids, ids and attributes of requests, host, program and "
-				       "options (redacted)");
+		mt_jsonw_string(&json, "token ids, ids and attributes of requests, host, program, "
+				       "messages, notes and names of ranges (redacted)");
 	mt_jsonw_array_end(&json);
 	mt_jsonw_key(&json, "traces");
 	mt_jsonw_array_begin(&json);

@@ -18,6 +18,7 @@ noinst_LTLIBRARIES += %D%/libmt_view.la
 	%D%/guard.c %D%/guard.h \
 	%D%/page.h \
 	%D%/query.c \
+	%D%/redact.c %D%/redact.h \
 	%D%/reply.c %D%/reply.h \
 	%D%/source.c %D%/source.h \
 	%D%/timeline.c %D%/timeline.h \

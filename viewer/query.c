@@ -44,6 +44,7 @@ void mt_answer_query(const struct mt_question *question, struct mt_source_run *r
 	sqlite3_stmt *stmt = NULL;
 	const char *tail = NULL;
 
+	run->is_of_user = true;
 	if (sqlite3_prepare_v2(run->db, question->sql, -1, &stmt, &tail) != SQLITE_OK)
 		mt_answer_error(run, reply);
 	else if (!stmt)
@@ -51,4 +52,5 @@ void mt_answer_query(const struct mt_question *question, struct mt_source_run *r
 	else
 		statement_run(run, stmt, tail, reply);
 	sqlite3_finalize(stmt);
+	run->is_of_user = false;
 }

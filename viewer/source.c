@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "schema/functions/mt_sql.h"
+#include "viewer/redact.h"
 #include "viewer/timeline.h"
 
 /* Steps of SQLite's machine between two looks at the clock: some 10 microseconds. */
@@ -52,38 +53,21 @@ static const char *const schema_tables[] = {"sqlite_master", "sqlite_schema", NU
 
 static const char *const refused_functions[] = {"load_extension", "fts3_tokenizer", NULL};
 
-/* Table and column that --redact leaves out; column NULL: all of it. */
-static const struct {
-	const char *table, *column;
-} redacted[] = {
-	{"request", "external_id"}, {"request_token", "token_id"}, {"request_attribute", "key"},
-	{"request_attribute", "value"}, {"process", "host"}, {"process", "executable"},
-	{"process", "boot_id"},	    {"meta", "value"},		   {"diagnostic", "message"},
-};
-
-static bool is_redacted_column(const char *table, const char *column)
-{
-	for (size_t i = 0; i < sizeof(redacted) / sizeof(redacted[0]); i++)
-		if (table && column && sqlite3_stricmp(table, redacted[i].table) == 0 &&
-		    sqlite3_stricmp(column, redacted[i].column) == 0)
-			return true;
-	return false;
-}
-
 static int authorize(void *context, int action, const char *first, const char *second,
 		     const char *database, const char *trigger)
 {
-	const struct mt_source *source = context;
+	const struct mt_source_run *run = context;
 
-	(void)database;
-	(void)trigger;
 	switch (action) {
 	case SQLITE_SELECT:
 	case SQLITE_RECURSIVE:
 		return SQLITE_OK;
 	case SQLITE_READ:
-		return source->is_redacted && is_redacted_column(first, second) ? SQLITE_IGNORE
-										: SQLITE_OK;
+		return run->redacted ? mt_redacted_read(run->redacted, &(struct mt_column_read){
+					       .database = database, .table = first,
+					       .column = second, .view = trigger},
+					       run->is_of_user)
+				     : SQLITE_OK;
 	case SQLITE_FUNCTION:
 		return is_one_of(second, refused_functions) ? SQLITE_DENY : SQLITE_OK;
 	case SQLITE_PRAGMA:
@@ -144,8 +128,21 @@ static int db_restrict(sqlite3 *db)
 	sqlite3_db_config(db, SQLITE_DBCONFIG_WRITABLE_SCHEMA, 0, NULL);
 	for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
 		sqlite3_limit(db, limits[i].limit, limits[i].value);
-	return sqlite3_exec(db, "PRAGMA query_only=1; PRAGMA temp_store=2; PRAGMA mmap_size=0; "
+	return sqlite3_exec(db, "PRAGMA temp_store=2; PRAGMA mmap_size=0; "
 				"PRAGMA cell_size_check=1", NULL, NULL, NULL);
+}
+
+static void run_close(struct mt_source_run *run)
+{
+	sqlite3_close(run->db);
+	mt_redacted_free(run->redacted);
+	free(run);
+}
+
+static int redacted_read(struct mt_source_run *run)
+{
+	run->redacted = mt_redacted_new(run->db);
+	return run->redacted ? SQLITE_OK : SQLITE_ERROR;
 }
 
 static struct mt_source_run *run_open(struct mt_source *source)
@@ -164,14 +161,17 @@ static struct mt_source_run *run_open(struct mt_source *source)
 		rc = db_restrict(run->db);
 	if (rc == SQLITE_OK)
 		rc = mt_sql_register(run->db);
+	if (rc == SQLITE_OK && source->is_redacted)
+		rc = redacted_read(run);
 	if (rc == SQLITE_OK)
-		rc = sqlite3_set_authorizer(run->db, authorize, source);
+		rc = sqlite3_exec(run->db, "PRAGMA query_only=1", NULL, NULL, NULL);
+	if (rc == SQLITE_OK)
+		rc = sqlite3_set_authorizer(run->db, authorize, run);
 	if (rc == SQLITE_OK) {
 		sqlite3_progress_handler(run->db, STEPS_A_LOOK, look, run);
 		return run;
 	}
-	sqlite3_close(run->db);
-	free(run);
+	run_close(run);
 	return NULL;
 }
 
@@ -198,10 +198,8 @@ bool mt_source_init(struct mt_source *source, const char *path, const char *uri,
 
 void mt_source_destroy(struct mt_source *source)
 {
-	for (size_t i = 0; i < source->n_idle; i++) {
-		sqlite3_close(source->idle[i]->db);
-		free(source->idle[i]);
-	}
+	for (size_t i = 0; i < source->n_idle; i++)
+		run_close(source->idle[i]);
 	pthread_cond_destroy(&source->is_free);
 	pthread_mutex_destroy(&source->lock);
 	pthread_mutex_destroy(&source->timeline_lock);
@@ -243,6 +241,7 @@ struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms
 	if (run) {
 		run->deadline_ns = now_ns() + (int64_t)limit_ms * 1000000;
 		run->peer_fd = peer_fd;
+		run->is_of_user = false;
 		run->state = MT_RUN_GOES_ON;
 	} else if (opens) {
 		pthread_mutex_lock(&source->lock);

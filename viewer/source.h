@@ -18,6 +18,7 @@
 
 #define MT_SOURCE_CONNECTIONS 4
 
+struct mt_redacted;
 struct mt_source;
 struct mt_timeline;
 
@@ -27,6 +28,8 @@ struct mt_source_run {
 	struct mt_source *source;
 	int64_t deadline_ns; /* CLOCK_MONOTONIC */
 	int peer_fd;	     /* -1: nobody who could go away */
+	bool is_of_user;     /* the statement was written by the user */
+	struct mt_redacted *redacted; /* NULL: nothing is left out */
 	enum { MT_RUN_GOES_ON, MT_RUN_TIMED_OUT, MT_RUN_PEER_GONE, MT_RUN_STOPPED } state;
 };
 

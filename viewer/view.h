@@ -26,7 +26,7 @@ struct mt_view_options {
 	const struct mt_view_file *files; /* [n_files], at most MT_VIEW_MAX_TRACES */
 	size_t n_files;
 	const char *version; /* of moetrace; shown */
-	bool is_redacted;    /* leave out token ids, ids from outside, attributes, host and options */
+	bool is_redacted;    /* leave out what may tell of people or machines, see redact.h */
 	uint32_t query_limit_ms; /* how long a query of the user's may run */
 };
 

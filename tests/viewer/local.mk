@@ -12,6 +12,7 @@ viewer_tests = \
 	%D%/hostile.sh \
 	%D%/numbers.sh \
 	%D%/page.sh \
+	%D%/redact.sh \
 	%D%/security.sh
 TESTS += $(viewer_tests)
 
@@ -21,6 +22,7 @@ EXTRA_DIST += \
 	%D%/hostile.sh \
 	%D%/numbers.sh \
 	%D%/page.sh \
+	%D%/redact.sh \
 	%D%/security.sh \
 	%D%/big.sql \
 	%D%/page.mjs \
