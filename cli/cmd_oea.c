@@ -13,6 +13,7 @@
 #include "cli/explain.h"
 #include "cli/file_read.h"
 #include "cli/notes.h"
+#include "schema/functions/questions.h"
 
 /* ---- the figures ---- */
 
@@ -38,17 +39,6 @@ static const char sql_figures[] =
 	" WHERE o.k0 IS NOT NULL AND (?1 IS NULL OR o.recording_id = ?1)"
 	" AND (?9 IS NULL OR instr(?9, ',' || o.k0 || ','))"
 	" ORDER BY o.recording_id, o.model_id, o.layer_id, o.phase, o.max_batch_rows, o.k0";
-
-/* ?1 recording, ?2 margin, ?3 kmax, ?4 by layer */
-static const char sql_expand[] =
-	"SELECT recording_id, model_id, layer, phase, rows, known_rows,"
-	" round(1.0 * further_entries / nullif(known_rows, 0), 4) AS further_a_row,"
-	" round(1.0 * free_entries / nullif(known_rows, 0), 4) AS free_a_row,"
-	" round(1.0 * (further_entries - free_entries) / nullif(known_rows, 0), 4) AS loading_a_row,"
-	" round(1.0 * full_rows / nullif(known_rows, 0), 4) AS full_share,"
-	" round(1.0 * active_before / nullif(n_batches, 0), 3) AS active_before,"
-	" round(1.0 * active_after / nullif(n_batches, 0), 3) AS active_after"
-	" FROM moe_expand(?2, ?3, ?4) WHERE ?1 IS NULL OR recording_id = ?1";
 
 static const char sql_candidates[] =
 	", round(o.retained_score / nullif(o.candidate_rows, 0), 5) AS retained,"
@@ -126,17 +116,34 @@ static bool has_sections(const struct mt_oea_args *args)
 	       args->common.explains;
 }
 
-static sqlite3_stmt *expand_prepare(const struct mt_trace *trace, const struct mt_oea_args *args)
+/* One of schema/questions, with what it asks for from @args. @section is "" where it has none. */
+static sqlite3_stmt *question_prepare(const struct mt_trace *trace, const struct mt_oea_args *args,
+				      const char *question, const char *section)
 {
-	sqlite3_stmt *stmt = mt_trace_prepare_recording(trace, sql_expand,
-							args->common.recording_id);
+	struct mt_question_part part = mt_question_section(question, section);
+	char *sql = strndup(part.sql, part.n_bytes);
+	sqlite3_stmt *stmt = sql ? mt_trace_prepare(trace, sql) : NULL;
 
+	if (!sql)
+		mt_error("%s: out of memory", trace->path);
+	free(sql);
 	if (!stmt)
 		return NULL;
-	sqlite3_bind_double(stmt, 2, args->margin);
-	if (args->kmax)
-		sqlite3_bind_int64(stmt, 3, (int64_t)args->kmax);
-	sqlite3_bind_int(stmt, 4, args->by_layer);
+	if (args->common.recording_id)
+		sqlite3_bind_int64(stmt, sqlite3_bind_parameter_index(stmt, ":recording"),
+				   (int64_t)args->common.recording_id);
+	if (args->expands)
+		sqlite3_bind_double(stmt, sqlite3_bind_parameter_index(stmt, ":margin"), args->margin);
+	if (args->expands && args->kmax)
+		sqlite3_bind_int64(stmt, sqlite3_bind_parameter_index(stmt, ":kmax"),
+				   (int64_t)args->kmax);
+	if (!args->expands && args->rule)
+		sqlite3_bind_text(stmt, sqlite3_bind_parameter_index(stmt, ":rule"), args->rule, -1,
+				  SQLITE_STATIC);
+	sqlite3_bind_int(stmt, sqlite3_bind_parameter_index(stmt, ":by_layer"), args->by_layer);
+	sqlite3_bind_int(stmt, sqlite3_bind_parameter_index(stmt, ":fits"), args->fits);
+	sqlite3_bind_int(stmt, sqlite3_bind_parameter_index(stmt, ":bandwidth"),
+			 args->bandwidth_gb_s > 0);
 	return stmt;
 }
 
@@ -206,76 +213,6 @@ static const char sql_fit[] =
 	" AND (f.layer_id IS NULL OR l.layer_id = f.layer_id)) / iif(f.b_ns > 0, f.b_ns, NULL), 2)"
 	" AS expert_gb_per_s FROM moe_fit(?1) AS f ORDER BY f.model_id, f.layer";
 
-/* ?1 recording, ?2 rule, ?3 by a fit, ?4 by a bandwidth, ?5 margin, ?6 by layer. What is in no figure,
-   and what to know about those that are. */
-static const char sql_left_out[] =
-	"WITH r AS (SELECT * FROM recording WHERE ?1 IS NULL OR recording_id = ?1),"
-	" p AS (SELECT * FROM pass WHERE recording_id IN (SELECT recording_id FROM r))"
-	" SELECT recording_id, sum(n_batches) AS batches, CASE refusal"
-	" WHEN 'hash' THEN 'experts chosen by token id: no row prefers one'"
-	" WHEN 'order' THEN 'the order of the choice is not known: pass ids in the router''s order, or"
-	" weights that tell it'"
-	" WHEN 'equal' THEN 'all weights of each row are equal: ranks mean nothing'"
-	" WHEN 'base' THEN 'a rule changed the choice and the router''s own was not recorded: pass"
-	" base_ids'"
-	" WHEN 'scores' THEN 'p is a share of the router''s whole score, and weights or candidates of a"
-	" softmax over all experts, which tell it, are not there'"
-	" WHEN 'sampled' THEN 'rows of requests that are not sampled are missing'"
-	" ELSE 'more entries a row than are looked at' END AS left_out"
-	" FROM moe_oea(0, 0, ?2) WHERE refusal IS NOT NULL AND (?1 IS NULL OR recording_id = ?1)"
-	" GROUP BY recording_id, refusal"
-	" UNION ALL SELECT recording_id, count(*), 'batches of ' || phase || ' passes: the rule leaves"
-	" them alone' FROM p JOIN pass_layer AS pl USING (pass_id)"
-	" WHERE phase IN ('prefill', 'idle', 'dummy') AND pl.state = 0 GROUP BY recording_id, phase"
-	" UNION ALL SELECT recording_id, count(*), CASE state WHEN 1 THEN 'layers that nobody wrote'"
-	" || coalesce(': ' || (SELECT message FROM diagnostic WHERE severity <> 'info'"
-	" AND message LIKE '%physical%' LIMIT 1), '')"
-	" WHEN 2 THEN 'layers that the recorder lost' ELSE 'layers of which counts alone were told' END"
-	" FROM p JOIN pass_layer AS pl USING (pass_id) WHERE pl.state > 0 AND phase NOT IN"
-	" ('prefill', 'idle', 'dummy') GROUP BY recording_id, state"
-	" UNION ALL SELECT recording_id, NULL, 'note: choices are ' || routing_source || ', not a"
-	" router''s: what rows prefer means nothing' FROM r WHERE routing_source NOT IN ('model')"
-	" AND routing_source NOT LIKE 'replay%'"
-	" UNION ALL SELECT r.recording_id, NULL, 'note: one of ' || dp_size || ' data-parallel ranks:"
-	" a layer that gathers their rows touches more experts' FROM r JOIN process USING (process_id)"
-	" WHERE dp_size > 1"
-	" UNION ALL SELECT NULL, NULL, printf('note: layer times of model %d%s do not grow with active"
-	" experts%s', model_id, coalesce(', layer ' || layer, ''), iif(b_ns > 0, printf(' for sure: what is"
-	" predicted may be chance: b is %.3g us, from %.3g to %.3g', b_ns / 1e3, b_low_ns / 1e3,"
-	" b_high_ns / 1e3), printf(': b is %.3g us, so that nothing is predicted', b_ns / 1e3)))"
-	" FROM moe_fit(?6) WHERE ?3 AND (b_ns <= 0 OR b_low_ns <= 0)"
-	" UNION ALL SELECT NULL, NULL, printf('note: no time of layers was recorded that tells a line of"
-	" model %d%s, so that nothing is predicted', model_id, iif(?6, ', layer ' || layer, '')) FROM"
-	" (SELECT DISTINCT l.model_id, iif(?6, l.layer_id, NULL) AS layer_id, iif(?6, l.layer, NULL) AS"
-	" layer FROM layer AS l WHERE model_id IN (SELECT model_id FROM p)) AS l WHERE ?3 AND NOT EXISTS"
-	" (SELECT 1 FROM moe_fit(?6) AS f WHERE b_ns IS NOT NULL AND f.model_id = l.model_id"
-	" AND f.layer_id IS l.layer_id)"
-	" UNION ALL SELECT NULL, NULL, 'note: expert_weight_bytes is not known, so a bandwidth tells no"
-	" time' WHERE ?4 AND NOT EXISTS (SELECT 1 FROM layer WHERE expert_weight_bytes > 0)"
-	" UNION ALL SELECT recording_id, NULL, printf('note: of %d rows the further candidates, or the"
-	" scores that they are compared by, are not known', sum(rows - known_rows)) FROM"
-	" moe_expand(coalesce(?5, 0)) WHERE ?5 IS NOT NULL AND (?1 IS NULL OR recording_id = ?1)"
-	" GROUP BY recording_id HAVING sum(rows) > sum(known_rows)"
-	" UNION ALL SELECT recording_id, NULL, printf('note: %d rows of prefill in mixed batches keep their"
-	" experts, and are not in rows', sum(kept_rows)) FROM moe_expand(coalesce(?5, 0))"
-	" WHERE ?5 IS NOT NULL AND (?1 IS NULL OR recording_id = ?1) GROUP BY recording_id"
-	" HAVING sum(kept_rows) > 0"
-	" UNION ALL SELECT recording_id, NULL, printf('note: an active expert has %.0f rows in the mean:"
-	" far above a hundred a layer is not bound by memory, and its time no line in active experts',"
-	" 1.0 * sum(rows * k) / sum(active_before)) FROM moe_oea(0, 0, ?2) WHERE k0 = 1 AND"
-	" (?1 IS NULL OR recording_id = ?1) GROUP BY recording_id"
-	" HAVING sum(rows * k) > 100 * sum(active_before)"
-	" UNION ALL SELECT r.recording_id, NULL, iif(?2 GLOB '*groups=any*', 'note: rows take experts"
-	" outside of the groups that they had kept, which the model was never trained on', 'note:"
-	" experts are grouped, and rows take what is of the groups that they had kept: from recorded"
-	" candidates alone (retained), else it is not known') FROM r JOIN process USING (process_id)"
-	" WHERE EXISTS (SELECT 1 FROM layer WHERE n_groups > 1 AND model_id IN (SELECT model_id FROM p))"
-	" UNION ALL SELECT r.recording_id, NULL, 'note: a bias acts on the choice: the order is '"
-	" || iif(?2 GLOB '*order=weight*', 'that of the weights', 'that of the choice, weights and shares"
-	" are without it') FROM r WHERE EXISTS (SELECT 1 FROM layer WHERE has_correction_bias"
-	" AND model_id IN (SELECT model_id FROM p))"
-	" ORDER BY 1";
-
 static int lists_print(const struct mt_trace *trace, struct mt_output *output,
 		       struct mt_explain *explain, const struct mt_oea_args *args)
 {
@@ -291,16 +228,7 @@ static int lists_print(const struct mt_trace *trace, struct mt_output *output,
 	}
 	if (status != MT_EXIT_OK)
 		return status;
-	stmt = mt_trace_prepare_recording(trace, sql_left_out, args->common.recording_id);
-	if (stmt) {
-		sqlite3_bind_text(stmt, 2, args->rule && !args->expands ? args->rule : "oea", -1,
-				  SQLITE_STATIC);
-		sqlite3_bind_int(stmt, 3, args->fits);
-		sqlite3_bind_int(stmt, 4, args->bandwidth_gb_s > 0);
-		if (args->expands)
-			sqlite3_bind_double(stmt, 5, args->margin);
-		sqlite3_bind_int(stmt, 6, args->by_layer);
-	}
+	stmt = question_prepare(trace, args, "oea_notes", "left_out");
 	return mt_explain_print(explain, trace, output, "left_out",
 				"Not in these figures, or to know about them", stmt);
 }
@@ -332,7 +260,7 @@ static int oea_print(const struct mt_trace *trace, const struct mt_oea_args *arg
 	if (has_sections(args))
 		mt_output_sections(&output);
 	status = args->expands ? table_print(trace, &output, &explain, args, "expand",
-					     expand_prepare(trace, args))
+					     question_prepare(trace, args, "oea_expand", ""))
 			       : figures_print(trace, &output, &explain, args);
 	if (status == MT_EXIT_OK && has_sections(args))
 		status = lists_print(trace, &output, &explain, args);

@@ -35,6 +35,9 @@ static const struct argp argp = {
 	       "that prefer a kind of text, and the time of the layers. --format markdown is for "
 	       "documents."
 	       "\v"
+	       "Slow passes are those that decode and took more than 1.5 times the median of their "
+	       "model, with the first reason that the file shows, and without one where they took 3 "
+	       "times as long. "
 	       "--explain prints the queries, which any sqlite3 runs; that of the preferences "
 	       "needs the extension moetrace_sql. "
 	       "The columns mean what 'moetrace balance --help' and 'moetrace experts --help' say. "
@@ -53,6 +56,8 @@ struct section {
 
 static const struct section sections[] = {
 	{"attention", "What deserves attention", NULL, false, false},
+	{"slow", "Passes that took more than 1.5 times the usual", NULL, false, false},
+	{"padding", "Experts that padding alone made active", NULL, false, false},
 	{"recordings", "What was recorded", NULL, false, true},
 	{"verdicts", "Verdicts and losses", NULL, false, true},
 	{"throughput", "Tokens and throughput", NULL, false, false},

@@ -154,8 +154,14 @@ static const struct argp argp = {
 static int output_finish(int status)
 {
 	bool has_failed = ferror(stdout) != 0;
-	int error = has_failed ? errno : 0;
+	int error = EIO;
 
+	/* What errno was when an earlier write failed is gone; another one tells it again. */
+	if (has_failed) {
+		clearerr(stdout);
+		if (putchar('\n') == EOF || fflush(stdout) != 0)
+			error = errno;
+	}
 	if (fclose(stdout) != 0 && !has_failed) {
 		has_failed = true;
 		error = errno;

@@ -53,8 +53,10 @@ question_sql_files = \
 	schema/questions/load_windows.sql \
 	schema/questions/load_windows_merged.sql \
 	schema/questions/oea.sql \
+	schema/questions/oea_expand.sql \
 	schema/questions/oea_fit.sql \
 	schema/questions/oea_notes.sql \
+	schema/questions/oea_verify.sql \
 	schema/questions/pass.sql \
 	schema/questions/ranks.sql \
 	schema/questions/report.sql \

@@ -228,8 +228,8 @@ static size_t requests_limit(struct export *export)
 
 static void recording_put(struct export *export, int64_t recording)
 {
-	static const char *const sections[] = {"attention", "recordings", "verdicts", "throughput",
-					       "balance",   "hottest",	  "layer_times"};
+	static const char *const sections[] = {"attention",  "slow",	"padding", "recordings", "verdicts",
+					       "throughput", "balance", "hottest", "layer_times"};
 	int64_t models[16], requests[MAX_REQUESTS];
 	char key[96], ask[160];
 	size_t n;
@@ -239,6 +239,7 @@ static void recording_put(struct export *export, int64_t recording)
 	put_same(export, "oea?recording=%" PRId64, recording);
 	put_same(export, "oea_fit?recording=%" PRId64, recording);
 	put_same(export, "oea_notes?recording=%" PRId64, recording);
+	put_same(export, "oea_verify?recording=%" PRId64, recording);
 	put_same(export, "gaps?recording=%" PRId64, recording);
 	put_same(export, "requests?recording=%" PRId64, recording);
 	snprintf(key, sizeof(key), "timeline?recording=%" PRId64, recording);

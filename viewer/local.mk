@@ -48,6 +48,7 @@ viewer_page_sources = \
 	viewer/page/package.json \
 	viewer/page/tsconfig.json \
 	viewer/page/src/bars.ts \
+	viewer/page/src/chart.tsx \
 	viewer/page/src/color.ts \
 	viewer/page/src/data.ts \
 	viewer/page/src/export.ts \
@@ -63,12 +64,15 @@ viewer_page_sources = \
 	viewer/page/src/state.ts \
 	viewer/page/src/style.css \
 	viewer/page/src/style.d.ts \
+	viewer/page/src/svg.ts \
 	viewer/page/src/table.tsx \
 	viewer/page/src/use.ts \
 	viewer/page/src/view.ts \
 	viewer/page/src/views/compare.tsx \
 	viewer/page/src/views/heatmap.tsx \
 	viewer/page/src/views/oea.tsx \
+	viewer/page/src/views/oea_rule.tsx \
+	viewer/page/src/views/oea_time.tsx \
 	viewer/page/src/views/overview.tsx \
 	viewer/page/src/views/query.tsx \
 	viewer/page/src/views/ranks.tsx \

@@ -143,3 +143,75 @@ WHERE coalesce(duration_ns, 0) >= 0 AND pass_id IN (SELECT pass_id FROM (SELECT 
 	ORDER BY pass_id DESC) AS n FROM pass WHERE :recording IS NULL OR recording_id = :recording)
 	WHERE n <= 1000)
 GROUP BY recording_id, model_id, layer ORDER BY share DESC, layer LIMIT 6
+-- @section slow
+-- Passes that decode and took more than 1.5 times the median of their model in the recording, with the
+-- first reason that the file shows; without one where they took 3 times as long. What is usual is
+-- told by some 4000 passes; of slow ones the 1000 slowest are looked at.
+WITH timed AS (SELECT pass_id, recording_id, model_id, phase, n_rows + padding_rows AS size, begin_ns,
+		end_ns, end_ns - begin_ns AS duration_ns
+	FROM pass WHERE phase IN ('decode', 'mixed', 'verify') AND n_rows > 0 AND end_ns >= begin_ns
+		AND (:recording IS NULL OR recording_id = :recording)),
+sampled AS MATERIALIZED (SELECT * FROM timed
+	WHERE pass_id % (1 + (SELECT count(*) FROM timed) / 4000) = 0),
+usual AS MATERIALIZED (
+	SELECT recording_id, model_id, max(duration_ns) FILTER (WHERE n <= (n_all + 1) / 2) AS usual_ns,
+		max(size) FILTER (WHERE n_size <= (n_all + 1) / 2) AS usual_size
+	FROM (SELECT *, row_number() OVER (PARTITION BY recording_id, model_id ORDER BY duration_ns) AS n,
+			row_number() OVER (PARTITION BY recording_id, model_id ORDER BY size) AS n_size,
+			count(*) OVER (PARTITION BY recording_id, model_id) AS n_all
+		FROM sampled WHERE phase <> 'mixed')
+	WHERE n_all >= 20 GROUP BY recording_id, model_id),
+alike AS MATERIALIZED (
+	SELECT recording_id, model_id, phase, size, avg(duration_ns) AS alike_ns, avg((SELECT
+			avg(active_experts) FROM pass_layer AS pl WHERE pl.pass_id = s.pass_id)) AS alike_active
+	FROM sampled AS s GROUP BY recording_id, model_id, phase, size HAVING count(*) >= 5),
+slowest AS MATERIALIZED (
+	SELECT t.*, u.usual_ns, u.usual_size FROM timed AS t JOIN usual AS u USING (recording_id, model_id)
+	WHERE t.duration_ns > 1.5 * u.usual_ns ORDER BY t.duration_ns DESC LIMIT 1000),
+first AS MATERIALIZED (SELECT min(pass_id) AS pass_id FROM timed GROUP BY recording_id, model_id, size),
+held AS MATERIALIZED (SELECT DISTINCT recording_id, time_ns / 200000000 AS slot FROM power_sample
+	WHERE throttle_reasons & 236 AND (:recording IS NULL OR recording_id = :recording)),
+is_usual AS (SELECT avg((recording_id, begin_ns / 200000000) IN (SELECT recording_id, slot FROM held))
+	> 0.5 AS held FROM sampled),
+judged AS (
+	SELECT s.*, a.alike_ns, a.alike_active, (SELECT avg(active_experts) FROM pass_layer AS pl
+			WHERE pl.pass_id = s.pass_id) AS active,
+		EXISTS (SELECT 1 FROM gap AS g WHERE g.recording_id = s.recording_id
+			AND g.start_ns <= s.end_ns AND g.end_ns >= s.begin_ns) AS is_lossy,
+		s.pass_id IN (SELECT pass_id FROM first) AS is_first
+	FROM slowest AS s LEFT JOIN alike AS a USING (recording_id, model_id, phase, size)),
+reasoned AS (
+	SELECT *, CASE WHEN phase = 'mixed' THEN 1
+		WHEN size > usual_size AND 1.5 * alike_ns >= duration_ns THEN 2
+		WHEN active > 1.15 * alike_active THEN 3
+		WHEN NOT (SELECT held FROM is_usual) AND ((recording_id, begin_ns / 200000000) IN
+			(SELECT recording_id, slot FROM held) OR (recording_id, end_ns / 200000000) IN
+			(SELECT recording_id, slot FROM held)) THEN 4
+		WHEN is_first THEN 5 WHEN is_lossy THEN 6
+		WHEN duration_ns > 3 * usual_ns THEN 7 END AS reason
+	FROM judged)
+SELECT recording_id, model_id, count(*) AS passes, CASE reason
+	WHEN 1 THEN 'they hold rows of prefill, too'
+	WHEN 2 THEN printf('they are larger: %.1f rows with padding, where %d are usual', avg(size),
+		max(usual_size))
+	WHEN 3 THEN printf('they touch more experts than others of their size: %.1f a layer, where %.1f '
+		|| 'are usual', avg(active), avg(alike_active))
+	WHEN 4 THEN 'clocks were held down then (see view power)'
+	WHEN 5 THEN 'they are the first of their size'
+	WHEN 6 THEN 'the recorder lost something then'
+	ELSE 'nothing recorded tells why' END AS why,
+	usual_ns, avg(duration_ns) AS mean_duration_ns, pass_id AS slowest_pass_id,
+	max(duration_ns) AS max_duration_ns
+FROM reasoned WHERE reason IS NOT NULL
+GROUP BY recording_id, model_id, reason ORDER BY recording_id, model_id, passes DESC, reason
+-- @section padding
+-- Routed experts that padding rows made active and no other row did, in the last 1000 padded passes.
+WITH padded AS (SELECT pass_id, recording_id, model_id FROM (SELECT *, row_number() OVER
+		(PARTITION BY recording_id ORDER BY pass_id DESC) AS n FROM pass
+		WHERE padding_rows > 0 AND (:recording IS NULL OR recording_id = :recording)) WHERE n <= 1000)
+SELECT p.recording_id, p.model_id, l.layer, count(*) AS passes,
+	avg(pl.padding_active_experts) AS padding_active_experts, avg(pl.active_experts) AS active_experts
+FROM padded AS p JOIN pass_layer AS pl USING (pass_id) JOIN layer AS l USING (layer_id)
+WHERE pl.padding_active_experts IS NOT NULL
+GROUP BY p.recording_id, pl.layer_id HAVING sum(pl.padding_active_experts) > 0
+ORDER BY padding_active_experts DESC, p.recording_id, p.model_id, l.layer LIMIT 6

@@ -29,10 +29,10 @@ expect_ok "$moetrace" report "$tmp/trace.db" --format json
 cp "$tmp/out" "$tmp/report.json"
 answered 200 GET "${base}api/0/report"
 cp "$tmp/body" "$tmp/report-page.json"
-for section in attention recordings verdicts throughput balance hottest layer_times; do
+for section in attention slow padding recordings verdicts throughput balance hottest layer_times; do
 	cells "$tmp/report.json" "\$.$section" >"$tmp/want"
 	told "$tmp/report-page.json" "\$.$section" >"$tmp/got"
-	expect_file "$tmp/want"
+	[ "$section" = padding ] || expect_file "$tmp/want"
 	expect_same "$tmp/got" "$tmp/want"
 done
 answered 200 GET "${base}api/0/report?section=balance"
@@ -40,11 +40,11 @@ told "$tmp/body" '$.balance' >"$tmp/got"
 cells "$tmp/report.json" '$.balance' >"$tmp/want"
 expect_same "$tmp/got" "$tmp/want"
 
-# The page has a column for the layer and one for the size of batches in any case.
+# The page has columns for the layer, the size of batches, candidates and ranks in any case.
 expect_ok "$moetrace" oea "$tmp/trace.db" --format json
 cells "$tmp/out" '$.oea' >"$tmp/want"
 answered 200 GET "${base}api/0/oea"
-told "$tmp/body" '$' | grep -vE '\|(layer|max_batch_rows|k)\|' >"$tmp/got"
+told "$tmp/body" '$' | grep -vE '\|(layer|max_batch_rows|k|retained|truncated|max_rank_before|max_rank_after)\|' >"$tmp/got"
 expect_file "$tmp/want"
 expect_same "$tmp/got" "$tmp/want"
 

@@ -96,7 +96,15 @@ await part('the numbers of the overview are those of report', async () => {
 		const facts = JSON.parse((await downloaded(page.locator(`.facts[aria-label="${title}"]`).getByRole('button', {name: 'JSON'}))).toString());
 		assert.deepEqual(facts, report[section], section);
 	}
-	assert.deepEqual(await page.locator('.attention li').allInnerTexts(), report.attention.map((row) => row.says));
+	const findings = await page.locator('.attention li').allInnerTexts();
+	assert.equal(findings[0], report.slow.length > 0 ? report.attention[0].says.replace('nothing: ', '') : report.attention[0].says);
+	report.slow.forEach((row, i) => assert.ok(findings[1 + i].startsWith(`${row.passes} slow pass`) && findings[1 + i].includes(`${row.why}; the slowest is pass ${row.slowest_pass_id} `)));
+	const best = told('oea').oea.filter((row) => row.k0 < 8 && row.lost_weight < 0.1).sort((a, b) => a.ratio - b.ratio)[0];
+	assert.match(findings.at(-1), new RegExp(`k0 = ${best.k0} would load .* instead of .* experts a batch in ${best.phase} passes`));
+	if (report.slow.length > 0) {
+		await page.getByText('The figures of slow passes and of padding').click();
+		assert.deepEqual(await tableJson('slow'), report.slow);
+	}
 	const seen = await text('[role=region][aria-label=balance] tbody tr:first-child');
 	assert.match(seen, new RegExp(`^\\d+\\s+${report.balance[0].layer}\\s+${report.balance[0].tokens.toLocaleString('en')}`));
 	assert.match(await text('.facts'), new RegExp(`assignments\\s+${report.recordings[0].assignments.toLocaleString('en')}`));
@@ -217,7 +225,7 @@ await part('OEA: the figures of the verb, by the slider', async () => {
 	await open({view: 'oea', k0: '3'});
 	const oea = told('oea').oea;
 	const decode = oea.find((row) => row.phase === 'decode' && row.k0 === 3);
-	assert.match(await text('section[aria-label="decode passes"] dl'), new RegExp(String(decode.active_after)));
+	assert.match(await text('section[aria-label="decode passes"] dl'), new RegExp(`\\u2192 ${decode.active_after.toLocaleString('en', {maximumFractionDigits: 3})}`));
 	const all = await tableJson('every k0');
 	assert.deepEqual(all.map(({k0, phase, ratio, lost_weight}) => ({k0, phase, ratio, lost_weight})),
 		oea.map(({k0, phase, ratio, lost_weight}) => ({k0, phase, ratio, lost_weight})));
@@ -281,9 +289,17 @@ await part('SQL: results, errors, limits, cancelling', async () => {
 	await page.getByText('128 rows in').waitFor();
 	assert.deepEqual((await tableJson('result')).map((row) => row.tokens), load.filter((row) => row.layer < 2).map((row) => row.tokens));
 	await page.getByLabel('show as').selectOption('heatmap');
-	await page.locator('canvas.cells').waitFor();
-	await page.getByLabel('show as').selectOption('lines');
-	await page.getByRole('img', {name: 'The result as lines'}).waitFor();
+	const grid = page.getByRole('application', {name: /The result as a heatmap: tokens by layer and expert/});
+	await grid.focus();
+	for (const key of ['ArrowDown', 'ArrowDown', 'End'])
+		await page.keyboard.press(key);
+	assert.equal(await spoken(), `layer 1, expert 63: ${load.find((row) => row.layer === 1 && row.expert === 63).tokens.toLocaleString('en')}`);
+	for (const as of ['heatmap', 'lines', 'bars']) {
+		await page.getByLabel('show as').selectOption(as);
+		await page.locator('figcaption', {hasText: 'The result as'}).waitFor();
+		assert.equal((await downloaded(page.getByRole('button', {name: 'PNG'}))).subarray(1, 4).toString(), 'PNG', as);
+		assert.match((await downloaded(page.getByRole('button', {name: 'SVG'}))).toString(), /^<svg xmlns[^]*<\/svg>\n$/, as);
+	}
 	await page.getByLabel('cookbook').selectOption({index: 3});
 	assert.match(await page.locator('#sql').inputValue(), /SELECT/i);
 	const errors = page.locator('[role=alert]');

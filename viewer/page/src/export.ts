@@ -34,6 +34,10 @@ export function downloadPng(name: string, canvas: HTMLCanvasElement): void {
 	canvas.toBlob((blob) => blob && download(name, blob));
 }
 
+export function downloadSvg(name: string, text: string): void {
+	download(name, text, 'image/svg+xml');
+}
+
 export function xml(text: string): string {
 	return text.replace(/[<>&"']/g, (c) => `&#${c.charCodeAt(0)};`);
 }

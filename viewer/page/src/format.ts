@@ -56,7 +56,8 @@ export function cell(column: string, value: Value | undefined): string {
 		return percent(value);
 	if (Number.isInteger(value))
 		return column.endsWith('_id') || column === 'layer' || column === 'expert' ? String(value) : count(value);
-	return real(value, 4);
+	const size = Math.abs(value);
+	return real(value, size >= 1000 ? 1 : size >= 100 ? 2 : size >= 10 ? 3 : 4);
 }
 
 // "mean_duration_ns" as a heading.

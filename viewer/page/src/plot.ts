@@ -3,11 +3,12 @@
 // Small plots of lines and of dots with a line through them, for some hundred points.
 import {themeColor} from './color';
 import {real} from './format';
+import type {Surface} from './svg';
 
 const pad = {left: 58, right: 14, top: 26, bottom: 36};
 
 interface Axes {
-	context: CanvasRenderingContext2D;
+	context: Surface;
 	x: (value: number) => number;
 	y: (value: number) => number;
 	width: number;
@@ -27,14 +28,8 @@ export function ticks(from: number, to: number, n: number): number[] {
 	return list;
 }
 
-function axes(canvas: HTMLCanvasElement, width: number, height: number, xs: [number, number], ys: [number, number],
+function axes(context: Surface, width: number, height: number, xs: [number, number], ys: [number, number],
 	xLabel: string, yLabel: string): Axes {
-	const ratio = window.devicePixelRatio || 1;
-	canvas.width = Math.round(width * ratio);
-	canvas.height = Math.round(height * ratio);
-	canvas.style.height = `${height}px`;
-	const context = canvas.getContext('2d')!;
-	context.setTransform(ratio, 0, 0, ratio, 0, 0);
 	context.fillStyle = themeColor('--page');
 	context.fillRect(0, 0, width, height);
 	const x = (value: number) => pad.left + ((value - xs[0]) / (xs[1] - xs[0] || 1)) * (width - pad.left - pad.right);
@@ -69,34 +64,66 @@ export interface Line {
 	isDashed?: boolean;
 }
 
-export function linesDraw(canvas: HTMLCanvasElement, width: number, height: number, plot: {
+export interface Lines {
 	x: number[];
 	lines: Line[];
 	xLabel: string;
 	yLabel: string;
 	mark?: number;
-}): void {
-	const most = Math.max(1, ...plot.lines.flatMap((line) => line.values.filter(Number.isFinite)));
-	const {context, x, y} = axes(canvas, width, height, [Math.min(...plot.x), Math.max(...plot.x)], [0, most * 1.06], plot.xLabel, plot.yLabel);
+}
+
+function pathDraw(context: Surface, points: [number, number][]): void {
+	let isDown = false;
+	context.beginPath();
+	for (const [x, y] of points) {
+		if (!Number.isFinite(y))
+			isDown = false;
+		else if (isDown)
+			context.lineTo(x, y);
+		else {
+			context.moveTo(x, y);
+			isDown = true;
+		}
+	}
+	context.stroke();
+}
+
+const plotX = (width: number, from: number, to: number) => (value: number) =>
+	pad.left + ((value - from) / (to - from || 1)) * (width - pad.left - pad.right);
+
+// The point whose x is nearest to a place on the chart.
+export function nearest(plot: Lines, width: number, place: number): number {
+	const x = plotX(width, Math.min(...plot.x), Math.max(...plot.x));
+	let best = -1;
+	plot.x.forEach((value, i) => {
+		if (best < 0 || Math.abs(x(value) - place) < Math.abs(x(plot.x[best]!) - place))
+			best = i;
+	});
+	return best;
+}
+
+export function linesDraw(surface: Surface, width: number, height: number, plot: Lines): void {
+	const all = plot.lines.flatMap((line) => line.values.filter(Number.isFinite));
+	const most = all.reduce((a, b) => Math.max(a, b), 0) || 1;
+	const least = all.reduce((a, b) => Math.min(a, b), 0);
+	const {context, x, y} = axes(surface, width, height, [Math.min(...plot.x), Math.max(...plot.x)], [least * 1.06, most * 1.06], plot.xLabel, plot.yLabel);
 	if (plot.mark !== undefined) {
 		context.fillStyle = themeColor('--mark');
 		context.fillRect(x(plot.mark) - 6, pad.top, 12, height - pad.top - pad.bottom);
 	}
-	let legend = pad.left + 90;
+	let legend = Math.max(pad.left, context.measureText(plot.yLabel).width + 24);
 	for (const line of plot.lines) {
 		context.strokeStyle = context.fillStyle = themeColor(line.color);
 		context.lineWidth = 2;
 		context.setLineDash(line.isDashed ? [5, 4] : []);
-		context.beginPath();
-		line.values.forEach((value, i) => (i === 0 ? context.moveTo(x(plot.x[i]!), y(value)) : context.lineTo(x(plot.x[i]!), y(value))));
-		context.stroke();
+		pathDraw(context, line.values.map((value, i) => [x(plot.x[i]!), y(value)]));
 		context.beginPath();
 		context.moveTo(legend, 12);
 		context.lineTo(legend + 18, 12);
 		context.stroke();
 		context.setLineDash([]);
-		if (!line.isDashed)
-			line.values.forEach((value, i) => context.fillRect(x(plot.x[i]!) - 2.5, y(value) - 2.5, 5, 5));
+		if (!line.isDashed && plot.x.length <= 100)
+			line.values.forEach((value, i) => Number.isFinite(value) && context.fillRect(x(plot.x[i]!) - 2.5, y(value) - 2.5, 5, 5));
 		context.textAlign = 'left';
 		context.textBaseline = 'middle';
 		context.fillStyle = themeColor('--text');
@@ -106,29 +133,77 @@ export function linesDraw(canvas: HTMLCanvasElement, width: number, height: numb
 	context.lineWidth = 1;
 }
 
-export function dotsDraw(canvas: HTMLCanvasElement, width: number, height: number, plot: {
+export interface Dots {
 	dots: {x: number; y: number; size: number}[];
 	line: (x: number) => number;
+	from: number; // to the left of it the line is dashed: nothing was seen there
 	xLabel: string;
 	yLabel: string;
-}): void {
+}
+
+export function dotsDraw(surface: Surface, width: number, height: number, plot: Dots): void {
 	const xs: [number, number] = [0, Math.max(1, ...plot.dots.map((dot) => dot.x)) * 1.04];
-	const most = Math.max(plot.line(xs[1]), ...plot.dots.map((dot) => dot.y));
-	const {context, x, y} = axes(canvas, width, height, xs, [0, most * 1.06 || 1], plot.xLabel, plot.yLabel);
+	const sorted = plot.dots.map((dot) => dot.y).sort((a, b) => a - b);
+	// Few that lie far above would press the others flat: they stand at the edge as triangles.
+	const most = Math.max(1.6 * plot.line(xs[1]), 1.6 * (sorted[Math.floor(sorted.length * 0.9)] ?? 0));
+	const nAbove = sorted.filter((value) => value > most).length;
+	const {context, x, y} = axes(surface, width, height, xs, [0, most * 1.06 || 1], plot.xLabel, plot.yLabel);
 	const largest = Math.max(1, ...plot.dots.map((dot) => dot.size));
 	context.globalAlpha = 0.65;
 	context.fillStyle = themeColor('--accent');
 	for (const dot of plot.dots) {
 		context.beginPath();
+		if (dot.y > most) {
+			context.moveTo(x(dot.x), pad.top);
+			context.lineTo(x(dot.x) - 5, pad.top + 8);
+			context.lineTo(x(dot.x) + 5, pad.top + 8);
+			context.closePath();
+			context.fill();
+			continue;
+		}
 		context.arc(x(dot.x), y(dot.y), 2 + 4 * Math.sqrt(dot.size / largest), 0, 2 * Math.PI);
 		context.fill();
 	}
 	context.globalAlpha = 1;
 	context.strokeStyle = themeColor('--warn');
 	context.lineWidth = 2;
-	context.beginPath();
-	context.moveTo(x(xs[0]), y(plot.line(xs[0])));
-	context.lineTo(x(xs[1]), y(plot.line(xs[1])));
-	context.stroke();
+	const from = Math.max(0, Math.min(plot.from, xs[1]));
+	for (const [left, right, dash] of [[0, from, [5, 4]], [from, xs[1], []]] as const) {
+		context.setLineDash(dash);
+		pathDraw(context, [[x(left), y(plot.line(left))], [x(right), y(plot.line(right))]]);
+	}
+	context.setLineDash([]);
 	context.lineWidth = 1;
+	if (nAbove > 0) {
+		context.fillStyle = themeColor('--quiet');
+		context.textAlign = 'right';
+		context.textBaseline = 'middle';
+		context.fillText(`${nAbove} ${nAbove === 1 ? 'point lies' : 'points lie'} above`, width - pad.right, 12);
+	}
+}
+
+// A bar for each name; what does not fit below is left to the table.
+export function barsDraw(surface: Surface, width: number, height: number, plot: {names: string[]; values: number[]; xLabel: string; yLabel: string}): void {
+	const all = plot.values.filter(Number.isFinite);
+	const most = all.reduce((a, b) => Math.max(a, b), 0) || 1;
+	const least = all.reduce((a, b) => Math.min(a, b), 0);
+	const {context, y} = axes(surface, width, height, [0, 0], [least * 1.06, most * 1.06], plot.xLabel, plot.yLabel);
+	const step = (width - pad.left - pad.right) / Math.max(1, plot.names.length);
+	context.textBaseline = 'top';
+	context.textAlign = 'center';
+	// The axis of numbers that was drawn below does not belong to names.
+	context.fillStyle = themeColor('--page');
+	context.fillRect(pad.left - 20, height - pad.bottom + 2, width - pad.left, 16);
+	const every = Math.ceil(46 / step);
+	plot.values.forEach((value, i) => {
+		if (!Number.isFinite(value))
+			return;
+		context.fillStyle = themeColor('--accent');
+		context.fillRect(pad.left + i * step + step * 0.1, Math.min(y(0), y(value)), Math.max(1, step * 0.8), Math.abs(y(value) - y(0)));
+	});
+	context.fillStyle = themeColor('--quiet');
+	plot.names.forEach((name, i) => {
+		if (i % every === 0)
+			context.fillText(name.length > 14 ? `${name.slice(0, 13)}\u2026` : name, pad.left + (i + 0.5) * step, height - pad.bottom + 6);
+	});
 }

@@ -27,6 +27,9 @@ export function Exports({rows, name}: {rows: Rows; name: string}): JSX.Element {
 	);
 }
 
+// Of a cell's text that is shown.
+const MAX_TEXT = 400;
+
 export interface TableProps {
 	rows: Rows;
 	name: string; // of files, and of the table for those who hear it
@@ -76,9 +79,12 @@ export function Table({rows, name, caption, hide = [], link, most = 100, show}: 
 						<tr key={i}>
 							{columns.map((column, j) => {
 								const target = link?.(column, row);
-								const text = show?.(column, row[column]!, row) ?? cell(column, row[column]);
+								const whole = show?.(column, row[column]!, row) ?? cell(column, row[column]);
+								const isLong = typeof whole === 'string' && whole.length > MAX_TEXT;
+								const text = isLong ? `${whole.slice(0, MAX_TEXT)}\u2026` : whole;
 								return (
-									<td key={column} class={numeric[j] ? 'n' : ''}>
+									<td key={column} class={numeric[j] ? 'n' : typeof text === 'string' && text.length > 40 ? 'long' : ''}
+										title={isLong ? 'Cut here; CSV and JSON have all of it.' : undefined}>
 										{target ? <a href={target}>{text}</a> : text}
 									</td>
 								);

@@ -1,183 +1,207 @@
 // SPDX-License-Identifier: MIT
 //
-// What opportunistic expert activation would save: active experts before and after for each k0, by
-// layer and size of batches; lost weight; time by a fit that is shown with its points; what rules of
-// the recording did; and what cannot be judged, with the reason.
+// What opportunistic expert activation, or another rule, would save: active experts before and after
+// for each k0, by layer and size of batches, over ranks; lost weight; time; whether rules of the
+// recording did anything; and what cannot be judged, with the reason.
 import type {JSX} from 'preact';
-import {useEffect, useRef} from 'preact/hooks';
-import type {Row, Rows, Sections} from '../data';
+import {LinesChart} from '../chart';
+import type {Parameters, Row, Rows, Sections} from '../data';
 import {askRows, askSections, isFile, objects} from '../data';
-import {downloadPng} from '../export';
-import {count, duration, percent, real} from '../format';
+import {count, percent, real} from '../format';
 import {Choice, Help, Wait} from '../parts';
-import {dotsDraw, linesDraw} from '../plot';
-import {adjust, useAddress, useAnswer} from '../state';
+import {adjust, useAddress, useAnswer, viewAddress} from '../state';
 import {Table} from '../table';
-import {useTheme, useWidth} from '../use';
 import type {ViewProps} from '../view';
+import {RuleControls, ruleOf} from './oea_rule';
+import type {TimeLine} from './oea_time';
+import {Fit, TimeControls, TimeFacts, useTimeLine} from './oea_time';
 
 function keyOf(row: Row): string {
 	return `${String(row['model_id'])} ${String(row['phase'])}`;
 }
 
-function Lines({rows, k0}: {rows: Row[]; k0: number}): JSX.Element {
-	const canvas = useRef<HTMLCanvasElement>(null);
-	const [box, width] = useWidth();
-	const theme = useTheme();
-	useEffect(() => {
-		if (width > 0)
-			linesDraw(canvas.current!, width, 230, {
-				x: rows.map((row) => Number(row['k0'])),
-				lines: [
-					{name: 'active experts under the rule', values: rows.map((row) => Number(row['active_after'])), color: '--accent'},
-					{name: 'as recorded', values: rows.map((row) => Number(row['active_before'])), color: '--quiet'},
-					{name: 'if choices were even', values: rows.map((row) => Number(row['uniform_after'])), color: '--warn', isDashed: true},
-				],
-				xLabel: 'k0', yLabel: 'experts a batch', mark: k0,
-			});
-	}, [rows, k0, width, theme]);
-	const at = rows.find((row) => Number(row['k0']) === k0);
-	return (
-		<div ref={box} class="chart" role="img" aria-label={`Active experts by k0: with k0 ${k0} ${real(at?.['active_after'])}, as recorded ${real(at?.['active_before'])}. The table below has all of it.`}>
-			<canvas ref={canvas} aria-hidden="true" />
-		</div>
-	);
-}
+const numbers = (rows: Row[], column: string) => rows.map((row) => (typeof row[column] === 'number' ? (row[column] as number) : NaN));
 
-function One({rows, k0, fit}: {rows: Row[]; k0: number; fit: Row | undefined}): JSX.Element {
+function One({rows, k0, line, ruleName}: {rows: Row[]; k0: number; line: TimeLine | null; ruleName: string}): JSX.Element {
 	const row = rows.find((each) => Number(each['k0']) === k0) ?? rows[rows.length - 1]!;
-	const a = Number(fit?.['a_ns'] ?? NaN), b = Number(fit?.['b_ns'] ?? NaN), c = Number(fit?.['c_ns'] ?? 0);
-	const isFitted = Number.isFinite(a) && row['phase'] === 'decode';
-	const time = (active: number) => a + b * active + c * Number(row['rows']);
-	const isExtrapolated = fit && Number(row['active_after']) < Number(fit['min_active']);
+	const phase = String(row['phase']);
+	const hasLost = typeof row['lost_weight'] === 'number';
 	return (
-		<section aria-label={`${String(row['phase'])} passes`}>
-			<h2>{String(row['phase'])} passes: {count(row['batches'])} batches of {real(row['rows'], 2)} rows</h2>
+		<section aria-label={`${phase} passes`}>
+			<h2>{phase} passes: {count(row['batches'])} batches of {real(row['rows'], 2)} rows</h2>
 			<div class="columns">
-				<Lines rows={rows} k0={k0} />
+				{rows.length > 1 && (
+					<div>
+						<LinesChart name={`oea-${phase}`} title="Active experts a batch" label={`Active experts by k0: with k0 ${k0} ${real(row['active_after'])}, as recorded ${real(row['active_before'])}`}
+							plot={{
+								x: numbers(rows, 'k0'), xLabel: 'k0', yLabel: 'experts', mark: Number(row['k0']),
+								lines: [
+									{name: 'under the rule', values: numbers(rows, 'active_after'), color: '--accent'},
+									{name: 'as recorded', values: numbers(rows, 'active_before'), color: '--quiet'},
+									{name: 'if choices were even', values: numbers(rows, 'uniform_after'), color: '--warn', isDashed: true},
+								],
+							}} />
+						{hasLost && <LinesChart name={`oea-lost-${phase}`} title="What it costs" label={`Lost weight by k0: with k0 ${k0} ${percent(row['lost_weight'])}`} height={170}
+							plot={{
+								x: numbers(rows, 'k0'), xLabel: 'k0', yLabel: '%', mark: Number(row['k0']),
+								lines: [
+									{name: 'lost weight of a row, mean', values: numbers(rows, 'lost_weight').map((x) => x * 100), color: '--bad'},
+									{name: '95th percentile', values: numbers(rows, 'p95').map((x) => x * 100), color: '--warn', isDashed: true},
+								],
+							}} />}
+					</div>
+				)}
 				<dl class="big">
 					<div><dt>active experts a batch</dt><dd>{real(row['active_before'])} &rarr; {real(row['active_after'])}</dd></div>
-					<div><dt>that is</dt><dd>{percent(row['ratio'], 1)} {row['ratio_low'] !== null && <small>({percent(row['ratio_low'], 1)} to {percent(row['ratio_high'], 1)})</small>}</dd></div>
-					<div><dt>lost weight of the router</dt><dd>{percent(row['lost_weight'])}{row['lost_weight'] === null && <small> not known: the rows' weights, or the router's own, were not recorded</small>}</dd></div>
-					<div><dt>rows with fewer than k experts</dt><dd>{count(row['below_k'])}</dd></div>
-					{isFitted && <div><dt>time of a layer by the fit</dt><dd>{`${duration(time(Number(row['active_before'])))} \u2192 ${duration(time(Number(row['active_after'])))}`}
-						{isExtrapolated && <small> extrapolated: no batch as small was recorded</small>}</dd></div>}
+					<div><dt>that is</dt><dd>{percent(row['ratio'], 1)} {row['ratio_low'] !== null && <small>({percent(row['ratio_low'], 1)} to {percent(row['ratio_high'], 1)} in 95 of 100 cases)</small>}</dd></div>
+					<div><dt>lost weight of the router</dt><dd>{hasLost ? percent(row['lost_weight']) : <small>not known: the rows' weights, or the router's own, were not recorded</small>}</dd></div>
+					<div><dt>rows that end with fewer than k experts</dt><dd>{row['below_k'] === null ? <small>not known without further candidates</small> : <>{count(row['below_k'])} <small>of {count(Number(row['batches']) * Number(row['rows']))}</small></>}</dd></div>
+					{typeof row['retained'] === 'number' && <div><dt>score that rows keep</dt><dd>{percent(row['retained'])} {Number(row['truncated']) > 0 && <small>at least: {percent(row['truncated'], 1)} of the rows needed more candidates</small>}</dd></div>}
+					{typeof row['max_rank_before'] === 'number' && <div><dt>experts of the rank that has most</dt><dd>{real(row['max_rank_before'])} &rarr; {real(row['max_rank_after'])}</dd></div>}
+					{Number(row['padding_active']) > 0 && <div><dt>experts a batch that padding alone made active</dt><dd>{real(row['padding_active'])}</dd></div>}
+					<TimeFacts line={line} row={row} />
 				</dl>
 			</div>
+			{ruleName === 'oea' && Number(row['rows']) < 1.05 && <p class="warn">With one row a batch nothing can be shared: rows are only cut to k0.</p>}
 		</section>
 	);
 }
 
-function Fit({sections}: {sections: Sections}): JSX.Element {
-	const canvas = useRef<HTMLCanvasElement>(null);
-	const [box, width] = useWidth();
-	const theme = useTheme();
-	const fit = objects(sections['fit'])[0];
-	const points = objects(sections['points']);
-	const c = Number(fit?.['c_ns'] ?? 0);
-	const n = points.reduce((sum, row) => sum + Number(row['n_batches']), 0);
-	const rows = points.reduce((sum, row) => sum + Number(row['n_rows']) * Number(row['n_batches']), 0) / Math.max(1, n);
-	useEffect(() => {
-		if (width > 0 && fit)
-			dotsDraw(canvas.current!, width, 280, {
-				// What the number of rows makes of it by the fit is taken away, so that the line belongs to the points.
-				dots: points.map((row) => ({x: Number(row['active_experts']), y: (Number(row['duration_ns']) - c * (Number(row['n_rows']) - rows)) / 1e3, size: Number(row['n_batches'])})),
-				line: (x) => (Number(fit['a_ns']) + Number(fit['b_ns']) * x + c * rows) / 1e3,
-				xLabel: 'active experts', yLabel: `\u00b5s a layer, as with ${real(rows, 1)} rows`,
-			});
-	}, [sections, width, theme]);
-	if (!fit || fit['b_ns'] === null)
-		return <p class="none">No line fits the recorded layer times: layers were not timed, or all batches have as many active experts.</p>;
-	return (
-		<section aria-label="Time and active experts">
-			<h2>Time of a layer and its active experts <span class="exports"><button type="button" onClick={() => downloadPng('fit.png', canvas.current!)}>PNG</button></span></h2>
-			<p>time = {duration(fit['a_ns'])} + {duration(fit['b_ns'])} &times; active{fit['c_ns'] !== null ? <> + {duration(fit['c_ns'])} &times; rows</> : ''}, R&sup2; {real(fit['r2'])}, {count(fit['n_batches'])} batches,
-				{' '}{count(fit['n_outliers'])} interrupted ones left out, by {fit['source'] === 'kernel' ? 'the operations\u2019 own times' : 'the time between selections'}.
-				{Number(fit['n_ruled']) === 0 ? ' No batch ran under a rule, so what lies below the smallest one is extrapolated.' : ''}</p>
-			<div ref={box} class="chart" role="img" aria-label={`Layer time against active experts: ${points.length} points, and the line`}>
-				<canvas ref={canvas} aria-hidden="true" />
-			</div>
-			<details class="behind"><summary>The points as a table</summary><Table rows={sections['points']!} name="points of the fit" most={20} /></details>
-		</section>
-	);
-}
-
-function Notes({sections}: {sections: Sections}): JSX.Element {
-	const rules = objects(sections['rules']);
-	const left = objects(sections['left_out']);
+function Expand({rows}: {rows: Rows}): JSX.Element {
 	return (
 		<>
-			{left.length > 0 && (
-				<section class="refusals" aria-label="What is in no figure">
-					<h2>What is in no figure, and why</h2>
-					<ul>{left.map((row, i) => <li key={i}>{row['batches'] !== null ? <b>{count(row['batches'])} batches: </b> : ''}{String(row['left_out'])}</li>)}</ul>
+			{objects(rows).map((row, i) => (
+				<section key={i} aria-label={`${String(row['phase'])} passes`}>
+					<h2>{String(row['phase'])} passes: {count(row['rows'])} rows, of {count(row['known_rows'])} the candidates are known</h2>
+					<dl class="inline">
+						<div><dt>further experts a row</dt><dd>{real(row['further_a_row'])}</dd></div>
+						<div><dt>of them active in the batch anyway</dt><dd>{real(row['free_a_row'])}</dd></div>
+						<div><dt>to be loaded</dt><dd>{real(row['loading_a_row'])}</dd></div>
+						<div><dt>active experts a batch</dt><dd>{real(row['active_before'])} &rarr; {real(row['active_after'])}</dd></div>
+						<div><dt>rows that ran out of candidates</dt><dd>{percent(row['full_share'], 1)}</dd></div>
+					</dl>
 				</section>
-			)}
-			{rules.length > 0 && (
-				<section aria-label="Rules that ran">
-					<h2>Rules that the recording ran under</h2>
-					<ul>{rules.map((row, i) => (
-						<li key={i}><b>{String(row['rule'])}</b> in {String(row['phase'])} passes: {ruleSays(row)}</li>
-					))}</ul>
-					<Table rows={sections['rules']!} name="what the rules did" hide={['recording_id', 'model_id']} />
-				</section>
-			)}
+			))}
+			<Table rows={rows} name="further experts" hide={['recording_id']} />
 		</>
 	);
 }
 
-function ruleSays(row: Row): string {
-	const changed = Number(row['changed_rows'] ?? 0), known = Number(row['known_rows'] ?? 0);
-	if (known === 0)
-		return 'what it did is not known: the router\u2019s own choice was not recorded';
-	if (changed === 0)
-		return 'it changed no row' + (Number(row['one_row_batches']) === Number(row['n_batches']) ? ': every batch had a single row' : '')
-			+ (Number(row['equal_rows']) === known ? ': all weights of each row are equal' : '');
-	return `it changed ${percent(changed / known, 1)} of the rows; active experts ${percent(Number(row['active_after']) / Number(row['active_before']), 1)} of before`;
+function Refusals({rows}: {rows: Rows}): JSX.Element | null {
+	const left = objects(rows);
+	if (left.length === 0)
+		return null;
+	return (
+		<section class="refusals" aria-label="What is in no figure">
+			<h2>What is in no figure, and what to know about those that are</h2>
+			<ul>{left.map((row, i) => <li key={i}>{row['batches'] !== null ? <b>{count(row['batches'])} batches: </b> : ''}{String(row['left_out']).replace(/^note: /, '')}</li>)}</ul>
+			<Table rows={rows} name="left out" hide={['recording_id']} />
+		</section>
+	);
+}
+
+const effects: Record<string, string> = {acted: 'complete', nothing: 'error', unknown: 'partial'};
+
+function Verdicts({verify, rules}: {verify: Rows; rules: Rows | undefined}): JSX.Element {
+	const list = objects(verify).filter((row) => row['rule'] !== '-');
+	return (
+		<section aria-label="Rules that ran">
+			<h2>Did a rule of the recording do anything?</h2>
+			{list.length === 0 ? <p class="none">It ran under no rule: the figures above are of the router's own choice.</p> : (
+				<ul>{list.map((row, i) => (
+					<li key={i}><b>{String(row['rule'])}</b> <span class={`tag ${effects[String(row['effect'])] ?? ''}`}>{row['effect'] === 'nothing' ? 'did nothing' : row['effect']}</span> {String(row['why'])}</li>
+				))}</ul>
+			)}
+			{list.length > 0 && <Table rows={verify} name="whether rules did anything" />}
+			{rules && rules.rows.length > 0 && <Table rows={rules} name="what the rules did" hide={['recording_id', 'model_id']} />}
+		</section>
+	);
+}
+
+// By layer or size of batches at this k0: the picture, and the table behind it.
+function Parts({rows, by, k0}: {rows: Rows; by: string; k0: number}): JSX.Element {
+	const column = by === 'layer' ? 'layer' : 'max_batch_rows';
+	const at = rows.columns.indexOf('k0');
+	const mine = {...rows, rows: rows.rows.filter((row) => row[at] === k0)};
+	const list = objects(mine);
+	const phases = [...new Set(list.map((row) => String(row['phase'])))];
+	return (
+		<>
+			{phases.map((phase) => {
+				const of = list.filter((row) => row['phase'] === phase);
+				return of.length > 1 && (
+					<LinesChart key={phase} name={`oea-by-${by}-${phase}`} title={`Active experts by ${by}, ${phase} passes, k0 = ${k0}`} label={`Active experts by ${by}, before and under the rule: the table below has them`} height={190}
+						plot={{x: numbers(of, column), xLabel: by === 'layer' ? 'layer' : 'rows of the batch, at most', yLabel: 'experts', lines: [
+							{name: 'under the rule', values: numbers(of, 'active_after'), color: '--accent'}, {name: 'as recorded', values: numbers(of, 'active_before'), color: '--quiet'}]}} />
+				);
+			})}
+			<Table rows={mine} name={`by ${by}, k0 = ${k0}`} hide={['recording_id', 'model_id', 'k0', 'k', by === 'layer' ? 'max_batch_rows' : 'layer', ...emptyColumns(mine)]}
+				link={(name, row) => (name === 'layer' && row['layer'] !== null ? viewAddress('heatmap', {layer: row['layer'] as number, expert: 0, phase: 'decode'}) : undefined)} />
+		</>
+	);
+}
+
+function ofModel(rows: Rows, model: number): Rows {
+	const at = rows.columns.indexOf('model_id');
+	return {...rows, rows: rows.rows.filter((row) => row[at] === model)};
+}
+
+// What this trace cannot tell, or was not asked for, takes no room.
+const optional = ['retained', 'truncated', 'max_rank_before', 'max_rank_after'];
+
+function emptyColumns(rows: Rows): string[] {
+	return optional.filter((name) => rows.rows.every((row) => row[rows.columns.indexOf(name)] === null));
 }
 
 export function Oea(props: ViewProps): JSX.Element {
 	const {trace, recording, model, holds} = props;
 	const state = useAddress();
-	const rule = state['rule'] ?? 'oea';
+	const rule = ruleOf(state);
 	const by = state['by'] ?? '';
-	const ask = (more: Record<string, number>) => () => (holds['ids'] ? askRows(trace, 'oea', {recording, rule: rule === 'oea' ? null : rule, ...more}) : null);
-	const figures = useAnswer(ask({}), [trace, recording, rule]);
-	const parts = useAnswer<Rows>(by === '' ? () => null : ask(by === 'layer' ? {by_layer: 1} : {by_batch: 1}), [trace, recording, rule, by]);
-	const fit = useAnswer(() => (holds['ids'] ? askSections(trace, 'oea_fit', {recording}) : null), [trace, recording]);
-	const notes = useAnswer(() => (holds['ids'] ? askSections(trace, 'oea_notes', {recording}) : null), [trace, recording]);
+	const isExpand = rule.name === 'expand';
+	const text = rule.text === 'oea' ? null : rule.text;
+	const ranks = /^\d+$/.test(state['ranks'] ?? '') ? state['ranks']! : null;
+	const placement = state['ranks'] === 'recorded' ? 'recorded' : null;
+	const shared: Parameters = {recording, rule: text, ranks, placement};
+	const ask = (more: Parameters) => () => (holds['ids'] && !isExpand ? askRows(trace, 'oea', {...shared, ...more}) : null);
+	const inputs = [trace, recording, rule.text, ranks, placement];
+	const figures = useAnswer(ask({}), inputs);
+	const parts = useAnswer<Rows>(by === '' || isExpand ? () => null : ask(by === 'layer' ? {by_layer: 1} : {by_batch: 1}), [...inputs, by]);
+	const expand = useAnswer(() => (holds['ids'] && isExpand ? askRows(trace, 'oea_expand', {recording, margin: rule.margin, kmax: rule.kmax, by_layer: by === 'layer' ? 1 : null}) : null),
+		[trace, recording, isExpand, rule.margin, rule.kmax, by]);
+	const fit = useAnswer<Sections>(() => (holds['ids'] ? askSections(trace, 'oea_fit', {recording}) : null), [trace, recording]);
+	const notes = useAnswer<Sections>(() => (holds['ids'] ? askSections(trace, 'oea_notes', {recording, ...(isExpand ? {margin: rule.margin} : {rule: text})}) : null), [trace, recording, rule.text, isExpand, rule.margin]);
+	const verify = useAnswer(() => (holds['ids'] ? askRows(trace, 'oea_verify', {recording}) : null), [trace, recording]);
+	const line = useTimeLine(props, fit.value);
+	const allK = Math.max(0, ...props.info.layers.filter((row) => row['model_id'] === model).map((row) => Number(row['top_k']) - Number(row['n_shared_slots'] ?? 0)));
+	const k0 = Math.max(1, Math.min(allK, Number(state['k0'] ?? Math.ceil(allK / 2)) || 1));
 	if (!holds['ids'])
 		return <div class="view"><p class="none">This trace has counts and no ids: what another rule would do is not known. Record in mode per_token.</p></div>;
 	return (
 		<div class="view oea">
-			<Wait answer={figures}>
+			<RuleControls props={props} k0={k0} k={allK} />
+			{!isExpand && <TimeControls />}
+			{isExpand && <Wait answer={expand}>{(rows) => <Expand rows={rows} />}</Wait>}
+			{!isExpand && <Wait answer={figures} what="Replaying the rule over every batch">
 				{(rows) => {
 					const all = objects(rows).filter((row) => row['model_id'] === model);
 					const groups = [...new Set(all.map(keyOf))].map((key) => all.filter((row) => keyOf(row) === key));
-					const k = Math.max(1, ...all.map((row) => Number(row['k'])));
-					const k0 = Math.max(1, Math.min(k, Number(state['k0'] ?? Math.ceil(k / 2)) || 1));
-					const fitted = objects(fit.value?.['fit']).find((row) => row['model_id'] === model);
+					const at = rule.name === 'budget' ? rule.n : k0;
 					return (
 						<>
-							<div class="controls" role="group" aria-label="The rule">
-								{!isFile && <Choice label="rule" value={rule} options={[['oea', 'oea: fill up from what is loaded'], ['pruned', 'pruned: best k0 alone']]} onChange={(value) => adjust({rule: value === 'oea' ? null : value})} />}
-								<label><span>k0</span>
-									<input type="range" min={1} max={k} value={k0} onInput={(event) => adjust({k0: event.currentTarget.value})} />
-									<output>{k0} of {k}</output>
-								</label>
-							</div>
 							{groups.length === 0 && <p class="none">No decode batch can be judged; below is why.</p>}
-							{groups.map((group) => <One key={keyOf(group[0]!)} rows={group} k0={k0} fit={fitted} />)}
+							{groups.map((group) => <One key={keyOf(group[0]!)} rows={group} k0={at} line={line} ruleName={rule.name} />)}
 							<Help>Lost weight is no accuracy: 'moetrace eval --oea k0={k0}' measures the change of cross-entropy on texts. Every layer is judged on the inputs that were recorded.</Help>
-							<Table rows={rows} name="every k0" hide={['recording_id', 'layer', 'max_batch_rows']} most={16} />
+							<Table rows={ofModel(rows, model)} name="every k0" hide={['recording_id', 'model_id', 'layer', 'max_batch_rows', 'k', ...emptyColumns(rows)]} most={16} />
 							{!isFile && <Choice label="by" value={by} options={[['', 'all layers and batches'], ['layer', 'layer'], ['batch', 'size of batches']]} onChange={(value) => adjust({by: value})} />}
-							{by !== '' && <Wait answer={parts}>{(more) => <Table rows={{...more, rows: more.rows.filter((row) => row[more.columns.indexOf('k0')] === k0)}} name={`by ${by}, k0 = ${k0}`} hide={['recording_id', 'k0', by === 'layer' ? 'max_batch_rows' : 'layer']} />}</Wait>}
+							{by !== '' && <Wait answer={parts}>{(more) => <Parts rows={ofModel(more, model)} by={by} k0={at} />}</Wait>}
 						</>
 					);
 				}}
-			</Wait>
-			<Wait answer={fit}>{(sections) => <Fit sections={sections} />}</Wait>
-			<Wait answer={notes}>{(sections) => <Notes sections={sections} />}</Wait>
+			</Wait>}
+			<Wait answer={verify} what="Looking for rules">{(rows) => <Verdicts verify={rows} rules={notes.value?.['rules']} />}</Wait>
+			{!isExpand && <Wait answer={fit} what="Fitting times">{(sections) => <Fit model={model} sections={sections} />}</Wait>}
+			<Wait answer={notes}>{(sections) => <Refusals rows={sections['left_out']!} />}</Wait>
 		</div>
 	);
 }

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
 //
 // SQL over the trace: the schema beside it, the cookbook's queries to start from, the result as a
-// table, as lines or as a heatmap. The server cuts off what takes too long; "Cancel" does so at once.
+// table, as lines, bars or a heatmap. The server cuts off what takes too long; "Cancel" does so at once.
 import type {JSX} from 'preact';
 import {useEffect, useRef, useState} from 'preact/hooks';
 import type {Rows} from '../data';
 import {askQuery, askRows, cookbook, objects} from '../data';
-import {amountColors} from '../color';
+import {Chart, Grid, LinesChart} from '../chart';
 import {Choice, Wait} from '../parts';
-import {linesDraw} from '../plot';
+import {barsDraw} from '../plot';
 import {adjust, useAddress, useAnswer} from '../state';
 import {Table} from '../table';
-import {useTheme, useWidth} from '../use';
 import type {ViewProps} from '../view';
 
 interface Recipe {
@@ -66,54 +65,50 @@ function Schema({trace, onPick}: {trace: number; onPick: (text: string) => void}
 	);
 }
 
+// ---- the result as a picture ----
+
+const isNumeric = (rows: Rows, i: number) => rows.rows.some((row) => typeof row[i] === 'number') && rows.rows.every((row) => typeof row[i] === 'number' || row[i] === null);
+
 // The first column is x, every other number a line.
-function Chart({rows}: {rows: Rows}): JSX.Element {
-	const canvas = useRef<HTMLCanvasElement>(null);
-	const [box, width] = useWidth();
-	const theme = useTheme();
-	const numeric = rows.columns.map((_, i) => rows.rows.every((row) => typeof row[i] === 'number' || row[i] === null));
-	const lines = rows.columns.map((name, i) => ({name, i})).filter(({i}) => i > 0 && numeric[i]).slice(0, 4);
+function AsLines({rows}: {rows: Rows}): JSX.Element {
+	const lines = rows.columns.map((name, i) => ({name, i})).filter(({i}) => i > 0 && isNumeric(rows, i)).slice(0, 4);
 	const colors = ['--accent', '--warn', '--good', '--quiet'];
-	const isUsable = numeric[0] && lines.length > 0 && rows.rows.length > 1;
-	useEffect(() => {
-		if (isUsable && width > 0)
-			linesDraw(canvas.current!, width, 320, {
-				x: rows.rows.map((row) => Number(row[0])),
-				lines: lines.map(({name, i}, n) => ({name, values: rows.rows.map((row) => Number(row[i] ?? NaN)), color: colors[n]!})),
-				xLabel: rows.columns[0]!, yLabel: '',
-			});
-	}, [rows, width, theme]);
-	return isUsable ? <div ref={box} class="chart" role="img" aria-label="The result as lines"><canvas ref={canvas} aria-hidden="true" /></div>
-		: <p class="none">Lines need numbers: the first column is x, the others are lines.</p>;
+	if (!isNumeric(rows, 0) || lines.length === 0 || rows.rows.length < 2)
+		return <p class="none">Lines need two rows or more of numbers: the first column is x, the others are lines.</p>;
+	const sorted = [...rows.rows].sort((a, b) => Number(a[0]) - Number(b[0]));
+	return <LinesChart name="result" title="The result as lines" label="The result as lines; the table below has its numbers" height={320}
+		plot={{
+			x: sorted.map((row) => Number(row[0])), xLabel: rows.columns[0]!, yLabel: '',
+			lines: lines.map(({name, i}, n) => ({name, values: sorted.map((row) => Number(row[i] ?? NaN)), color: colors[n]!, isDashed: n === 3})),
+		}} />;
+}
+
+// The first column names the bars, the next one that holds numbers is their length.
+function AsBars({rows}: {rows: Rows}): JSX.Element {
+	const at = rows.columns.findIndex((_, i) => i > 0 && isNumeric(rows, i));
+	if (at < 0)
+		return <p class="none">Bars need two columns: a name, and a number.</p>;
+	return <Chart name="result" title="The result as bars" label="The result as bars; the table below has its numbers" height={300}
+		draw={(surface, width, height) => barsDraw(surface, width, height, {
+			names: rows.rows.map((row) => String(row[0] ?? '-')), values: rows.rows.map((row) => Number(row[at] ?? NaN)), xLabel: rows.columns[0]!, yLabel: rows.columns[at]!,
+		})} />;
 }
 
 // Three columns: row, column, value.
-function Grid({rows}: {rows: Rows}): JSX.Element {
-	const canvas = useRef<HTMLCanvasElement>(null);
-	const ys = [...new Set(rows.rows.map((row) => row[0]))].sort((a, b) => Number(a) - Number(b));
-	const xs = [...new Set(rows.rows.map((row) => row[1]))].sort((a, b) => Number(a) - Number(b));
-	const isUsable = rows.columns.length >= 3 && rows.rows.every((row) => typeof row[2] === 'number' || row[2] === null) && xs.length <= 2048 && ys.length <= 2048 && xs.length > 0;
-	useEffect(() => {
-		if (!isUsable)
-			return;
-		canvas.current!.width = xs.length;
-		canvas.current!.height = ys.length;
-		const context = canvas.current!.getContext('2d')!;
-		const image = context.createImageData(xs.length, ys.length);
-		const pixels = new Uint32Array(image.data.buffer);
-		const most = Math.max(...rows.rows.map((row) => Number(row[2] ?? 0))) || 1;
-		const atX = new Map(xs.map((x, i) => [x, i])), atY = new Map(ys.map((y, i) => [y, i]));
-		for (const row of rows.rows)
-			if (row[2] !== null)
-				pixels[atY.get(row[0]!)! * xs.length + atX.get(row[1]!)!] = amountColors[Math.max(0, Math.min(255, Math.round((Number(row[2]) / most) * 255)))]!;
-		context.putImageData(image, 0, 0);
-	}, [rows]);
-	return isUsable ? (
-		<div class="chart" role="img" aria-label={`${rows.columns[2]!} by ${rows.columns[0]!} and ${rows.columns[1]!}`}>
-			<canvas class="cells" ref={canvas} aria-hidden="true" style={{height: Math.max(120, Math.min(500, ys.length * 10))}} />
-			<p class="quiet">{rows.columns[0]} down ({ys.length}), {rows.columns[1]} across ({xs.length}), {rows.columns[2]} as colour</p>
-		</div>
-	) : <p class="none">A heatmap needs three columns: row, column and a number.</p>;
+function AsGrid({rows}: {rows: Rows}): JSX.Element {
+	const keys = (at: number) => [...new Set(rows.rows.map((row) => row[at] ?? null))].sort((a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b), 'en', {numeric: true})));
+	const ys = keys(0), xs = keys(1);
+	if (rows.columns.length < 3 || !isNumeric(rows, 2) || xs.length > 2048 || ys.length > 2048)
+		return <p class="none">A heatmap needs three columns: row, column and a number; at most 2048 rows and columns.</p>;
+	const values = new Float64Array(xs.length * ys.length).fill(NaN);
+	const atX = new Map(xs.map((x, i) => [x, i])), atY = new Map(ys.map((y, i) => [y, i]));
+	for (const row of rows.rows)
+		if (row[2] !== null)
+			values[atY.get(row[0]!)! * xs.length + atX.get(row[1]!)!] = Number(row[2]);
+	return <Grid name="result" title="The result as a heatmap" picture={{
+		rows: ys.map(String), columns: xs.map(String), values, rowTitle: rows.columns[0]!, columnTitle: rows.columns[1]!, valueTitle: rows.columns[2]!,
+		isDifference: values.some((value) => value < 0),
+	}} />;
 }
 
 export function Query({trace, session}: ViewProps): JSX.Element {
@@ -170,16 +165,17 @@ export function Query({trace, session}: ViewProps): JSX.Element {
 						<button type="button" disabled={running === null} onClick={() => running?.abort()}>Cancel</button>
 						<Choice label="cookbook" value="" options={[['', 'choose a query ...'], ...(recipes.value ?? []).map((recipe, i) => [String(i), recipe.title.slice(0, 80)] as const)]}
 							onChange={(value) => value && setText(recipes.value![Number(value)]!.sql)} />
-						<Choice label="show as" value={as} options={[['table', 'table'], ['lines', 'lines'], ['heatmap', 'heatmap']]} onChange={(value) => adjust({as: value === 'table' ? null : value})} />
+						<Choice label="show as" value={as} options={[['table', 'table'], ['lines', 'lines'], ['bars', 'bars'], ['heatmap', 'heatmap']]} onChange={(value) => adjust({as: value === 'table' ? null : value})} />
 					</div>
 				</form>
 				<div aria-live="polite" class="result">
 					{running && <p class="loading">Running, for at most {session.query_limit_ms / 1000} s ...</p>}
 					{result.error && <p class="error" role="alert">{result.error}</p>}
-					{result.rows && <p class="quiet">{result.rows.rows.length} rows in {Math.round(result.ms ?? 0)} ms</p>}
+					{result.rows && <p class="quiet">{result.rows.rows.length} {result.rows.rows.length === 1 ? 'row' : 'rows'} in {Math.round(result.ms ?? 0)} ms</p>}
 				</div>
-				{result.rows && as === 'lines' && <Chart rows={result.rows} />}
-				{result.rows && as === 'heatmap' && <Grid rows={result.rows} />}
+				{result.rows && as === 'lines' && <AsLines rows={result.rows} />}
+				{result.rows && as === 'bars' && <AsBars rows={result.rows} />}
+				{result.rows && as === 'heatmap' && <AsGrid rows={result.rows} />}
 				{result.rows && <Table rows={result.rows} name="result" most={200} show={(_, value) => (value === null ? undefined : String(value))} />}
 			</div>
 		</div>
