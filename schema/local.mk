@@ -42,6 +42,7 @@ question_sql_files = \
 	schema/questions/balance.sql \
 	schema/questions/cell.sql \
 	schema/questions/gaps.sql \
+	schema/questions/graph_node.sql \
 	schema/questions/info.sql \
 	schema/questions/kernel.sql \
 	schema/questions/kernels.sql \
@@ -64,7 +65,8 @@ question_sql_files = \
 	schema/questions/request_topk.sql \
 	schema/questions/requests.sql \
 	schema/questions/schema.sql \
-	schema/questions/selection.sql
+	schema/questions/selection.sql \
+	schema/questions/sources.sql
 
 noinst_LTLIBRARIES += %D%/libmt_questions.la
 %C%_libmt_questions_la_SOURCES = %D%/functions/questions.c %D%/functions/questions.h

@@ -241,6 +241,7 @@ static void recording_put(struct export *export, int64_t recording)
 	put_same(export, "oea_notes?recording=%" PRId64, recording);
 	put_same(export, "oea_verify?recording=%" PRId64, recording);
 	put_same(export, "gaps?recording=%" PRId64, recording);
+	put_same(export, "sources?recording=%" PRId64, recording);
 	put_same(export, "requests?recording=%" PRId64, recording);
 	snprintf(key, sizeof(key), "timeline?recording=%" PRId64, recording);
 	snprintf(ask, sizeof(ask), "%s&width=%d", key, TIMELINE_WIDTH);

@@ -22,6 +22,7 @@ noinst_LTLIBRARIES += %D%/libmt_view.la
 	%D%/reply.c %D%/reply.h \
 	%D%/source.c %D%/source.h \
 	%D%/timeline.c %D%/timeline.h \
+	%D%/timeline_lanes.c \
 	%D%/timeline_read.c \
 	%D%/view.h
 nodist_%C%_libmt_view_la_SOURCES = %D%/page_data.c
@@ -48,6 +49,7 @@ viewer_page_sources = \
 	viewer/page/package.json \
 	viewer/page/tsconfig.json \
 	viewer/page/src/bars.ts \
+	viewer/page/src/bars_draw.ts \
 	viewer/page/src/chart.tsx \
 	viewer/page/src/color.ts \
 	viewer/page/src/data.ts \
@@ -77,7 +79,9 @@ viewer_page_sources = \
 	viewer/page/src/views/query.tsx \
 	viewer/page/src/views/ranks.tsx \
 	viewer/page/src/views/request.tsx \
-	viewer/page/src/views/timeline.tsx
+	viewer/page/src/views/timeline.tsx \
+	viewer/page/src/views/timeline_behind.tsx \
+	viewer/page/src/views/timeline_picture.tsx
 
 # The bundle, after a change of the page's sources; needs Node and `npm ci` in viewer/page.
 page:

@@ -16,22 +16,40 @@
 /* What is live is read again after this long. */
 #define LIVE_NS 2000000000
 
-enum { A_TRACK, A_START, A_END, A_KIND, A_COUNT, A_ID, C_COUNTER, C_TIME, C_LOW, C_HIGH };
+enum {
+	A_TRACK, A_START, A_END, A_KIND, A_COUNT, A_ID, A_NAME, A_NODE, A_LAYER,
+	C_COUNTER, C_TIME, C_LOW, C_HIGH
+};
 
 struct part {
 	double from_ns, until_ns, pixel_ns;
 	struct mt_view_reply *reply;
+	uint32_t *sent_names; /* the number in the answer of each name, from 1; 0: not in it yet */
+	uint32_t n_sent_names;
 };
 
-static void bar_write(const struct part *part, size_t track, double start_ns, double end_ns,
-		      uint8_t kind, size_t n, uint32_t id)
+/* One bar for @n: the longest of them is told of. */
+static void bar_write(struct part *part, size_t track, double start_ns, double end_ns,
+		      const struct mt_bar *bar, size_t n)
 {
+	uint32_t *name = &part->sent_names[bar->name];
+
+	if (bar->name && !*name)
+		*name = ++part->n_sent_names;
 	mt_view_reply_item(part->reply, A_TRACK, (double)track);
 	mt_view_reply_item(part->reply, A_START, start_ns);
 	mt_view_reply_item(part->reply, A_END, end_ns);
-	mt_view_reply_item(part->reply, A_KIND, kind);
+	mt_view_reply_item(part->reply, A_KIND, bar->kind);
 	mt_view_reply_item(part->reply, A_COUNT, (double)n);
-	mt_view_reply_item(part->reply, A_ID, id);
+	mt_view_reply_item(part->reply, A_ID, bar->id);
+	mt_view_reply_item(part->reply, A_NAME, *name);
+	mt_view_reply_item(part->reply, A_NODE, bar->node);
+	mt_view_reply_item(part->reply, A_LAYER, bar->layer);
+}
+
+static void one_write(struct part *part, size_t track, const struct mt_bar *bar)
+{
+	bar_write(part, track, (double)bar->start_ns, (double)bar->end_ns, bar, 1);
 }
 
 /* The first bar that starts at @time_ns or later. */
@@ -62,24 +80,21 @@ static const struct mt_bar *bar_choose(const struct mt_track *track, size_t firs
 	return best;
 }
 
-static void track_answer(const struct part *part, const struct mt_track *track, size_t number)
+static void track_answer(struct part *part, const struct mt_track *track, size_t number)
 {
 	size_t i = bar_find(track, part->from_ns);
 
 	/* Those before may reach in; ranges within one another are a few deep. */
 	for (size_t back = i < 16 ? 0 : i - 16; back < i; back++)
 		if ((double)track->bars[back].end_ns > part->from_ns)
-			bar_write(part, number, (double)track->bars[back].start_ns,
-				  (double)track->bars[back].end_ns, track->bars[back].kind, 1,
-				  track->bars[back].id);
+			one_write(part, number, &track->bars[back]);
 	while (i < track->n_bars && (double)track->bars[i].start_ns < part->until_ns) {
 		const struct mt_bar *bar = &track->bars[i];
 		double pixel = floor(((double)bar->start_ns - part->from_ns) / part->pixel_ns);
 		size_t end;
 
 		if ((double)(bar->end_ns - bar->start_ns) >= part->pixel_ns) {
-			bar_write(part, number, (double)bar->start_ns, (double)bar->end_ns, bar->kind,
-				  1, bar->id);
+			one_write(part, number, bar);
 			i++;
 			continue;
 		}
@@ -93,11 +108,10 @@ static void track_answer(const struct part *part, const struct mt_track *track, 
 			end--;
 		bar = bar_choose(track, i, end);
 		if (end - i == 1)
-			bar_write(part, number, (double)bar->start_ns, (double)bar->end_ns, bar->kind,
-				  1, bar->id);
+			one_write(part, number, bar);
 		else
 			bar_write(part, number, (double)track->bars[i].start_ns,
-				  (double)track->bars[end - 1].end_ns, bar->kind, end - i, bar->id);
+				  (double)track->bars[end - 1].end_ns, bar, end - i);
 		i = end;
 	}
 }
@@ -155,6 +169,8 @@ static void tracks_write(struct mt_jsonw *json, const struct mt_timeline *timeli
 		mt_jsonw_string(json, timeline->tracks[i].type);
 		mt_jsonw_key(json, "name");
 		mt_jsonw_string(json, timeline->tracks[i].name);
+		mt_jsonw_key(json, "depth");
+		mt_jsonw_uint64(json, timeline->tracks[i].depth);
 		mt_jsonw_key(json, "n");
 		mt_jsonw_uint64(json, timeline->tracks[i].n_bars);
 		mt_jsonw_object_end(json);
@@ -186,6 +202,20 @@ static void counters_write(struct mt_jsonw *json, const struct mt_timeline *time
 	mt_jsonw_array_end(json);
 }
 
+/* Of the names those that the answer's bars have, in the order of their numbers there. */
+static void names_write(struct mt_jsonw *json, const struct mt_timeline *timeline,
+			const struct part *part, uint32_t *order)
+{
+	for (uint32_t i = 1; i < timeline->names.n_texts; i++)
+		if (part->sent_names[i])
+			order[part->sent_names[i] - 1] = i;
+	mt_jsonw_key(json, "names");
+	mt_jsonw_array_begin(json);
+	for (uint32_t i = 0; i < part->n_sent_names; i++)
+		mt_jsonw_string(json, timeline->names.texts[order[i]]);
+	mt_jsonw_array_end(json);
+}
+
 static void header_write(struct mt_jsonw *json, const struct mt_timeline *timeline)
 {
 	mt_jsonw_object_begin(json);
@@ -214,6 +244,9 @@ static void arrays_begin(struct mt_view_reply *reply)
 	mt_view_reply_array(reply, "kind", MT_ARRAY_U8);
 	mt_view_reply_array(reply, "count", MT_ARRAY_U32);
 	mt_view_reply_array(reply, "id", MT_ARRAY_U32);
+	mt_view_reply_array(reply, "name", MT_ARRAY_U32);
+	mt_view_reply_array(reply, "node", MT_ARRAY_U32);
+	mt_view_reply_array(reply, "layer", MT_ARRAY_U16);
 	mt_view_reply_array(reply, "counter", MT_ARRAY_U16);
 	mt_view_reply_array(reply, "time", MT_ARRAY_F64);
 	mt_view_reply_array(reply, "low", MT_ARRAY_F32);
@@ -258,25 +291,40 @@ static const struct mt_timeline *timeline_get(struct mt_source_run *run, int64_t
 	return kept;
 }
 
-void mt_timeline_answer(const struct mt_question *question, struct mt_source_run *run,
+static void part_answer(const struct mt_question *question, const struct mt_timeline *timeline,
 			struct mt_view_reply *reply)
 {
 	const double pixels = fmin(MAX_PIXELS, fmax(1, real_of(question, "width", 1000)));
-	const struct mt_timeline *timeline;
+	const size_t n_names = timeline->names.n_texts + 1;
 	struct part part = {.reply = reply};
+
+	/* Behind the numbers of names their order. */
+	part.sent_names = calloc(2 * n_names, sizeof(*part.sent_names));
+	if (!part.sent_names) {
+		mt_view_reply_fail(reply, MT_REPLY_FAILED, "out of memory for the timeline");
+		return;
+	}
+	part.from_ns = real_of(question, "from", (double)timeline->start_ns);
+	part.until_ns = real_of(question, "until", (double)timeline->end_ns + 1);
+	part.pixel_ns = fmax(1, (part.until_ns - part.from_ns) / pixels);
+	arrays_begin(reply);
+	for (size_t i = 0; i < timeline->n_tracks; i++)
+		track_answer(&part, &timeline->tracks[i], i);
+	for (size_t i = 0; i < timeline->n_counters; i++)
+		counter_answer(&part, &timeline->counters[i], i);
+	header_write(&reply->json, timeline);
+	names_write(&reply->json, timeline, &part, part.sent_names + n_names);
+	free(part.sent_names);
+}
+
+void mt_timeline_answer(const struct mt_question *question, struct mt_source_run *run,
+			struct mt_view_reply *reply)
+{
+	const struct mt_timeline *timeline;
 
 	pthread_mutex_lock(&run->source->timeline_lock);
 	timeline = timeline_get(run, (int64_t)real_of(question, "recording", 0), reply);
-	if (timeline) {
-		part.from_ns = real_of(question, "from", (double)timeline->start_ns);
-		part.until_ns = real_of(question, "until", (double)timeline->end_ns + 1);
-		part.pixel_ns = fmax(1, (part.until_ns - part.from_ns) / pixels);
-		arrays_begin(reply);
-		for (size_t i = 0; i < timeline->n_tracks; i++)
-			track_answer(&part, &timeline->tracks[i], i);
-		for (size_t i = 0; i < timeline->n_counters; i++)
-			counter_answer(&part, &timeline->counters[i], i);
-		header_write(&reply->json, timeline);
-	}
+	if (timeline)
+		part_answer(question, timeline, reply);
 	pthread_mutex_unlock(&run->source->timeline_lock);
 }

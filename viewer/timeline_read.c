@@ -116,6 +116,15 @@ static bool is_number(sqlite3_stmt *stmt, int column)
 	return sqlite3_column_type(stmt, column) == SQLITE_INTEGER;
 }
 
+/* From 1; 0: none. */
+static uint16_t layer_of(sqlite3_stmt *stmt, int column)
+{
+	const sqlite3_int64 layer = sqlite3_column_int64(stmt, column);
+
+	return is_number(stmt, column) && layer >= 0 && layer < UINT16_MAX ? (uint16_t)(layer + 1)
+									    : 0;
+}
+
 static bool pass_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
 {
 	struct mt_bar bar = {.start_ns = sqlite3_column_int64(stmt, 1),
@@ -132,16 +141,18 @@ static bool pass_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
 	if (!bar_add(timeline, track_find(timeline, "passes", name), &bar))
 		return false;
 	if (sqlite3_column_type(stmt, 5) != SQLITE_NULL &&
-	    !point_add(timeline, "active experts a layer", "experts", bar.start_ns,
+	    !point_add(timeline, "active experts", "experts", bar.start_ns,
 		       sqlite3_column_double(stmt, 5), 0))
 		return false;
-	return point_add(timeline, "rows a pass", "rows", bar.start_ns,
+	return point_add(timeline, "rows of passes", "rows", bar.start_ns,
 			 sqlite3_column_double(stmt, 4), 0);
 }
 
+/* Of layers without a time, active experts are told once a pass. */
 static const char sql_passes[] =
 	"SELECT p.pass_id, p.begin_ns, coalesce(p.end_ns, p.begin_ns), p.phase, p.n_rows, (SELECT "
-	"avg(l.active_experts) FROM pass_layer AS l WHERE l.pass_id = p.pass_id), m.name, "
+	"avg(l.active_experts) FROM pass_layer AS l WHERE l.pass_id = p.pass_id "
+	"AND l.selected_ns IS NULL), m.name, "
 	"p.parent_pass_id IS NOT NULL FROM pass AS p JOIN model AS m USING (model_id) "
 	"WHERE p.recording_id = ?1 ORDER BY p.begin_ns";
 
@@ -153,15 +164,22 @@ static bool layer_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
 			     .kind = kind_of((const unsigned char *)"layer", "other")};
 	const char *model = (const char *)sqlite3_column_text(stmt, 3);
 
-	if (!is_number(stmt, 1) || !is_number(stmt, 2))
+	if (!is_number(stmt, 1))
 		return true;
+	if (is_number(stmt, 4) &&
+	    !point_add(timeline, "active experts", "experts", bar.start_ns,
+		       sqlite3_column_double(stmt, 4), 0))
+		return false;
+	if (!is_number(stmt, 2))
+		return true;
+	bar.layer = layer_of(stmt, 0);
 	return bar_add(timeline, track_find(timeline, "layers", model ? model : ""), &bar);
 }
 
 /* A layer lasts to the next selection of its pass, or to the pass's end. */
 static const char sql_layers[] =
 	"SELECT l.layer, pl.selected_ns, coalesce(lead(pl.selected_ns) OVER (PARTITION BY pl.pass_id "
-	"ORDER BY pl.selected_ns), p.end_ns), m.name FROM pass AS p JOIN pass_layer AS pl USING "
+	"ORDER BY pl.selected_ns), p.end_ns), m.name, pl.active_experts FROM pass AS p JOIN pass_layer AS pl USING "
 	"(pass_id) JOIN layer AS l USING (layer_id) JOIN model AS m ON m.model_id = p.model_id "
 	"WHERE p.recording_id = ?1 AND pl.selected_ns IS NOT NULL";
 
@@ -170,26 +188,38 @@ static bool kernel_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
 	struct mt_bar bar = {.start_ns = sqlite3_column_int64(stmt, 1),
 			     .end_ns = sqlite3_column_int64(stmt, 1) + sqlite3_column_int64(stmt, 2),
 			     .id = (uint32_t)sqlite3_column_int64(stmt, 0),
+			     .node = (uint32_t)sqlite3_column_int64(stmt, 7),
+			     .layer = layer_of(stmt, 8),
 			     .kind = kind_of(sqlite3_column_text(stmt, 3), "other")};
 	const char *device = (const char *)sqlite3_column_text(stmt, 5);
+	const char *type = sqlite3_column_int(stmt, 10) == 1 ? "collectives" : "kernels";
 	char name[96];
 
 	if (!is_number(stmt, 1) || !is_number(stmt, 2))
 		return true;
+	bar.name = mt_timeline_name(&timeline->names, (const char *)sqlite3_column_text(stmt, 9));
 	if (sqlite3_column_type(stmt, 6) == SQLITE_NULL)
 		snprintf(name, sizeof(name), "%s %lld", device ? device : "",
 			 sqlite3_column_int64(stmt, 4));
 	else
 		snprintf(name, sizeof(name), "%s %lld, stream %lld", device ? device : "",
 			 sqlite3_column_int64(stmt, 4), sqlite3_column_int64(stmt, 6));
-	return bar_add(timeline, track_find(timeline, "kernels", name), &bar);
+	return bar_add(timeline, track_find(timeline, type, name), &bar);
 }
 
-/* Nodes of graphs have no row of their own: id 0. */
+/* A node of a graph has no row of its own: it is the launch's row and its number there. */
 static const char sql_kernels[] =
-	"SELECT coalesce(k.kernel_id, 0), k.start_ns, k.duration_ns, k.role, k.device_id, d.kind, "
-	"k.stream FROM kernel_event AS k JOIN device AS d USING (device_id) "
-	"WHERE k.recording_id = ?1";
+	"SELECT coalesce(k.kernel_id, k.graph_launch_id), k.start_ns, k.duration_ns, k.role, "
+	"k.device_id, d.kind, k.stream, k.node + 1, l.layer, k.name, k.moves_data "
+	"FROM kernel_event AS k JOIN device AS d USING (device_id) LEFT JOIN layer AS l USING "
+	"(layer_id) WHERE k.recording_id = ?1";
+
+/* Launches of graphs of which no node is timed are bars themselves. */
+static const char sql_launches[] =
+	"SELECT g.graph_launch_id, g.start_ns, g.end_ns - g.start_ns, 'other', g.device_id, d.kind, "
+	"g.stream, 0, NULL, 'graph' || coalesce(' ' || g.graph, ''), 0 FROM graph_launch AS g "
+	"JOIN device AS d USING (device_id) WHERE g.recording_id = ?1 AND g.flags = 0 "
+	"AND (g.node_times IS NULL OR g.n_untimed = g.n_nodes)";
 
 static bool range_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
 {
@@ -201,13 +231,14 @@ static bool range_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
 
 	if (!is_number(stmt, 1) || !is_number(stmt, 2))
 		return true;
+	bar.name = mt_timeline_name(&timeline->names, (const char *)sqlite3_column_text(stmt, 4));
 	snprintf(name, sizeof(name), "thread %lld", sqlite3_column_int64(stmt, 3));
 	return bar_add(timeline, track_find(timeline, "ranges", name), &bar);
 }
 
-/* Of ranges within one another the inner one, which is drawn later, lies on top. */
-static const char sql_ranges[] = "SELECT range_id, start_ns, end_ns, thread FROM range "
-				 "WHERE recording_id = ?1 ORDER BY start_ns, end_ns DESC";
+static const char sql_ranges[] =
+	"SELECT r.range_id, r.start_ns, r.end_ns, r.thread, s.value FROM range AS r LEFT JOIN string "
+	"AS s ON s.string_id = r.name_id WHERE r.recording_id = ?1";
 
 static bool power_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
 {
@@ -228,12 +259,42 @@ static const char sql_power[] =
 	"p.limit_w, d.kind FROM power AS p JOIN device AS d USING (device_id) "
 	"WHERE p.recording_id = ?1 ORDER BY p.time_ns";
 
+/* What is read along with power. */
+static const struct {
+	const char *what, *unit;
+} gauges[] = {{"clock", "MHz"}, {"memory clock", "MHz"}, {"temperature", "\u00b0C"}};
+
+static bool gauge_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
+{
+	const char *device = (const char *)sqlite3_column_text(stmt, 2);
+	char name[96];
+
+	if (!is_number(stmt, 0))
+		return true;
+	for (int i = 0; i < 3; i++) {
+		if (!is_number(stmt, 3 + i))
+			continue;
+		snprintf(name, sizeof(name), "%s of %s %lld", gauges[i].what, device ? device : "",
+			 sqlite3_column_int64(stmt, 1));
+		if (!point_add(timeline, name, gauges[i].unit, sqlite3_column_int64(stmt, 0),
+			       sqlite3_column_double(stmt, 3 + i), 0))
+			return false;
+	}
+	return true;
+}
+
+static const char sql_gauges[] =
+	"SELECT s.time_ns, s.device_id, d.kind, s.processor_mhz, s.memory_mhz, s.temperature_c "
+	"FROM power_sample AS s JOIN device AS d USING (device_id) WHERE s.recording_id = ?1 "
+	"AND coalesce(s.processor_mhz, s.memory_mhz, s.temperature_c) IS NOT NULL ORDER BY s.time_ns";
+
 static const struct {
 	const char *sql;
 	row_fn *row;
 } parts[] = {
-	{sql_passes, pass_row}, {sql_layers, layer_row}, {sql_kernels, kernel_row},
-	{sql_ranges, range_row}, {sql_power, power_row},
+	{sql_passes, pass_row},	  {sql_layers, layer_row}, {sql_kernels, kernel_row},
+	{sql_launches, kernel_row}, {sql_ranges, range_row}, {sql_power, power_row},
+	{sql_gauges, gauge_row},
 };
 
 static bool part_read(struct mt_timeline *timeline, struct mt_source_run *run, const char *sql,
@@ -260,20 +321,20 @@ static bool part_read(struct mt_timeline *timeline, struct mt_source_run *run, c
 
 /* ---- order ---- */
 
-static int bar_compare(const void *a, const void *b)
+/* Active experts are told by passes and by layers. */
+static int point_compare(const void *a, const void *b)
 {
-	const struct mt_bar *first = a, *second = b;
+	const struct mt_point *first = a, *second = b;
 
-	if (first->start_ns != second->start_ns)
-		return first->start_ns < second->start_ns ? -1 : 1;
-	return first->end_ns > second->end_ns ? -1 : first->end_ns < second->end_ns;
+	return (first->time_ns > second->time_ns) - (first->time_ns < second->time_ns);
 }
 
-static void track_order(struct mt_track *track)
+static void counter_order(struct mt_counter *counter)
 {
-	for (size_t i = 1; i < track->n_bars; i++) {
-		if (bar_compare(&track->bars[i - 1], &track->bars[i]) > 0) {
-			qsort(track->bars, track->n_bars, sizeof(*track->bars), bar_compare);
+	for (size_t i = 1; i < counter->n_points; i++) {
+		if (counter->points[i - 1].time_ns > counter->points[i].time_ns) {
+			qsort(counter->points, counter->n_points, sizeof(*counter->points),
+			      point_compare);
 			return;
 		}
 	}
@@ -323,8 +384,13 @@ struct mt_timeline *mt_timeline_read(struct mt_source_run *run, int64_t recordin
 			return NULL;
 		}
 	}
-	for (size_t i = 0; i < timeline->n_tracks; i++)
-		track_order(&timeline->tracks[i]);
+	if (!mt_timeline_lanes(timeline)) {
+		mt_timeline_free(timeline);
+		mt_view_reply_fail(reply, MT_REPLY_FAILED, "out of memory for the timeline");
+		return NULL;
+	}
+	for (size_t i = 0; i < timeline->n_counters; i++)
+		counter_order(&timeline->counters[i]);
 	bounds_find(timeline);
 	return timeline;
 }
@@ -337,5 +403,6 @@ void mt_timeline_free(struct mt_timeline *timeline)
 		free(timeline->tracks[i].bars);
 	for (size_t i = 0; i < timeline->n_counters; i++)
 		free(timeline->counters[i].points);
+	mt_timeline_names_free(&timeline->names);
 	free(timeline);
 }

@@ -26,4 +26,7 @@ EXTRA_DIST += \
 	%D%/security.sh \
 	%D%/big.sql \
 	%D%/page.mjs \
+	%D%/page-browser.mjs \
+	%D%/page-timeline.mjs \
+	%D%/timeline.sql \
 	%D%/view.sh

@@ -1,88 +1,10 @@
 // SPDX-License-Identifier: MIT
 //
-// End-to-end tests of the page: node page.mjs CHROMIUM ADDRESS FOLDER. FOLDER holds what the verbs
-// say of the same trace. Every check is one line of output; the first failure of each part is told
-// and ends the part. Speeds are printed, not judged.
+// End-to-end tests of the page: node page.mjs CHROMIUM ADDRESS FOLDER; those of a view that has many
+// are in a file of its own. Speeds are printed, not judged.
 import assert from 'node:assert/strict';
-import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
-import {tmpdir} from 'node:os';
-import {dirname, join} from 'node:path';
-import {fileURLToPath} from 'node:url';
-
-const [, , chromium, address, folder] = process.argv;
-const packages = join(dirname(fileURLToPath(import.meta.url)), '../../viewer/page/node_modules');
-const {chromium: engine} = await import(join(packages, 'playwright-core/index.mjs'));
-const axe = readFileSync(join(packages, 'axe-core/axe.min.js'), 'utf8');
-const told = (name) => JSON.parse(readFileSync(join(folder, `${name}.json`), 'utf8'));
-
-const profile = mkdtempSync(join(tmpdir(), 'moetrace-page.'));
-const context = await engine.launchPersistentContext(profile, {
-	executablePath: chromium,
-	args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-		'--disable-component-update', '--disable-sync'],
-	viewport: {width: 1280, height: 900},
-	acceptDownloads: true,
-	bypassCSP: false,
-});
-const page = context.pages()[0] ?? await context.newPage();
-let complaints = [];
-page.on('console', (message) => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));
-page.on('pageerror', (error) => complaints.push(`exception: ${error.message}`));
-page.on('dialog', (dialog) => {
-	complaints.push(`dialog: ${dialog.message()}`);
-	void dialog.dismiss();
-});
-page.on('request', (request) => {
-	if (!request.url().startsWith(new URL(address).origin) && !request.url().startsWith(`file://${folder}/`) && !request.url().startsWith('data:') && !request.url().startsWith('blob:'))
-		complaints.push(`asks elsewhere: ${request.url()}`);
-});
-
-let nFailed = 0;
-async function part(name, run) {
-	complaints = [];
-	try {
-		await run();
-		assert.deepEqual(complaints, [], 'the browser complains');
-		console.log(`ok ${name}`);
-	} catch (error) {
-		nFailed++;
-		console.log(`FAILED ${name}: ${error.message}\n${(error.stack ?? '').split('\n').filter((line) => line.includes('page.mjs')).slice(0, 3).join('\n')}`);
-		await page.screenshot({path: join(folder, `failed-${nFailed}.png`)}).catch(() => undefined);
-	}
-}
-
-// Nothing is on its way any more; what was just done has had the time to ask.
-async function quiet() {
-	await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)))));
-	await page.waitForFunction(() => !document.querySelector('.loading, [aria-busy=true]'), undefined, {timeout: 20000});
-}
-
-async function open(state) {
-	await page.goto('about:blank');
-	await page.goto(`${address}#${new URLSearchParams(state)}`);
-	await page.waitForSelector('main');
-	await quiet();
-}
-
-const text = (selector) => page.locator(selector).first().innerText();
-const spoken = () => page.locator('#speaker').textContent();
-const state = () => new URLSearchParams(new URL(page.url()).hash.slice(1));
-
-async function downloaded(locator) {
-	const [download] = await Promise.all([page.waitForEvent('download'), locator.click()]);
-	return readFileSync(await download.path());
-}
-
-// The rows of a table by name, as its JSON says.
-async function tableJson(name) {
-	return JSON.parse((await downloaded(page.locator(`[role=region][aria-label="${name}"]`).getByRole('button', {name: 'JSON'}))).toString());
-}
-
-async function accessible(what, rules = {}) {
-	await page.evaluate(axe);
-	const result = await page.evaluate((options) => globalThis.axe.run(document, options), {rules, resultTypes: ['violations']});
-	assert.deepEqual(result.violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.target} ${n.failureSummary?.split('\n')[1] ?? ''}`).join(' | ')}`), [], `axe: ${what}`);
-}
+import {join} from 'node:path';
+import {accessible, address, context, downloaded, finish, folder, open, page, part, quiet, spoken, state, tableJson, text, told, tolerate} from './page-browser.mjs';
 
 // ---- overview ----
 
@@ -239,47 +161,6 @@ await part('OEA: the figures of the verb, by the slider', async () => {
 	await accessible('oea');
 });
 
-// ---- timeline ----
-
-await part('the timeline: keys, selection, bars, restored', async () => {
-	await open({view: 'timeline'});
-	await page.getByText(/ bars over /).waitFor();
-	const chart = page.getByRole('application');
-	await chart.focus();
-	await page.keyboard.press('w');
-	await page.keyboard.press('w');
-	const zoomed = state().get('range').split('~').map(Number);
-	await page.keyboard.press('d');
-	const panned = state().get('range').split('~').map(Number);
-	assert.ok(panned[0] > zoomed[0] && Math.abs(panned[1] - panned[0] - (zoomed[1] - zoomed[0])) < 10);
-	await page.keyboard.press('ArrowDown');
-	assert.match(await spoken(), /^layers\. At the middle: /);
-	await page.keyboard.press('ArrowUp');
-	await page.keyboard.press('e');
-	await quiet();
-	const passes = await tableJson('passes in the selection');
-	assert.ok(passes.length > 0);
-	await page.getByRole('button', {name: 'All of it'}).click();
-	await page.getByRole('button', {name: 'Figures of what is visible'}).click();
-	await quiet();
-	const whole = await tableJson('passes in the selection');
-	assert.equal(whole.reduce((sum, row) => sum + row.n, 0), told('report').recordings[0].passes);
-	for (const row of whole)
-		assert.ok(row.p50_ns <= row.p95_ns && row.p95_ns <= row.p99_ns);
-	await page.locator('.timeline canvas').click({position: {x: 700, y: 36}});
-	await quiet();
-	assert.match(state().get('pass') ?? '', /^\d+$/);
-	assert.ok((await tableJson('whom it served')).length > 0);
-	await accessible('timeline');
-	const before = page.url();
-	await page.reload();
-	await quiet();
-	assert.equal(page.url(), before);
-	await open({view: 'timeline', pass: '9'});
-	await page.waitForFunction(() => new URLSearchParams(location.hash.slice(1)).has('range'));
-	assert.match(await text('main h2'), /Pass 9/);
-});
-
 // ---- SQL ----
 
 await part('SQL: results, errors, limits, cancelling', async () => {
@@ -311,7 +192,7 @@ await part('SQL: results, errors, limits, cancelling', async () => {
 	await page.getByRole('button', {name: /^Run/}).click();
 	await page.getByRole('button', {name: 'Cancel'}).click();
 	await errors.filter({hasText: 'cancelled'}).waitFor();
-	complaints = complaints.filter((line) => !/400|408/.test(line));
+	tolerate(/400|408/);
 	await accessible('query');
 });
 
@@ -346,7 +227,7 @@ await part('search, shortcuts, theme, views by number, skip link', async () => {
 	await quiet();
 	assert.equal(state().get('layer'), '4');
 	await page.keyboard.press('?');
-	assert.ok(await page.locator('dialog.sheet').isVisible());
+	await page.locator('dialog.sheet').waitFor();
 	await accessible('shortcuts');
 	await page.keyboard.press('Escape');
 	await page.keyboard.press('5');
@@ -457,8 +338,4 @@ await part('a large trace: 61 x 256, a million bars', async () => {
 	await accessible('heatmap of 61 layers');
 });
 
-await context.close();
-rmSync(profile, {recursive: true, force: true});
-if (nFailed > 0)
-	console.log(`${nFailed} parts failed`);
-process.exit(nFailed > 0 ? 1 : 0);
+await finish();

@@ -26,6 +26,8 @@ change "$tmp/ranks.db" "UPDATE process SET ep_rank = 0, ep_size = 2;
 		SELECT max(pass_id), 1, 2, x'0300000005000000' FROM pass WHERE recording_id = 2"
 cat "$MOETRACE_SRCDIR"/schema/[0-9]*.sql "$MOETRACE_SRCDIR"/schema/views/*.sql "$MOETRACE_SRCDIR/tests/viewer/big.sql" |
 	sqlite3 -batch -bail "$tmp/big.db" || fail "cannot make big.db"
+cat "$MOETRACE_SRCDIR"/schema/[0-9]*.sql "$MOETRACE_SRCDIR"/schema/views/*.sql "$MOETRACE_SRCDIR/tests/viewer/timeline.sql" |
+	sqlite3 -batch -bail "$tmp/timeline.db" || fail "cannot make timeline.db"
 "$MOETRACE_BUILDDIR/tests/schema/make_trace" mixed "$tmp/hostile.db" || fail "make_trace"
 change "$tmp/hostile.db" "UPDATE request SET external_id = '<img src=x onerror=alert(1)>' || request_id;
 	UPDATE request SET external_id = printf('%.*c', 65536, 'x') WHERE request_id = 3;
@@ -41,13 +43,22 @@ cp "$tmp/out" "$tmp/request.json"
 expect_ok "$moetrace" query "$tmp/tinymoe.db" "SELECT layer, expert, tokens, decode_tokens FROM expert_load" --format json
 cp "$tmp/out" "$tmp/load.json"
 
+# The rows themselves, for who recomputes their figures.
+for table in pass pass_layer kernel graph_node string range power_sample; do
+	sqlite3 -json "$tmp/timeline.db" "SELECT * FROM $table" >"$tmp/timeline-$table.json"
+done
+sqlite3 -json "$tmp/timeline.db" "SELECT graph, start_ns, hex(node_times) AS node_times FROM graph_launch" \
+	>"$tmp/timeline-graph_launch.json"
+
 expect_ok "$moetrace" view --html "$tmp/page.html" "$tmp/tinymoe.db" "$tmp/ranks.db" "$tmp/hostile.db" "$tmp/empty.db"
 expect_ok "$moetrace" view --html "$tmp/big.html" "$tmp/big.db"
 bytes=$(wc -c <"$tmp/big.html")
 [ "$bytes" -lt 20000000 ] || fail "a large trace gives a file of $bytes bytes"
 
-view_start "$tmp/tinymoe.db" "$tmp/ranks.db" "$tmp/big.db" "$tmp/hostile.db" "$tmp/empty.db" --time-limit 5
-run node "$MOETRACE_SRCDIR/tests/viewer/page.mjs" "$chromium" "$address" "$tmp"
-cat "$tmp/out"
-[ "$status" -eq 0 ] || fail "the page does not pass"
+view_start "$tmp/tinymoe.db" "$tmp/ranks.db" "$tmp/big.db" "$tmp/hostile.db" "$tmp/empty.db" "$tmp/timeline.db" --time-limit 5
+for program in page page-timeline; do
+	run node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
+	cat "$tmp/out"
+	[ "$status" -eq 0 ] || fail "the page does not pass $program"
+done
 view_end

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //
 // Colours: cividis for amounts and a scale of blue, grey and orange for differences, both legible to
-// the colour-blind; one fixed colour a role of kernels (Okabe and Ito), the same in every view.
+// the colour-blind; one fixed colour and letter a role of kernels, the same in every view.
 
 type Rgb = readonly [number, number, number];
 
@@ -40,16 +40,37 @@ export function abgr(hex: string): number {
 	return (0xff000000 | ((value & 255) << 16) | (value & 0xff00) | (value >> 16)) >>> 0;
 }
 
+// After Okabe and Ito; none is so light or so dark that it is lost on a page of either theme.
 export const roles: Record<string, string> = {
-	gate: '#e69f00', topk: '#d55e00', align: '#cc79a7', dispatch: '#8c6bb1', experts: '#0072b2', combine: '#56b4e9',
-	shared: '#3b8fc2', attention: '#009e73', norm: '#7fbf7b', embed: '#999933', head: '#aa8f00', collective: '#882255',
-	copy: '#bbbbbb', other: '#888888',
+	gate: '#c48700', topk: '#d55e00', align: '#cc79a7', dispatch: '#8c6bb1', experts: '#0072b2', combine: '#3d9bd3',
+	shared: '#5b7fb0', attention: '#009e73', norm: '#5d9c58', embed: '#8a8a2b', head: '#a08700', collective: '#b8407c',
+	copy: '#8f8f8f', other: '#757575',
 };
 
 export const phases: Record<string, string> = {
-	prefill: '#c98a1a', decode: '#4a7fb5', mixed: '#4f9a86', verify: '#b27a9c', draft: '#7aaed6', idle: '#bbbbbb',
-	dummy: '#999999',
+	prefill: '#c48619', decode: '#4a7fb5', mixed: '#4f9a86', verify: '#b27a9c', draft: '#5f97c4', idle: '#939393',
+	dummy: '#808080',
 };
+
+// What stands on a bar that is too narrow for its name, and in the legend: colour never tells alone.
+export const letters: Record<string, string> = {
+	gate: 'G', topk: 'T', align: 'L', dispatch: 'D', experts: 'E', combine: 'C', shared: 'S', attention: 'A', norm: 'N',
+	embed: 'M', head: 'H', collective: 'X', copy: 'Y', other: 'o', prefill: 'P', decode: 'D', mixed: 'M', verify: 'V',
+	draft: 'R', idle: 'I', dummy: 'U',
+};
+
+const inks = new Map<string, string>();
+
+// Black or white, what is read better on a colour.
+export function inkOn(hex: string): string {
+	let ink = inks.get(hex);
+	if (!ink) {
+		const [r, g, b] = [1, 3, 5].map((at) => (parseInt(hex.slice(at, at + 2), 16) / 255) ** 2.2) as [number, number, number];
+		ink = 0.2126 * r + 0.7152 * g + 0.0722 * b > 0.18 ? '#000000' : '#ffffff';
+		inks.set(hex, ink);
+	}
+	return ink;
+}
 
 // The colours of the style sheet, for what is drawn.
 export function themeColor(name: string): string {

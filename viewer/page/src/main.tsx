@@ -68,6 +68,10 @@ function themeApply(theme: Theme): void {
 
 themeApply(themeStored());
 
+// Paper is light. What is drawn is drawn again by those who listen after this.
+addEventListener('beforeprint', () => document.documentElement.setAttribute('data-theme', 'light'));
+addEventListener('afterprint', () => themeApply(themeStored()));
+
 function ThemeSwitch(): JSX.Element {
 	const [theme, set] = useState(themeStored());
 	return (
@@ -85,13 +89,18 @@ const shortcuts: [string[], string][] = [
 	[['?'], 'this sheet'],
 	[['/'], 'search'],
 	[['1', '8'], 'the views, from left to right'],
-	[['ArrowLeft', 'ArrowRight', 'ArrowUp', 'ArrowDown'], 'heatmap: move the cursor; timeline: pan and choose a track'],
-	[['Enter'], 'heatmap: open the cell; timeline: choose the bar under the middle'],
+	[['ArrowLeft', 'ArrowRight', 'ArrowUp', 'ArrowDown'], 'heatmap: move the cursor; timeline: pan and choose a lane'],
+	[['Enter'], 'heatmap: open the cell; timeline: open the bar at the cursor'],
 	[['KeyM'], 'heatmap: go to the busiest expert of the layer'],
 	[['Home', 'End', 'PageUp', 'PageDown'], 'heatmap: far steps'],
 	[['KeyW', 'KeyS'], 'timeline: zoom in and out'],
 	[['KeyA', 'KeyD'], 'timeline: pan'],
-	[['KeyF'], 'timeline: fit what is selected'],
+	[['KeyH', 'KeyJ', 'KeyK', 'KeyL'], 'timeline: the same as left, down, up and right'],
+	[['Comma', 'Period'], 'timeline: to the bar before or after'],
+	[['Home', 'End'], 'timeline: to its begin or end'],
+	[['KeyE'], 'timeline: select what is visible'],
+	[['BracketLeft', 'BracketRight'], 'timeline: select from or to the cursor'],
+	[['KeyF'], 'timeline: fit what is selected, or the bar at the cursor'],
 	[['Digit0'], 'timeline: all of it'],
 	[['Escape'], 'close, or take the cursor away'],
 ];
@@ -112,7 +121,7 @@ function Sheet({onClose}: {onClose: () => void}): JSX.Element {
 					))}
 				</tbody>
 			</table>
-			<p class="help">Keys are those at the same place on every keyboard. The wheel zooms the timeline at the pointer, dragging pans it, dragging with Shift selects.</p>
+			<p class="help">Keys are those at the same place on every keyboard. The wheel zooms the timeline at the pointer, dragging pans it, dragging with Shift or on the axis selects.</p>
 			<h2>About</h2>
 			<p class="help">The page is drawn by moetrace's own code with Preact (MIT licence); the licence's text is at the top of app.js. Everything shown is in the address: copy it to share or to come back. Nothing leaves this machine.</p>
 			<form method="dialog"><button>Close</button></form>

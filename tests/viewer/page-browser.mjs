@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT
+//
+// What the tests of the page share: a browser, and how its page is asked. Every check is one line of
+// output; the first failure of each part is told and ends the part. A word of the browser's console, a
+// dialog or a request to elsewhere is a failure, too. The programs are called with CHROMIUM ADDRESS
+// FOLDER; FOLDER holds what the verbs say of the same traces.
+import assert from 'node:assert/strict';
+import {mkdtempSync, readFileSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {basename, dirname, join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+
+const [, program, chromium, address, folder] = process.argv;
+export {address, folder};
+const packages = join(dirname(fileURLToPath(import.meta.url)), '../../viewer/page/node_modules');
+const {chromium: engine} = await import(join(packages, 'playwright-core/index.mjs'));
+const axe = readFileSync(join(packages, 'axe-core/axe.min.js'), 'utf8');
+export const told = (name) => JSON.parse(readFileSync(join(folder, `${name}.json`), 'utf8'));
+
+const profile = mkdtempSync(join(tmpdir(), 'moetrace-page.'));
+export const context = await engine.launchPersistentContext(profile, {
+	executablePath: chromium,
+	args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+		'--disable-component-update', '--disable-sync'],
+	viewport: {width: 1280, height: 900},
+	acceptDownloads: true,
+	bypassCSP: false,
+});
+export const page = context.pages()[0] ?? await context.newPage();
+let complaints = [];
+page.on('console', (message) => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));
+page.on('pageerror', (error) => complaints.push(`exception: ${error.message}`));
+page.on('dialog', (dialog) => {
+	complaints.push(`dialog: ${dialog.message()}`);
+	void dialog.dismiss();
+});
+page.on('request', (request) => {
+	if (!request.url().startsWith(new URL(address).origin) && !request.url().startsWith(`file://${folder}/`) && !request.url().startsWith('data:') && !request.url().startsWith('blob:'))
+		complaints.push(`asks elsewhere: ${request.url()}`);
+});
+
+let nFailed = 0;
+export async function part(name, run) {
+	complaints = [];
+	try {
+		await run();
+		assert.deepEqual(complaints, [], 'the browser complains');
+		console.log(`ok ${name}`);
+	} catch (error) {
+		nFailed++;
+		console.log(`FAILED ${name}: ${error.message}\n${(error.stack ?? '').split('\n').filter((line) => line.includes(basename(program))).slice(0, 3).join('\n')}`);
+		await page.screenshot({path: join(folder, `failed-${basename(program)}-${nFailed}.png`)}).catch(() => undefined);
+	}
+}
+
+// The browser may say so in this part.
+export function tolerate(pattern) {
+	complaints = complaints.filter((line) => !pattern.test(line));
+}
+
+export async function finish() {
+	await context.close();
+	rmSync(profile, {recursive: true, force: true});
+	if (nFailed > 0)
+		console.log(`${nFailed} parts failed`);
+	process.exit(nFailed > 0 ? 1 : 0);
+}
+
+// Nothing is on its way any more; what was just done has had the time to ask.
+export async function quiet() {
+	await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)))));
+	await page.waitForFunction(() => !document.querySelector('.loading, [aria-busy=true]'), undefined, {timeout: 20000});
+}
+
+export async function open(state) {
+	await page.goto('about:blank');
+	await page.goto(`${address}#${new URLSearchParams(state)}`);
+	await page.waitForSelector('main');
+	await quiet();
+}
+
+export const text = (selector) => page.locator(selector).first().innerText();
+export const spoken = () => page.locator('#speaker').textContent();
+export const state = () => new URLSearchParams(new URL(page.url()).hash.slice(1));
+
+export async function downloaded(locator) {
+	const [download] = await Promise.all([page.waitForEvent('download'), locator.click()]);
+	return readFileSync(await download.path());
+}
+
+// The rows of a table by name, as its JSON says.
+export async function tableJson(name) {
+	return JSON.parse((await downloaded(page.locator(`[role=region][aria-label="${name}"]`).getByRole('button', {name: 'JSON'}))).toString());
+}
+
+export async function accessible(what, rules = {}) {
+	await page.evaluate(axe);
+	const result = await page.evaluate((options) => globalThis.axe.run(document, options), {rules, resultTypes: ['violations']});
+	assert.deepEqual(result.violations.map((v) => `${v.id}: ${v.nodes.slice(0, 3).map((n) => `${n.target} ${n.failureSummary?.split('\n')[1] ?? ''}`).join(' | ')}`), [], `axe: ${what}`);
+}
