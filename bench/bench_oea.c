@@ -152,7 +152,7 @@ static sqlite3 *make_trace(int n_rows)
 	snprintf(sql, sizeof(sql),
 		 "WITH n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)"
 		 " INSERT INTO pass SELECT i, 1, 1, 'decode', i, i, %d, 0, i, NULL, NULL,"
-		 " 'complete', NULL, 0 FROM n;"
+		 " 'complete', NULL, 0, NULL FROM n;"
 		 "INSERT INTO pass_request SELECT pass_id, value, value + 1, 0, 1, NULL, value, 1,"
 		 " 'decode', NULL FROM pass, byte WHERE value < %d;"
 		 "INSERT INTO pass_layer SELECT pass_id, layer_id, 1, NULL, 1, 1, 0, NULL, 0, %d,"

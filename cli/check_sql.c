@@ -98,6 +98,10 @@ static const struct sql_proof sql_proofs[] = {
 	 "OR verdict NOT IN ('complete', 'partial') OR typeof(n_rows) <> 'integer' OR n_rows < 0 "
 	 "OR n_rows > 67108864 OR typeof(padding_rows) <> 'integer' OR padding_rows < 0 "
 	 "OR typeof(n_dropped) <> 'integer' OR n_dropped < 0"},
+	{CHECK_VALUES, NULL,
+	 "SELECT 'pass', pass_id, 'device_id: not a GPU of the process that recorded' FROM pass "
+	 "JOIN recording AS r USING (recording_id) JOIN device AS d USING (device_id) "
+	 "WHERE d.kind <> 'cuda' OR d.process_id <> r.process_id"},
 	{CHECK_VALUES, "SELECT count(*) FROM pass_request",
 	 "SELECT 'pass_request', pass_id || ',' || slice, 'phase, request or attempt' "
 	 "FROM pass_request "

@@ -383,6 +383,14 @@ static const char *const phase_names[] = {
 	[MOETRACE_PHASE_DUMMY] = "dummy",
 };
 
+/* A device's message comes before its first pass. */
+static int64_t device_of(const struct mt_assembly *assembly, uint32_t gpu)
+{
+	const int64_t device_id = gpu ? assembly->gpu_ids[gpu - 1] : 0;
+
+	return device_id ? device_id : MT_NULL;
+}
+
 static int write_pass(struct mt_assembly *assembly, const struct mt_open_pass *pass,
 		      const struct mt_record_end *end, uint32_t reasons)
 {
@@ -400,6 +408,7 @@ static int write_pass(struct mt_assembly *assembly, const struct mt_open_pass *p
 							       MT_NULL,
 		.parent_pass_id = mt_parts_parent(assembly, pass),
 		.microbatch = pass->begin.has_microbatch ? pass->begin.microbatch : MT_NULL,
+		.device_id = device_of(assembly, pass->begin.gpu),
 		.verdict = reasons ? "partial" : "complete",
 		.reasons = mt_reasons_text(reasons, text),
 		.n_dropped = end ? (int64_t)end->n_dropped : 0,

@@ -9,6 +9,8 @@
 
 #include <stdint.h>
 
+#include <moetrace/cuda.h>
+
 #include "libtrace/expert_map.h"
 #include "libtrace/ledger.h"
 #include "libtrace/load.h"
@@ -106,6 +108,7 @@ struct mt_assembly {
 	uint32_t mode;         /* enum moetrace_mode of the recording */
 	uint32_t sample_every_n_requests;
 	int64_t last_pass_id;
+	int64_t gpu_ids[MOETRACE_CUDA_MAX_DEVICES]; /* rows of the attached devices; 0: none yet */
 	struct mt_tied *tied; /* the writer's */
 	struct mt_assembly_counts counts;
 	struct mt_expert_maps maps;

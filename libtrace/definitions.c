@@ -360,9 +360,11 @@ int mt_writer_add_gpu(struct mt_writer *writer, struct mt_message *message)
 	uint32_t index;
 	int status = mt_writer_gpu(writer, message->text, message->text2, &index);
 
-	if (!status)
-		writer->attached[message->state].gpu_id = MT_HOST_DEVICE_ID + 1 + (int64_t)index;
-	return status;
+	if (status)
+		return status;
+	writer->attached[message->state].gpu_id = MT_HOST_DEVICE_ID + 1 + (int64_t)index;
+	writer->assembly.gpu_ids[message->state] = writer->attached[message->state].gpu_id;
+	return MOETRACE_OK;
 }
 
 int mt_writer_add_clock(struct mt_writer *writer, struct mt_message *message)

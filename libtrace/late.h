@@ -19,6 +19,7 @@ struct mt_pass_start {
 	uint32_t map_epoch;
 	uint32_t slot_bytes; /* of a KV slot; 0: none */
 	uint32_t skip;       /* enum mt_skip */
+	uint32_t gpu;        /* index of the attached device that it runs on + 1; 0: not told */
 };
 
 /*

@@ -214,6 +214,7 @@ static void write_begin(struct moetrace_pass *pass, struct mt_reservation reserv
 	begin->n_positions = (uint32_t)start->n_positions;
 	begin->map_epoch = pass->map_epoch;
 	begin->skip = start->skip;
+	begin->gpu = start->gpu;
 	write_slices(begin, info);
 	mt_ring_commit(pass->ring, reservation);
 }
@@ -333,6 +334,7 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 		return NULL;
 	n_bytes = begin_bytes(info, &start);
 	start.number = 0;
+	start.gpu = 0;
 	start.begin_ns = mt_session_ns(session, mt_monotonic_ns());
 	ring = mt_ring_claim(&session->pool);
 	if (!ring) {

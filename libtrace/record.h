@@ -68,6 +68,7 @@ struct mt_record_begin {
 	uint32_t n_positions; /* in the position array */
 	uint32_t map_epoch;   /* of the expert map in force; 0: none */
 	uint32_t skip;        /* enum mt_skip */
+	uint32_t gpu;         /* index of the attached device that it runs on + 1; 0: not told */
 };
 
 /* Why a pass is left out: its BEGIN only says which positions it carried. */

@@ -173,7 +173,8 @@ CREATE TABLE pass (
 	microbatch INTEGER,            -- its number among the parent's parts, from 0; NULL: not told
 	verdict TEXT NOT NULL,         -- 'complete' or 'partial'
 	reasons TEXT,                  -- why partial, comma-separated: lost (the recorder dropped a layer), unwritten (nobody wrote a layer), invalid (ids that no expert has), unended (still running when the recording ended: stored as far as it came), sampled (rows of requests that are not sampled are not stored), counted (only counts of a layer were told, in mode per_token); NULL: complete
-	n_dropped INTEGER NOT NULL     -- layers of this pass that the recorder dropped (state 2 in pass_layer)
+	n_dropped INTEGER NOT NULL,    -- layers of this pass that the recorder dropped (state 2 in pass_layer)
+	device_id INTEGER REFERENCES device(device_id) -- GPU that it ran on, whose lane recorded it; NULL: told from the host, which does not say where
 );
 
 -- A slice of a pass: consecutive rows that belong to one request.

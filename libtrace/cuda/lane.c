@@ -271,6 +271,7 @@ static int open_record(struct moetrace_cuda_lane *lane, const struct moetrace_pa
 	lane->record = record;
 	record->start = *start;
 	record->start.number = lane->number_of_pass = new_number(cuda);
+	record->start.gpu = cuda->index + 1;
 	record->start.begin_ns = now_ns(lane);
 	/* Pairs with moetrace_stop(): counted first, looked at then; it does it the other way. */
 	atomic_fetch_add(&cuda->n_begun, 1);

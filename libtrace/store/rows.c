@@ -285,6 +285,7 @@ int mt_store_pass(struct mt_store *store, const struct mt_pass_row *row)
 	mt_store_bind_text(stmt, 12, row->verdict);
 	mt_store_bind_text(stmt, 13, row->reasons);
 	mt_store_bind_int(stmt, 14, row->n_dropped);
+	mt_store_bind_int(stmt, 15, row->device_id);
 	return mt_store_step(store, MT_STMT_PASS);
 }
 

@@ -25,7 +25,7 @@
 		       "verdict = ?, reasons = ? WHERE request_id = ?")                       \
 	X(ATTRIBUTE, "INSERT OR REPLACE INTO request_attribute VALUES (?, ?, ?)")             \
 	X(TOKEN, "INSERT OR REPLACE INTO request_token VALUES (?, ?, ?)")                     \
-	X(PASS, "INSERT INTO pass VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")         \
+	X(PASS, "INSERT INTO pass VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")      \
 	X(PASS_PARENT, "UPDATE pass SET parent_pass_id = ? WHERE pass_id = ?")                \
 	X(SLICE, "INSERT INTO pass_request VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")            \
 	X(SLICE_ACCEPTED, "UPDATE pass_request SET accepted = ? "                             \

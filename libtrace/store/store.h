@@ -165,6 +165,7 @@ struct mt_pass_row {
 	const char *verdict;
 	const char *reasons;
 	int64_t n_dropped;
+	int64_t device_id; /* MT_NULL: not told */
 };
 int mt_store_pass(struct mt_store *store, const struct mt_pass_row *row);
 int mt_store_pass_parent(struct mt_store *store, int64_t pass_id, int64_t parent_pass_id);

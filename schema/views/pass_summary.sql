@@ -9,6 +9,7 @@ SELECT
 	p.runtime_pass AS runtime_pass,   -- INTEGER the runtime's own number; NULL: not told
 	p.parent_pass_id AS parent_pass_id, -- INTEGER pass that it is a part of; NULL: none
 	p.microbatch AS microbatch,       -- INTEGER its number among the parent's parts; NULL: not told
+	p.device_id AS device_id,         -- INTEGER GPU that it ran on; NULL: told from the host
 	p.phase AS phase,                 -- TEXT phase
 	p.begin_ns AS begin_ns,           -- INTEGER begin, session clock
 	p.end_ns - p.begin_ns AS duration_ns, -- INTEGER length; NULL: end unknown

@@ -27,6 +27,7 @@ violates schema "DROP VIEW loss;"
 violates types "UPDATE pass SET n_rows = 'three' WHERE pass_id = 1;"
 
 violates foreign_keys "UPDATE pass SET model_id = 9 WHERE pass_id = 7;"
+violates foreign_keys "UPDATE pass SET device_id = 9 WHERE pass_id = 5;"
 violates foreign_keys "DELETE FROM request WHERE request_id = 2;"
 violates foreign_keys "DELETE FROM topk WHERE topk_id = 3;"
 violates foreign_keys "UPDATE pass_request SET request_id = 99 WHERE pass_id = 8;"
@@ -69,6 +70,9 @@ violates values "UPDATE pass SET verdict = 'whole' WHERE pass_id = 7;"
 violates values "UPDATE pass SET n_rows = 'three' WHERE pass_id = 1;"
 violates values "UPDATE pass SET n_rows = 67108865 WHERE pass_id = 1;"
 violates values "UPDATE pass SET padding_rows = -1 WHERE pass_id = 1;"
+violates values "UPDATE pass SET device_id = 1 WHERE pass_id = 5;"
+violates values "INSERT INTO process (process_id, pid) VALUES (2, 2);
+	UPDATE device SET process_id = 2 WHERE device_id = 2;"
 violates values "UPDATE pass_request SET phase = 'mixed' WHERE pass_id = 7;"
 violates values "UPDATE pass_request SET attempt = NULL WHERE pass_id = 5;"
 violates values "UPDATE pass_request SET first_position = NULL WHERE pass_id = 5;"
@@ -391,11 +395,11 @@ holds "$drop_layer UPDATE pass SET verdict = 'partial', reasons = 'lost', n_drop
 	INSERT INTO gap VALUES (1, 1, 'layer', 7000, 7100, 1, 9, 'ring_full');"
 expect_status 4 "$moetrace" check --strict "$tmp/other.db"
 expect_match "$tmp/err" 'other.db: 1 recordings have losses or no proper end'
-holds "INSERT INTO pass VALUES (10, 2, 1, 'idle', 12000, 12001, 0, 0, NULL, NULL, NULL, 'complete', NULL, 0);
+holds "INSERT INTO pass VALUES (10, 2, 1, 'idle', 12000, 12001, 0, 0, NULL, NULL, NULL, 'complete', NULL, 0, NULL);
 	UPDATE stats SET value = 3 WHERE recording_id = 2 AND name IN ('recorded_passes', 'load_passes');
 	UPDATE stats SET value = 10 WHERE recording_id = 2 AND name = 'last_pass_id';"
 
-holds "INSERT INTO pass VALUES (10, 2, 1, 'idle', 12000, 12001, 0, 0, NULL, NULL, NULL, 'complete', NULL, 0);
+holds "INSERT INTO pass VALUES (10, 2, 1, 'idle', 12000, 12001, 0, 0, NULL, NULL, NULL, 'complete', NULL, 0, NULL);
 	INSERT INTO pass_layer (pass_id, layer_id, state) VALUES (10, 1, 1), (10, 2, 1);
 	UPDATE stats SET value = 3 WHERE recording_id = 2 AND name IN ('recorded_passes', 'load_passes');
 	UPDATE stats SET value = 10 WHERE recording_id = 2 AND name = 'last_pass_id';"

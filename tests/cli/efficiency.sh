@@ -21,7 +21,7 @@ change hand.db "
 	INSERT INTO device (device_id, process_id, kind, name, power_limit_mw) VALUES (9, 1, 'cuda', 'card', 600000);
 	INSERT INTO string (string_id, value, role, moves_data) VALUES (1001, 'experts', 'experts', 0), (1002, 'attention', 'attention', 0);
 	INSERT INTO pass SELECT value, 1, 1, 'decode', value * 100000000, value * 100000000 + iif(value = 7, 5000000, 1000000), 4, 0, value,
-		NULL, NULL, 'complete', NULL, 0 FROM byte WHERE value BETWEEN 1 AND 10;
+		NULL, NULL, 'complete', NULL, 0, NULL FROM byte WHERE value BETWEEN 1 AND 10;
 	INSERT INTO pass_request SELECT value, 0, 1, 0, 4 * value, NULL, 0, 4, 'decode', NULL FROM byte WHERE value BETWEEN 1 AND 10;
 	INSERT INTO topk (topk_id, n_rows, k, id_bytes, weight_format, topk_ids) VALUES (1, 4, 2, 1, 'none', x'0001000100020002');
 	INSERT INTO pass_layer SELECT value, 1, 3, NULL, 4, value * 100000000 + 1000, 0, NULL, 0, 4, 1, 0, NULL FROM byte

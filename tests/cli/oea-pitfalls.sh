@@ -132,7 +132,7 @@ change many.db "
 	INSERT INTO recording VALUES (1, 1, 0, 1, 'stopped', 'per_token', 'model', NULL);
 	INSERT INTO request (request_id, recording_id, handle, n_attempts, n_pauses, paused_ns, begin_ns, verdict)
 		VALUES (1, 1, 1, 1, 0, 0, 0, 'complete');
-	INSERT INTO pass VALUES (1, 1, 1, 'decode', 1, 2, 500, 0, NULL, NULL, NULL, 'complete', NULL, 0);
+	INSERT INTO pass VALUES (1, 1, 1, 'decode', 1, 2, 500, 0, NULL, NULL, NULL, 'complete', NULL, 0, NULL);
 	INSERT INTO pass_request VALUES (1, 0, 1, 0, 0, NULL, 0, 500, 'decode', NULL);
 	INSERT INTO topk (topk_id, n_rows, k, id_bytes, weight_format, topk_ids)
 		VALUES (1, 500, 2, 1, 'none', CAST(replace(hex(zeroblob(500)), '00', '!#') AS BLOB));

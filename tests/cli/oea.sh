@@ -82,7 +82,7 @@ change published.db "
 		(339, 132.2), (387, 146.5), (425, 157.3), (472, 170.8), (279, 115.6), (330, 130.4), (386, 146.7), (437, 161.5),
 		(483, 174.7), (535, 189.9);
 	INSERT INTO pass SELECT rowid, 1, 1, 'decode', rowid * 1000000, rowid * 1000000 + us * 1000, 16, 0, NULL, NULL,
-		NULL, 'complete', NULL, 0 FROM published;
+		NULL, 'complete', NULL, 0, NULL FROM published;
 	INSERT INTO pass_layer SELECT rowid, 1, active, NULL, 1, rowid * 1000000, 3, NULL, NULL, 16, NULL, NULL, NULL
 		FROM published;"
 expect_eq "the published fit" "$(ask published.db "select abs(a_ns / 1000 - 33.33) < 0.05, abs(b_ns / 100 - 2.9226) < 0.002,
@@ -94,7 +94,7 @@ change published.db "
 		VALUES (2, 1, 1, 1, 'routed', 1280, 0, 0, 8);
 	DELETE FROM pass; DELETE FROM pass_layer;
 	INSERT INTO pass SELECT value + 1, 1, 1, 'decode', value * 1000000, value * 1000000 + 500000 + value % 16 * 1000, 1 + value % 16,
-		0, NULL, NULL, NULL, 'complete', NULL, 0 FROM byte;
+		0, NULL, NULL, NULL, 'complete', NULL, 0, NULL FROM byte;
 	INSERT INTO pass_layer SELECT value + 1, layer_id, 20 + value * 7 % 40, NULL, 1, value * 1000000 + iif(layer_id = 1, 0,
 		10000 + 300 * (20 + value * 7 % 40) + 100 * (1 + value % 16)), 3, NULL, NULL, 1 + value % 16, NULL, NULL, NULL FROM byte, layer;
 	UPDATE pass SET end_ns = begin_ns + 10000 + 300 * (20 + (pass_id - 1) * 7 % 40) + 100 * n_rows

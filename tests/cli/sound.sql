@@ -35,15 +35,15 @@ INSERT INTO request_attribute VALUES (1, 'domain', 'c'), (1, 'user', 'a,"b"'), (
 INSERT INTO request_token VALUES (1, 0, 104), (1, 1, 10), (1, 2, 255);
 
 INSERT INTO pass VALUES
-	(1, 1, 1, 'prefill', 1000, 1100, 3, 1, 11, NULL, NULL, 'complete', NULL, 0),
-	(2, 1, 1, 'mixed', 2000, 2100, 3, 0, 12, NULL, NULL, 'complete', NULL, 0),
-	(3, 1, 1, 'verify', 3000, 3100, 3, 0, 13, NULL, NULL, 'complete', NULL, 0),
-	(4, 1, 1, 'verify', 4000, 4100, 2, 0, 14, NULL, NULL, 'complete', NULL, 0),
-	(5, 1, 1, 'decode', 5000, 5100, 1, 0, 15, NULL, NULL, 'complete', NULL, 0),
-	(6, 1, 2, 'draft', 6000, 6100, 2, 0, NULL, NULL, NULL, 'complete', NULL, 0),
-	(7, 1, 1, 'dummy', 7000, 7100, 1, 0, NULL, NULL, NULL, 'complete', NULL, 0),
-	(8, 2, 1, 'prefill', 11000, 11100, 1, 0, 16, 9, 0, 'complete', NULL, 0),
-	(9, 2, 1, 'prefill', 10900, 11200, 0, 0, 17, NULL, NULL, 'complete', NULL, 0);
+	(1, 1, 1, 'prefill', 1000, 1100, 3, 1, 11, NULL, NULL, 'complete', NULL, 0, NULL),
+	(2, 1, 1, 'mixed', 2000, 2100, 3, 0, 12, NULL, NULL, 'complete', NULL, 0, NULL),
+	(3, 1, 1, 'verify', 3000, 3100, 3, 0, 13, NULL, NULL, 'complete', NULL, 0, NULL),
+	(4, 1, 1, 'verify', 4000, 4100, 2, 0, 14, NULL, NULL, 'complete', NULL, 0, NULL),
+	(5, 1, 1, 'decode', 5000, 5100, 1, 0, 15, NULL, NULL, 'complete', NULL, 0, 2),
+	(6, 1, 2, 'draft', 6000, 6100, 2, 0, NULL, NULL, NULL, 'complete', NULL, 0, NULL),
+	(7, 1, 1, 'dummy', 7000, 7100, 1, 0, NULL, NULL, NULL, 'complete', NULL, 0, NULL),
+	(8, 2, 1, 'prefill', 11000, 11100, 1, 0, 16, 9, 0, 'complete', NULL, 0, NULL),
+	(9, 2, 1, 'prefill', 10900, 11200, 0, 0, 17, NULL, NULL, 'complete', NULL, 0, NULL);
 INSERT INTO pass_request VALUES
 	(1, 0, 1, 0, 0, NULL, 0, 2, 'prefill', NULL),
 	(1, 1, 2, 0, 0, NULL, 2, 1, 'prefill', NULL),

@@ -61,6 +61,11 @@ START_TEST(test_two_devices)
 				     " kind = 'cuda' ORDER BY device_id"),
 			 "GPU-00112233-4455-6677-8899-aabbccddeeff"
 			 " GPU-00112233-4455-6677-8899-aabbccddeefe");
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(text, ', ') FROM (SELECT uuid || ' ' ||"
+				     " count(*) || ' ' || min(n_rows) || ' ' || max(n_rows) AS text"
+				     " FROM pass JOIN device USING (device_id) GROUP BY device_id)"),
+			 "GPU-00112233-4455-6677-8899-aabbccddeeff 60 4 4,"
+			 " GPU-00112233-4455-6677-8899-aabbccddeefe 60 3 3");
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(key || ' ' || substr(value, 1, 8), ', ')"
 				     " FROM meta WHERE key LIKE 'source.cuda%%'"),
 			 "source.cuda attached, source.cuda.1 attached, source.cuda.2 absent: ");

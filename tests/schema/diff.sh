@@ -63,7 +63,7 @@ expect_ok sqlite3 -batch -bail both.db "ATTACH 'b.db' AS b;
 	INSERT INTO request_reuse SELECT request_id + 1000, attempt, first_position, n_positions, source_request_id + 1000,
 		source_attempt FROM b.request_reuse;
 	INSERT INTO pass SELECT pass_id + 1000, 2, model_id, phase, begin_ns, end_ns, n_rows, padding_rows, runtime_pass,
-		parent_pass_id, microbatch, verdict, reasons, n_dropped FROM b.pass;
+		parent_pass_id, microbatch, verdict, reasons, n_dropped, device_id FROM b.pass;
 	INSERT INTO pass_request SELECT pass_id + 1000, slice, request_id + 1000, attempt, first_position, positions,
 		row_offset, n_rows, phase, accepted FROM b.pass_request;
 	CREATE TEMP TABLE t AS SELECT * FROM b.topk; UPDATE t SET topk_id = topk_id + 1000; INSERT INTO topk SELECT * FROM t;

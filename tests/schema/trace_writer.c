@@ -81,7 +81,7 @@ void tw_open(struct tw *tw, const char *path, bool expect, int run_bytes)
 	tw_exec(tw, "CREATE TABLE expected (recording_id, model_id, request_id, attempt, position,"
 		    " pass_id, row, phase, layer_id, layer, state, topk_rank, expert, weight)");
 	tw->pass = prepare(tw, "INSERT INTO pass VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?1 * 10,"
-			       " NULL, NULL, 'complete', NULL, 0)");
+			       " NULL, NULL, 'complete', NULL, 0, NULL)");
 	tw->slice = prepare(tw, "INSERT INTO pass_request VALUES (?,?,?,?,?,?,?,?,?,?)");
 	tw->layer = prepare(tw, "INSERT INTO pass_layer VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, NULL,"
 				" iif(?7 = 0, 0, NULL), ?8, ?9, ?10, NULL)");
