@@ -22,8 +22,14 @@ noinst_LTLIBRARIES += %D%/libmt_view.la
 	%D%/reply.c %D%/reply.h \
 	%D%/source.c %D%/source.h \
 	%D%/timeline.c %D%/timeline.h \
-	%D%/timeline_lanes.c \
+	%D%/timeline_bins.c %D%/timeline_bins.h \
+	%D%/timeline_depth.c \
+	%D%/timeline_exact.c \
 	%D%/timeline_read.c \
+	%D%/timeline_scan.c %D%/timeline_scan.h \
+	%D%/timeline_scan_internal.h \
+	%D%/timeline_scan_kernel.c \
+	%D%/timeline_scan_power.c \
 	%D%/view.h
 nodist_%C%_libmt_view_la_SOURCES = %D%/page_data.c
 %C%_libmt_view_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS) $(MICROHTTPD_CFLAGS)

@@ -198,12 +198,12 @@ bool mt_source_init(struct mt_source *source, const char *path, const char *uri,
 
 void mt_source_destroy(struct mt_source *source)
 {
+	mt_timeline_free(source->timeline); /* its thread has a connection */
 	for (size_t i = 0; i < source->n_idle; i++)
 		run_close(source->idle[i]);
 	pthread_cond_destroy(&source->is_free);
 	pthread_mutex_destroy(&source->lock);
 	pthread_mutex_destroy(&source->timeline_lock);
-	mt_timeline_free(source->timeline);
 	free(source->path);
 	free(source->name);
 	free(source->uri);

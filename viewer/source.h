@@ -16,7 +16,7 @@
 
 #include <sqlite3.h>
 
-#define MT_SOURCE_CONNECTIONS 4
+#define MT_SOURCE_CONNECTIONS 5
 
 struct mt_redacted;
 struct mt_source;

@@ -1,95 +1,141 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The timeline of a recording, kept in memory in the order of time: bars on tracks (passes, layers,
- * operations by device and stream, ranges by thread, nested) and counters (active experts, rows,
- * power, clocks, temperature). It
- * is read once and then answers any part of it at the width that is looked at: bars that are
- * narrower than a pixel become one bar a pixel, which says how many they are. So an answer grows
- * with the pixels and not with the trace.
+ * The timeline of a recording: bars in lanes (passes, layers, operations by device and stream, ranges
+ * by thread) and counters (active experts, rows, power). A thread reads the tables once, some thousand
+ * rows at a time and all over the recording first, and keeps what they come to in steps of time,
+ * within a bound, and when the rows of each span begin and end. That answers any stretch of time at
+ * once, more and more truly, as long as its pixels are no finer than the steps; a finer one is read
+ * from the rows of the spans that reach into it. So an answer, and what it takes, grow with the
+ * pixels and not with the trace. The thread ends when nobody has asked for a while, and goes on
+ * from there when somebody asks; where the file grows, what was added is read alone.
  */
 #ifndef MT_VIEWER_TIMELINE_H
 #define MT_VIEWER_TIMELINE_H
 
+#include <pthread.h>
+#include <stdatomic.h>
+
 #include "viewer/answer.h"
+#include "viewer/timeline_bins.h"
+#include "viewer/timeline_scan.h"
 
-/* Bars and points together; more are left out, which is told. */
-#define MT_TIMELINE_MAX_ITEMS (6u << 20)
-#define MT_TIMELINE_MAX_TRACKS 256
+#define MT_TIMELINE_MAX_LANES 512
+/* Of some 12 kB each. */
+#define MT_TIMELINE_MAX_CHUNKS 6144
 
-struct mt_bar {
-	int64_t start_ns, end_ns;
-	uint32_t id;	/* of the pass, operation or range; with a node, of the launch of the graph */
-	uint32_t name;	/* in the timeline's names; 0: none */
-	uint32_t node;	/* of the graph, from 1; 0: none */
-	uint16_t layer; /* its number, from 1; 0: none */
-	uint8_t kind;	/* index into mt_timeline_kinds */
+/* A span of row ids of a table. */
+struct mt_block {
+	int64_t first_id, last_id;
+	int64_t start_ns, end_ns; /* of what it holds; nothing: start_ns is greater */
+	uint32_t n_items;
+	bool is_read;
 };
 
-struct mt_track {
-	char type[16]; /* "passes", "layers", "kernels", "collectives", "ranges" */
+struct mt_block_table {
+	struct mt_block *blocks; /* [n_blocks] */
+	size_t n_blocks, n_read;
+	size_t first; /* of those that are read in turns now */
+	uint64_t turn;
+	int64_t last_id; /* the blocks reach to here */
+};
+
+/* How deep ranges lie in one another; without depths each block is looked at alone. */
+struct mt_range_depths {
+	int64_t first_id;
+	size_t n;
+	unsigned char *depths; /* [n], by id */
+};
+
+struct mt_timeline_lane {
+	struct mt_lane lane;
 	char name[96];
-	unsigned int depth; /* below another track of this type and name */
-	struct mt_bar *bars;
-	size_t n_bars, size;
-};
-
-struct mt_point {
-	int64_t time_ns;
-	float value;
-};
-
-struct mt_counter {
-	char name[96];
-	char unit[16];
-	double limit; /* a line across it; 0: none */
-	struct mt_point *points;
-	size_t n_points, size;
-};
-
-/* Names of operations and ranges, each once, and an index to find them by. */
-struct mt_timeline_names {
-	char **texts; /* texts[0] is NULL: no name */
-	uint32_t n_texts;
-	uint32_t *slots;
-	uint32_t n_slots;
+	struct mt_bins bins;
+	uint64_t n;
+	double most, limit; /* of a counter */
 };
 
 struct mt_timeline {
+	struct mt_source *source;
 	int64_t recording_id;
+	pthread_t thread;
+	bool has_thread;       /* to be joined; this and the next one belong to the source's lock */
+	bool is_held;	       /* nothing is read until somebody says so */
+	atomic_bool stops;     /* the thread shall end */
+	atomic_int n_waiting;  /* who want the lock below; the thread lets them */
+	atomic_llong asked_ns; /* when somebody asked last */
+	pthread_mutex_t lock;  /* protects all below */
+	pthread_cond_t changed;
+	bool is_reading, has_failed;
+	int64_t looked_ns; /* when the thread last looked for rows that were added */
+	char error[256];
+	struct mt_block_table tables[MT_SCAN_N_TABLES];
+	struct mt_range_depths ranges;
 	int64_t start_ns, end_ns;
-	int64_t read_ns; /* when it was read */
 	uint64_t n_left_out;
-	size_t n_items;
-	size_t n_tracks, n_counters;
-	struct mt_track tracks[MT_TIMELINE_MAX_TRACKS];
-	struct mt_counter counters[MT_TIMELINE_MAX_TRACKS];
-	struct mt_timeline_names names;
+	size_t n_lanes;
+	struct mt_timeline_lane lanes[MT_TIMELINE_MAX_LANES];
 };
 
-/* What bars are drawn as: phases of passes, roles of operations, then "layer" and "range". */
-extern const char *const mt_timeline_kinds[];
-extern const size_t mt_n_timeline_kinds;
+/* Under the source's timeline lock: that of the recording, begun if need be, and reading goes on if
+ * there is anything to read. NULL without memory. */
+struct mt_timeline *mt_timeline_get(struct mt_source *source, int64_t recording_id);
 
-/* Read it. Returns NULL after a failure in @reply. */
-struct mt_timeline *mt_timeline_read(struct mt_source_run *run, int64_t recording_id,
-				     struct mt_view_reply *reply);
+/* Between 0 and 1; under the timeline's lock. */
+double mt_timeline_progress(const struct mt_timeline *timeline);
+
+/* Wait until all was read, at most so long. Returns whether it was. */
+bool mt_timeline_wait(struct mt_timeline *timeline, uint32_t limit_ms);
+
+/* Under the source's timeline lock: end the thread, what was read stays; or let it go on, when somebody
+ * asks next. */
+void mt_timeline_hold(struct mt_timeline *timeline, bool is_held);
+
+void mt_timeline_lock(struct mt_timeline *timeline);
+void mt_timeline_unlock(struct mt_timeline *timeline);
+
 void mt_timeline_free(struct mt_timeline *timeline);
 
-/*
- * The number of a name, new or known; 0 without memory, for NULL and beyond a number of names that
- * no one could tell apart. Long ones are shortened.
- */
-uint32_t mt_timeline_name(struct mt_timeline_names *names, const char *text);
-void mt_timeline_names_free(struct mt_timeline_names *names);
+/* A stretch of time as it is answered, in steps of 2^shift ns. */
+struct mt_stretch {
+	int64_t from_ns, until_ns;
+	unsigned shift;
+};
+
+/* Rows of the blocks that reach into a stretch. */
+struct mt_exact {
+	bool has_table[MT_SCAN_N_TABLES];
+	struct mt_items items; /* in the order of lanes, starts, and lengths, longest first */
+};
 
 /*
- * Put the tracks' bars in the order of time, and those that overlap others of their track on tracks
- * of their own below it, so that none hides another: ranges within ranges are a step deeper. Returns
- * false without memory.
+ * Read what lies in @stretch from the tables of which some lane is too coarse for it, unless the
+ * blocks that reach into it hold more than is read for one answer. Returns whether it went well.
  */
-bool mt_timeline_lanes(struct mt_timeline *timeline);
+bool mt_exact_read(struct mt_timeline *timeline, struct mt_source_run *run,
+		   const struct mt_stretch *stretch, struct mt_exact *exact);
 
-/* Parameters: recording, from and until (ns; absent: all of it), width (pixels). */
+/* What table a lane's items come from; operations come from two. */
+bool mt_exact_has(const struct mt_exact *exact, enum mt_lane_type type);
+
+/* The ids of a table within which all rows lie that reach into a stretch. */
+void mt_timeline_ids(struct mt_timeline *timeline, enum mt_scan_table table, int64_t from_ns,
+		     int64_t until_ns, int64_t *ret_first, int64_t *ret_last);
+
+/* The depths of ranges from @first to @last, if they are not too many. */
+enum mt_scan_result mt_range_depths_find(struct mt_scan *scan, int64_t first, int64_t last,
+					 struct mt_range_depths *ret_ranges);
+
+/* Set the depths in the lanes of what a block of @table holds. Returns whether there was memory. */
+bool mt_depths_of(const struct mt_range_depths *ranges, enum mt_scan_table table,
+		  struct mt_item *items, size_t n);
+
+/* The order of lanes. */
+int mt_lane_compare(const struct mt_lane *a, const struct mt_lane *b);
+
+/*
+ * Parameters: recording, from and until (ns; absent: all of it), width (pixels), wait (ms, for all to
+ * be read), read (no: read no more for now; yes: go on).
+ */
 void mt_timeline_answer(const struct mt_question *question, struct mt_source_run *run,
 			struct mt_view_reply *reply);
 

@@ -1,408 +1,511 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Reads a timeline. Times are those of the views; a bar that ends before it begins, or of which one
- * is not a number, is left out and counted. Tracks are put in order of time at the end, since
- * operations are stored in the order in which they were told.
+ * The thread that reads a timeline. Blocks are read in the order of their numbers with the bits
+ * reversed, each table as far as the others, so that what is there always lies all over the
+ * recording. A lane whose bins have become too many for its bars, or the one with most when all
+ * together are too many, becomes coarser.
  */
 #include "viewer/timeline.h"
 
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
-const char *const mt_timeline_kinds[] = {
-	"prefill", "decode", "mixed",  "verify",   "draft",	"idle",	  "dummy", "gate", "topk",
-	"align",   "dispatch", "experts", "combine", "shared", "attention", "norm",  "embed", "head",
-	"collective", "copy",  "other",	  "layer",   "range",
+#define MAX_BLOCKS     65536 /* of a table, about */
+#define FIRST_SHIFT    10
+#define MAX_SHIFT      54
+#define IDLE_NS	       5000000000
+#define LOOK_AGAIN_NS  1000000000
+#define FREE_CHUNKS    16 /* that a lane may have whatever it holds */
+#define BARS_A_CHUNK   128
+#define FEW_RANGES     100000 /* that are read anew where the file grows */
+
+/* Ids of a block at least. */
+static const int64_t block_ids[MT_SCAN_N_TABLES] = {
+	[MT_SCAN_PASS] = 64, [MT_SCAN_POWER] = 2048, [MT_SCAN_RANGE] = 2048,
+	[MT_SCAN_GRAPH] = 16, [MT_SCAN_KERNEL] = 2048,
 };
-const size_t mt_n_timeline_kinds = sizeof(mt_timeline_kinds) / sizeof(mt_timeline_kinds[0]);
 
-static uint8_t kind_of(const unsigned char *name, const char *otherwise)
+static int64_t now_ns(void)
 {
-	for (uint8_t i = 0; name && i < mt_n_timeline_kinds; i++)
-		if (strcmp((const char *)name, mt_timeline_kinds[i]) == 0)
-			return i;
-	return kind_of((const unsigned char *)otherwise, "other");
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+void mt_timeline_lock(struct mt_timeline *timeline)
+{
+	atomic_fetch_add(&timeline->n_waiting, 1);
+	pthread_mutex_lock(&timeline->lock);
+	atomic_fetch_sub(&timeline->n_waiting, 1);
+}
+
+void mt_timeline_unlock(struct mt_timeline *timeline)
+{
+	pthread_mutex_unlock(&timeline->lock);
+}
+
+static void thread_lock(struct mt_timeline *timeline)
+{
+	const struct timespec a_moment = {.tv_nsec = 200000};
+
+	while (atomic_load(&timeline->n_waiting) > 0)
+		nanosleep(&a_moment, NULL);
+	pthread_mutex_lock(&timeline->lock);
+}
+
+double mt_timeline_progress(const struct mt_timeline *timeline)
+{
+	size_t n_blocks = 0, n_read = 0;
+
+	for (size_t i = 0; i < MT_SCAN_N_TABLES; i++) {
+		n_blocks += timeline->tables[i].n_blocks;
+		n_read += timeline->tables[i].n_read;
+	}
+	if (timeline->looked_ns == 0)
+		return 0;
+	return n_blocks == 0 ? 1 : (double)n_read / (double)n_blocks;
+}
+
+/* ---- blocks ---- */
+
+/* Blocks for the ids beyond those that have one. Returns whether there was memory. */
+static bool blocks_extend(struct mt_block_table *table, int64_t first, int64_t last, int64_t n_least)
+{
+	uint64_t n_ids, n_each, n_new;
+	struct mt_block *more;
+
+	/* Those from before come first. */
+	if (table->n_read < table->n_blocks)
+		return true;
+	if (table->n_blocks > 0 && first <= table->last_id)
+		first = table->last_id < INT64_MAX ? table->last_id + 1 : table->last_id;
+	if (first > last || (table->n_blocks > 0 && last <= table->last_id))
+		return true;
+	n_ids = (uint64_t)last - (uint64_t)first;
+	n_each = n_ids / MAX_BLOCKS + 1;
+	if (n_each < (uint64_t)n_least)
+		n_each = (uint64_t)n_least;
+	n_new = n_ids / n_each + 1;
+	more = realloc(table->blocks, (table->n_blocks + n_new) * sizeof(*more));
+	if (!more)
+		return false;
+	table->blocks = more;
+	table->first = table->n_blocks;
+	table->turn = 0;
+	for (uint64_t i = 0; i < n_new; i++) {
+		const int64_t begin = (int64_t)((uint64_t)first + i * n_each);
+
+		more[table->n_blocks++] = (struct mt_block){
+			.first_id = begin,
+			.last_id = i + 1 < n_new ? (int64_t)((uint64_t)begin + n_each - 1) : last,
+		};
+	}
+	table->last_id = last;
+	return true;
+}
+
+/* The next one to be read; NULL: all are. */
+static struct mt_block *block_next(struct mt_block_table *table)
+{
+	const size_t n = table->n_blocks - table->first;
+	unsigned n_bits = 0;
+
+	while (n_bits < 40 && (size_t)1 << n_bits < n)
+		n_bits++;
+	while (table->n_read < table->n_blocks && table->turn >> n_bits == 0) {
+		const uint64_t turn = table->turn++;
+		uint64_t i = 0;
+
+		for (unsigned bit = 0; bit < n_bits; bit++)
+			i |= (turn >> bit & 1) << (n_bits - 1 - bit);
+		if (i < n && !table->blocks[table->first + i].is_read)
+			return &table->blocks[table->first + i];
+	}
+	return NULL;
+}
+
+/* The table of which the smallest part was read. */
+static struct mt_block_table *table_next(struct mt_timeline *timeline)
+{
+	struct mt_block_table *next = NULL;
+	double least = 1;
+
+	for (size_t i = 0; i < MT_SCAN_N_TABLES; i++) {
+		struct mt_block_table *table = &timeline->tables[i];
+		const double part =
+			table->n_blocks ? (double)table->n_read / (double)table->n_blocks : 1;
+
+		if (part < least) {
+			least = part;
+			next = table;
+		}
+	}
+	return next;
 }
 
 /* ---- adding ---- */
 
-static bool is_full(struct mt_timeline *timeline)
+static struct mt_timeline_lane *lane_find(struct mt_timeline *timeline, struct mt_scan *scan,
+					  const struct mt_lane *lane, size_t *hint)
 {
-	if (timeline->n_items < MT_TIMELINE_MAX_ITEMS) {
-		timeline->n_items++;
-		return false;
+	struct mt_timeline_lane *found;
+
+	for (size_t i = 0; i < timeline->n_lanes; i++) {
+		const size_t at = (*hint + i) % timeline->n_lanes;
+
+		found = &timeline->lanes[at];
+		if (found->lane.type == lane->type && found->lane.a == lane->a &&
+		    found->lane.b == lane->b && found->lane.depth == lane->depth) {
+			*hint = at;
+			return found;
+		}
 	}
-	timeline->n_left_out++;
-	return true;
-}
-
-static bool array_room(void **array, size_t n, size_t *size, size_t n_bytes)
-{
-	size_t more = *size ? *size * 2 : 1024;
-	void *grown;
-
-	if (n < *size)
-		return true;
-	grown = realloc(*array, more * n_bytes);
-	if (!grown)
-		return false;
-	*array = grown;
-	*size = more;
-	return true;
-}
-
-static struct mt_track *track_find(struct mt_timeline *timeline, const char *type, const char *name)
-{
-	struct mt_track *track;
-
-	for (size_t i = timeline->n_tracks; i-- > 0;)
-		if (strcmp(timeline->tracks[i].name, name) == 0 &&
-		    strcmp(timeline->tracks[i].type, type) == 0)
-			return &timeline->tracks[i];
-	if (timeline->n_tracks == MT_TIMELINE_MAX_TRACKS)
+	if (timeline->n_lanes == MT_TIMELINE_MAX_LANES)
 		return NULL;
-	track = &timeline->tracks[timeline->n_tracks++];
-	snprintf(track->type, sizeof(track->type), "%s", type);
-	snprintf(track->name, sizeof(track->name), "%s", name);
-	return track;
+	found = &timeline->lanes[timeline->n_lanes++];
+	found->lane = *lane;
+	found->bins.shift = FIRST_SHIFT;
+	mt_scan_lane_name(scan, lane, found->name, sizeof(found->name));
+	return found;
 }
 
-/* Returns false without memory alone. */
-static bool bar_add(struct mt_timeline *timeline, struct mt_track *track, const struct mt_bar *bar)
+static bool item_add(struct mt_timeline *timeline, struct mt_timeline_lane *lane,
+		     const struct mt_item *item)
 {
-	if (!track || bar->end_ns < bar->start_ns) {
-		timeline->n_left_out++;
-		return true;
+	const struct mt_bin bin = {
+		.start_ns = item->start_ns,
+		.end_ns = item->end_ns,
+		.total_ns = (double)(item->end_ns - item->start_ns),
+		.n = 1,
+		.id = item->id,
+		.name = item->name,
+		.node = item->node,
+		.layer = item->layer,
+		.low = item->value,
+		.high = item->value,
+		.kind = item->kind,
+	};
+
+	lane->n++;
+	if (lane->n == 1 || item->value > lane->most)
+		lane->most = item->value;
+	if (item->limit > lane->limit)
+		lane->limit = item->limit;
+	if (item->start_ns < timeline->start_ns)
+		timeline->start_ns = item->start_ns;
+	if (item->end_ns > timeline->end_ns)
+		timeline->end_ns = item->end_ns;
+	return mt_bins_add(&lane->bins, &bin);
+}
+
+static void lanes_coarsen(struct mt_timeline *timeline)
+{
+	for (;;) {
+		struct mt_timeline_lane *most = NULL;
+		size_t n_chunks = 0;
+
+		for (size_t i = 0; i < timeline->n_lanes; i++) {
+			struct mt_timeline_lane *lane = &timeline->lanes[i];
+
+			while (lane->bins.n_chunks > FREE_CHUNKS + lane->n / BARS_A_CHUNK &&
+			       lane->bins.shift < MAX_SHIFT)
+				mt_bins_coarsen(&lane->bins);
+			n_chunks += lane->bins.n_chunks;
+			if (lane->bins.shift < MAX_SHIFT &&
+			    (!most || lane->bins.n_chunks > most->bins.n_chunks))
+				most = lane;
+		}
+		if (n_chunks <= MT_TIMELINE_MAX_CHUNKS || !most)
+			return;
+		mt_bins_coarsen(&most->bins);
 	}
-	if (is_full(timeline))
-		return true;
-	if (!array_room((void **)&track->bars, track->n_bars, &track->size, sizeof(*track->bars)))
-		return false;
-	track->bars[track->n_bars++] = *bar;
-	return true;
 }
 
-static bool point_add(struct mt_timeline *timeline, const char *name, const char *unit,
-		      int64_t time_ns, double value, double limit)
+/* Under the lock. Returns whether there was memory. */
+static bool block_add(struct mt_timeline *timeline, struct mt_scan *scan, struct mt_block *block,
+		      const struct mt_items *items)
 {
-	struct mt_counter *counter = NULL;
+	size_t hint = 0;
 
-	for (size_t i = 0; i < timeline->n_counters && !counter; i++)
-		if (strcmp(timeline->counters[i].name, name) == 0)
-			counter = &timeline->counters[i];
-	if (!counter && timeline->n_counters < MT_TIMELINE_MAX_TRACKS) {
-		counter = &timeline->counters[timeline->n_counters++];
-		snprintf(counter->name, sizeof(counter->name), "%s", name);
-		snprintf(counter->unit, sizeof(counter->unit), "%s", unit);
-	}
-	if (!counter || is_full(timeline))
-		return true;
-	if (!array_room((void **)&counter->points, counter->n_points, &counter->size,
-			sizeof(*counter->points)))
-		return false;
-	if (limit > counter->limit)
-		counter->limit = limit;
-	counter->points[counter->n_points++] = (struct mt_point){time_ns, (float)value};
-	return true;
-}
+	block->start_ns = INT64_MAX;
+	block->end_ns = INT64_MIN;
+	for (size_t i = 0; i < items->n; i++) {
+		const struct mt_item *item = &items->items[i];
+		struct mt_timeline_lane *lane = lane_find(timeline, scan, &item->lane, &hint);
 
-/* ---- reading ---- */
-
-/* One row of a statement; false: no memory. */
-typedef bool row_fn(struct mt_timeline *timeline, sqlite3_stmt *stmt);
-
-static bool is_number(sqlite3_stmt *stmt, int column)
-{
-	return sqlite3_column_type(stmt, column) == SQLITE_INTEGER;
-}
-
-/* From 1; 0: none. */
-static uint16_t layer_of(sqlite3_stmt *stmt, int column)
-{
-	const sqlite3_int64 layer = sqlite3_column_int64(stmt, column);
-
-	return is_number(stmt, column) && layer >= 0 && layer < UINT16_MAX ? (uint16_t)(layer + 1)
-									    : 0;
-}
-
-static bool pass_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
-{
-	struct mt_bar bar = {.start_ns = sqlite3_column_int64(stmt, 1),
-			     .end_ns = sqlite3_column_int64(stmt, 2),
-			     .id = (uint32_t)sqlite3_column_int64(stmt, 0),
-			     .kind = kind_of(sqlite3_column_text(stmt, 3), "other")};
-	char name[96];
-
-	if (!is_number(stmt, 1))
-		return true;
-	snprintf(name, sizeof(name), "%s%s",
-		 sqlite3_column_text(stmt, 6) ? (const char *)sqlite3_column_text(stmt, 6) : "",
-		 sqlite3_column_int(stmt, 7) ? " (microbatches)" : "");
-	if (!bar_add(timeline, track_find(timeline, "passes", name), &bar))
-		return false;
-	if (sqlite3_column_type(stmt, 5) != SQLITE_NULL &&
-	    !point_add(timeline, "active experts", "experts", bar.start_ns,
-		       sqlite3_column_double(stmt, 5), 0))
-		return false;
-	return point_add(timeline, "rows of passes", "rows", bar.start_ns,
-			 sqlite3_column_double(stmt, 4), 0);
-}
-
-/* Of layers without a time, active experts are told once a pass. */
-static const char sql_passes[] =
-	"SELECT p.pass_id, p.begin_ns, coalesce(p.end_ns, p.begin_ns), p.phase, p.n_rows, (SELECT "
-	"avg(l.active_experts) FROM pass_layer AS l WHERE l.pass_id = p.pass_id "
-	"AND l.selected_ns IS NULL), m.name, "
-	"p.parent_pass_id IS NOT NULL FROM pass AS p JOIN model AS m USING (model_id) "
-	"WHERE p.recording_id = ?1 ORDER BY p.begin_ns";
-
-static bool layer_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
-{
-	struct mt_bar bar = {.start_ns = sqlite3_column_int64(stmt, 1),
-			     .end_ns = sqlite3_column_int64(stmt, 2),
-			     .id = (uint32_t)sqlite3_column_int64(stmt, 0),
-			     .kind = kind_of((const unsigned char *)"layer", "other")};
-	const char *model = (const char *)sqlite3_column_text(stmt, 3);
-
-	if (!is_number(stmt, 1))
-		return true;
-	if (is_number(stmt, 4) &&
-	    !point_add(timeline, "active experts", "experts", bar.start_ns,
-		       sqlite3_column_double(stmt, 4), 0))
-		return false;
-	if (!is_number(stmt, 2))
-		return true;
-	bar.layer = layer_of(stmt, 0);
-	return bar_add(timeline, track_find(timeline, "layers", model ? model : ""), &bar);
-}
-
-/* A layer lasts to the next selection of its pass, or to the pass's end. */
-static const char sql_layers[] =
-	"SELECT l.layer, pl.selected_ns, coalesce(lead(pl.selected_ns) OVER (PARTITION BY pl.pass_id "
-	"ORDER BY pl.selected_ns), p.end_ns), m.name, pl.active_experts FROM pass AS p JOIN pass_layer AS pl USING "
-	"(pass_id) JOIN layer AS l USING (layer_id) JOIN model AS m ON m.model_id = p.model_id "
-	"WHERE p.recording_id = ?1 AND pl.selected_ns IS NOT NULL";
-
-static bool kernel_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
-{
-	struct mt_bar bar = {.start_ns = sqlite3_column_int64(stmt, 1),
-			     .end_ns = sqlite3_column_int64(stmt, 1) + sqlite3_column_int64(stmt, 2),
-			     .id = (uint32_t)sqlite3_column_int64(stmt, 0),
-			     .node = (uint32_t)sqlite3_column_int64(stmt, 7),
-			     .layer = layer_of(stmt, 8),
-			     .kind = kind_of(sqlite3_column_text(stmt, 3), "other")};
-	const char *device = (const char *)sqlite3_column_text(stmt, 5);
-	const char *type = sqlite3_column_int(stmt, 10) == 1 ? "collectives" : "kernels";
-	char name[96];
-
-	if (!is_number(stmt, 1) || !is_number(stmt, 2))
-		return true;
-	bar.name = mt_timeline_name(&timeline->names, (const char *)sqlite3_column_text(stmt, 9));
-	if (sqlite3_column_type(stmt, 6) == SQLITE_NULL)
-		snprintf(name, sizeof(name), "%s %lld", device ? device : "",
-			 sqlite3_column_int64(stmt, 4));
-	else
-		snprintf(name, sizeof(name), "%s %lld, stream %lld", device ? device : "",
-			 sqlite3_column_int64(stmt, 4), sqlite3_column_int64(stmt, 6));
-	return bar_add(timeline, track_find(timeline, type, name), &bar);
-}
-
-/* A node of a graph has no row of its own: it is the launch's row and its number there. */
-static const char sql_kernels[] =
-	"SELECT coalesce(k.kernel_id, k.graph_launch_id), k.start_ns, k.duration_ns, k.role, "
-	"k.device_id, d.kind, k.stream, k.node + 1, l.layer, k.name, k.moves_data "
-	"FROM kernel_event AS k JOIN device AS d USING (device_id) LEFT JOIN layer AS l USING "
-	"(layer_id) WHERE k.recording_id = ?1";
-
-/* Launches of graphs of which no node is timed are bars themselves. */
-static const char sql_launches[] =
-	"SELECT g.graph_launch_id, g.start_ns, g.end_ns - g.start_ns, 'other', g.device_id, d.kind, "
-	"g.stream, 0, NULL, 'graph' || coalesce(' ' || g.graph, ''), 0 FROM graph_launch AS g "
-	"JOIN device AS d USING (device_id) WHERE g.recording_id = ?1 AND g.flags = 0 "
-	"AND (g.node_times IS NULL OR g.n_untimed = g.n_nodes)";
-
-static bool range_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
-{
-	struct mt_bar bar = {.start_ns = sqlite3_column_int64(stmt, 1),
-			     .end_ns = sqlite3_column_int64(stmt, 2),
-			     .id = (uint32_t)sqlite3_column_int64(stmt, 0),
-			     .kind = kind_of((const unsigned char *)"range", "other")};
-	char name[96];
-
-	if (!is_number(stmt, 1) || !is_number(stmt, 2))
-		return true;
-	bar.name = mt_timeline_name(&timeline->names, (const char *)sqlite3_column_text(stmt, 4));
-	snprintf(name, sizeof(name), "thread %lld", sqlite3_column_int64(stmt, 3));
-	return bar_add(timeline, track_find(timeline, "ranges", name), &bar);
-}
-
-static const char sql_ranges[] =
-	"SELECT r.range_id, r.start_ns, r.end_ns, r.thread, s.value FROM range AS r LEFT JOIN string "
-	"AS s ON s.string_id = r.name_id WHERE r.recording_id = ?1";
-
-static bool power_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
-{
-	const char *domain = (const char *)sqlite3_column_text(stmt, 2);
-	const char *device = (const char *)sqlite3_column_text(stmt, 5);
-	char name[96];
-
-	if (!is_number(stmt, 0) || sqlite3_column_type(stmt, 3) == SQLITE_NULL)
-		return true;
-	snprintf(name, sizeof(name), "power of %s %lld, %s", device ? device : "",
-		 sqlite3_column_int64(stmt, 1), domain ? domain : "");
-	return point_add(timeline, name, "W", sqlite3_column_int64(stmt, 0),
-			 sqlite3_column_double(stmt, 3), sqlite3_column_double(stmt, 4));
-}
-
-static const char sql_power[] =
-	"SELECT p.time_ns, p.device_id, p.domain, coalesce(p.instant_w, p.counted_w, p.average_w), "
-	"p.limit_w, d.kind FROM power AS p JOIN device AS d USING (device_id) "
-	"WHERE p.recording_id = ?1 ORDER BY p.time_ns";
-
-/* What is read along with power. */
-static const struct {
-	const char *what, *unit;
-} gauges[] = {{"clock", "MHz"}, {"memory clock", "MHz"}, {"temperature", "\u00b0C"}};
-
-static bool gauge_row(struct mt_timeline *timeline, sqlite3_stmt *stmt)
-{
-	const char *device = (const char *)sqlite3_column_text(stmt, 2);
-	char name[96];
-
-	if (!is_number(stmt, 0))
-		return true;
-	for (int i = 0; i < 3; i++) {
-		if (!is_number(stmt, 3 + i))
-			continue;
-		snprintf(name, sizeof(name), "%s of %s %lld", gauges[i].what, device ? device : "",
-			 sqlite3_column_int64(stmt, 1));
-		if (!point_add(timeline, name, gauges[i].unit, sqlite3_column_int64(stmt, 0),
-			       sqlite3_column_double(stmt, 3 + i), 0))
+		if (item->start_ns < block->start_ns)
+			block->start_ns = item->start_ns;
+		if (item->end_ns > block->end_ns)
+			block->end_ns = item->end_ns;
+		if (!lane)
+			timeline->n_left_out++;
+		else if (!item_add(timeline, lane, item))
 			return false;
 	}
+	block->n_items = (uint32_t)items->n;
+	block->is_read = true;
+	timeline->n_left_out += items->n_left_out;
+	lanes_coarsen(timeline);
 	return true;
 }
 
-static const char sql_gauges[] =
-	"SELECT s.time_ns, s.device_id, d.kind, s.processor_mhz, s.memory_mhz, s.temperature_c "
-	"FROM power_sample AS s JOIN device AS d USING (device_id) WHERE s.recording_id = ?1 "
-	"AND coalesce(s.processor_mhz, s.memory_mhz, s.temperature_c) IS NOT NULL ORDER BY s.time_ns";
+/* ---- the thread ---- */
 
-static const struct {
-	const char *sql;
-	row_fn *row;
-} parts[] = {
-	{sql_passes, pass_row},	  {sql_layers, layer_row}, {sql_kernels, kernel_row},
-	{sql_launches, kernel_row}, {sql_ranges, range_row}, {sql_power, power_row},
-	{sql_gauges, gauge_row},
-};
-
-static bool part_read(struct mt_timeline *timeline, struct mt_source_run *run, const char *sql,
-		      row_fn *row, struct mt_view_reply *reply)
+static void fail(struct mt_timeline *timeline, const char *text)
 {
-	sqlite3_stmt *stmt;
-	bool has_memory = true;
-	int rc;
-
-	if (sqlite3_prepare_v2(run->db, sql, -1, &stmt, NULL) != SQLITE_OK) {
-		mt_answer_error(run, reply);
-		return false;
-	}
-	sqlite3_bind_int64(stmt, 1, timeline->recording_id);
-	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW && has_memory)
-		has_memory = row(timeline, stmt);
-	if (!has_memory)
-		mt_view_reply_fail(reply, MT_REPLY_FAILED, "out of memory for the timeline");
-	else if (rc != SQLITE_DONE)
-		mt_answer_error(run, reply);
-	sqlite3_finalize(stmt);
-	return has_memory && rc == SQLITE_DONE;
+	thread_lock(timeline);
+	timeline->has_failed = true;
+	snprintf(timeline->error, sizeof(timeline->error), "%s", text);
+	pthread_mutex_unlock(&timeline->lock);
 }
 
-/* ---- order ---- */
-
-/* Active experts are told by passes and by layers. */
-static int point_compare(const void *a, const void *b)
+/* Ranges around those that were there may have come: few are read anew. Under the lock. */
+static void ranges_forget(struct mt_timeline *timeline)
 {
-	const struct mt_point *first = a, *second = b;
+	struct mt_block_table *table = &timeline->tables[MT_SCAN_RANGE];
 
-	return (first->time_ns > second->time_ns) - (first->time_ns < second->time_ns);
-}
+	for (size_t i = 0; i < timeline->n_lanes; i++) {
+		struct mt_timeline_lane *lane = &timeline->lanes[i];
 
-static void counter_order(struct mt_counter *counter)
-{
-	for (size_t i = 1; i < counter->n_points; i++) {
-		if (counter->points[i - 1].time_ns > counter->points[i].time_ns) {
-			qsort(counter->points, counter->n_points, sizeof(*counter->points),
-			      point_compare);
-			return;
-		}
-	}
-}
-
-static void bounds_find(struct mt_timeline *timeline)
-{
-	timeline->start_ns = INT64_MAX;
-	timeline->end_ns = INT64_MIN;
-	for (size_t i = 0; i < timeline->n_tracks; i++) {
-		const struct mt_track *track = &timeline->tracks[i];
-
-		for (size_t j = 0; j < track->n_bars; j++) {
-			if (track->bars[j].start_ns < timeline->start_ns)
-				timeline->start_ns = track->bars[j].start_ns;
-			if (track->bars[j].end_ns > timeline->end_ns)
-				timeline->end_ns = track->bars[j].end_ns;
-		}
-	}
-	for (size_t i = 0; i < timeline->n_counters; i++) {
-		const struct mt_counter *counter = &timeline->counters[i];
-
-		if (counter->n_points == 0)
+		if (lane->lane.type != MT_LANE_RANGES)
 			continue;
-		if (counter->points[0].time_ns < timeline->start_ns)
-			timeline->start_ns = counter->points[0].time_ns;
-		if (counter->points[counter->n_points - 1].time_ns > timeline->end_ns)
-			timeline->end_ns = counter->points[counter->n_points - 1].time_ns;
+		mt_bins_free(&lane->bins);
+		lane->bins.shift = FIRST_SHIFT;
+		lane->n = 0;
 	}
-	if (timeline->end_ns < timeline->start_ns)
-		timeline->start_ns = timeline->end_ns = 0;
+	table->n_blocks = table->n_read = 0;
 }
 
-struct mt_timeline *mt_timeline_read(struct mt_source_run *run, int64_t recording_id,
-				     struct mt_view_reply *reply)
+/* Returns whether they could be read. */
+static bool ranges_look(struct mt_timeline *timeline, struct mt_scan *scan, int64_t first, int64_t last)
+{
+	struct mt_range_depths ranges;
+
+	if (timeline->tables[MT_SCAN_RANGE].n_blocks > 0 &&
+	    (last <= timeline->tables[MT_SCAN_RANGE].last_id || last - first > FEW_RANGES))
+		return true;
+	if (mt_range_depths_find(scan, first, last, &ranges) != MT_SCAN_DONE)
+		return false;
+	thread_lock(timeline);
+	ranges_forget(timeline);
+	free(timeline->ranges.depths);
+	timeline->ranges = ranges;
+	pthread_mutex_unlock(&timeline->lock);
+	return true;
+}
+
+/* What there is to read, once a second at most. */
+static bool tables_look(struct mt_timeline *timeline, struct mt_scan *scan)
+{
+	bool has_memory = true;
+
+	for (size_t i = 0; i < MT_SCAN_N_TABLES && has_memory; i++) {
+		int64_t first, last;
+
+		if (!mt_scan_bounds(scan, (enum mt_scan_table)i, &first, &last) ||
+		    (i == MT_SCAN_RANGE && !ranges_look(timeline, scan, first, last)))
+			return false;
+		thread_lock(timeline);
+		has_memory = blocks_extend(&timeline->tables[i], first, last, block_ids[i]);
+		pthread_mutex_unlock(&timeline->lock);
+	}
+	thread_lock(timeline);
+	timeline->looked_ns = now_ns();
+	pthread_mutex_unlock(&timeline->lock);
+	return has_memory;
+}
+
+static bool block_read(struct mt_timeline *timeline, struct mt_scan *scan,
+		       struct mt_block_table *table, struct mt_items *items)
+{
+	const enum mt_scan_table which = (enum mt_scan_table)(table - timeline->tables);
+	struct mt_block *block = block_next(table);
+	enum mt_scan_result result = MT_SCAN_DONE;
+
+	if (!block)
+		return false;
+	items->n = 0;
+	items->n_left_out = 0;
+	result = mt_scan_read(scan, which, block->first_id, block->last_id, items);
+	if (result != MT_SCAN_DONE ||
+	    !mt_depths_of(&timeline->ranges, which, items->items, items->n))
+		return false;
+	thread_lock(timeline);
+	if (!block_add(timeline, scan, block, items))
+		result = MT_SCAN_NO_MEMORY;
+	table->n_read++;
+	pthread_cond_broadcast(&timeline->changed);
+	pthread_mutex_unlock(&timeline->lock);
+	return result == MT_SCAN_DONE;
+}
+
+static bool shall_end(const struct mt_timeline *timeline)
+{
+	return atomic_load(&timeline->stops) || atomic_load(timeline->source->stops) ||
+	       now_ns() - atomic_load(&timeline->asked_ns) > IDLE_NS;
+}
+
+static void read_all(struct mt_timeline *timeline, struct mt_source_run *run)
+{
+	struct mt_scan *scan = mt_scan_open(run, timeline->recording_id);
+	struct mt_items items = {.items = NULL};
+	struct mt_block_table *table;
+	bool is_good = scan && tables_look(timeline, scan);
+
+	while (is_good && !shall_end(timeline)) {
+		table = table_next(timeline);
+		if (!table)
+			break;
+		is_good = block_read(timeline, scan, table, &items);
+	}
+	if (!is_good && !shall_end(timeline))
+		fail(timeline, sqlite3_errcode(run->db) == SQLITE_OK ||
+					       sqlite3_errcode(run->db) == SQLITE_DONE
+				       ? "out of memory for the timeline"
+				       : sqlite3_errmsg(run->db));
+	free(items.items);
+	mt_scan_close(scan);
+}
+
+static void *thread_main(void *context)
+{
+	struct mt_timeline *timeline = context;
+	struct mt_source_run *run = mt_source_take(timeline->source, UINT32_MAX, -1);
+
+	if (run) {
+		read_all(timeline, run);
+		mt_source_return(run);
+	} else {
+		fail(timeline, "cannot be opened, or all of its connections are busy");
+	}
+	thread_lock(timeline);
+	timeline->is_reading = false;
+	pthread_cond_broadcast(&timeline->changed);
+	pthread_mutex_unlock(&timeline->lock);
+	return NULL;
+}
+
+/* Threads inherit the mask of the one that makes them; signals are for others. */
+static void thread_start(struct mt_timeline *timeline)
+{
+	sigset_t all, before;
+
+	atomic_store(&timeline->stops, false);
+	timeline->is_reading = true;
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	timeline->has_thread = pthread_create(&timeline->thread, NULL, thread_main, timeline) == 0;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!timeline->has_thread) {
+		timeline->is_reading = false;
+		timeline->has_failed = true;
+		snprintf(timeline->error, sizeof(timeline->error), "no thread for the timeline");
+	}
+}
+
+static void thread_end(struct mt_timeline *timeline)
+{
+	atomic_store(&timeline->stops, true);
+	if (timeline->has_thread)
+		pthread_join(timeline->thread, NULL);
+	timeline->has_thread = false;
+}
+
+/* ---- life ---- */
+
+static struct mt_timeline *timeline_new(struct mt_source *source, int64_t recording_id)
 {
 	struct mt_timeline *timeline = calloc(1, sizeof(*timeline));
+	pthread_condattr_t attributes;
 
-	if (!timeline) {
-		mt_view_reply_fail(reply, MT_REPLY_FAILED, "out of memory for the timeline");
+	if (!timeline)
 		return NULL;
-	}
+	timeline->source = source;
 	timeline->recording_id = recording_id;
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++) {
-		if (!part_read(timeline, run, parts[i].sql, parts[i].row, reply)) {
-			mt_timeline_free(timeline);
-			return NULL;
-		}
-	}
-	if (!mt_timeline_lanes(timeline)) {
-		mt_timeline_free(timeline);
-		mt_view_reply_fail(reply, MT_REPLY_FAILED, "out of memory for the timeline");
-		return NULL;
-	}
-	for (size_t i = 0; i < timeline->n_counters; i++)
-		counter_order(&timeline->counters[i]);
-	bounds_find(timeline);
+	timeline->start_ns = INT64_MAX;
+	timeline->end_ns = INT64_MIN;
+	pthread_mutex_init(&timeline->lock, NULL);
+	pthread_condattr_init(&attributes);
+	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+	pthread_cond_init(&timeline->changed, &attributes);
+	pthread_condattr_destroy(&attributes);
 	return timeline;
+}
+
+/* Whether reading should begin, or go on. */
+static bool wants_thread(const struct mt_timeline *timeline)
+{
+	if (timeline->is_reading || timeline->has_failed || timeline->is_held)
+		return false;
+	if (mt_timeline_progress(timeline) < 1)
+		return true;
+	return timeline->source->is_live && now_ns() - timeline->looked_ns > LOOK_AGAIN_NS;
+}
+
+struct mt_timeline *mt_timeline_get(struct mt_source *source, int64_t recording_id)
+{
+	struct mt_timeline *timeline = source->timeline;
+
+	if (timeline && timeline->recording_id != recording_id) {
+		mt_timeline_free(timeline);
+		timeline = NULL;
+	}
+	if (!timeline)
+		timeline = timeline_new(source, recording_id);
+	source->timeline = timeline;
+	if (!timeline)
+		return NULL;
+	atomic_store(&timeline->asked_ns, now_ns());
+	mt_timeline_lock(timeline);
+	if (wants_thread(timeline)) {
+		mt_timeline_unlock(timeline);
+		if (timeline->has_thread)
+			pthread_join(timeline->thread, NULL);
+		mt_timeline_lock(timeline);
+		thread_start(timeline);
+	}
+	mt_timeline_unlock(timeline);
+	return timeline;
+}
+
+bool mt_timeline_wait(struct mt_timeline *timeline, uint32_t limit_ms)
+{
+	const int64_t end_ns = now_ns() + (int64_t)limit_ms * 1000000;
+	const struct timespec until = {.tv_sec = end_ns / 1000000000, .tv_nsec = end_ns % 1000000000};
+	bool is_whole;
+
+	mt_timeline_lock(timeline);
+	while (timeline->is_reading &&
+	       pthread_cond_timedwait(&timeline->changed, &timeline->lock, &until) == 0)
+		atomic_store(&timeline->asked_ns, now_ns());
+	is_whole = !timeline->is_reading && !timeline->has_failed &&
+		   mt_timeline_progress(timeline) >= 1;
+	mt_timeline_unlock(timeline);
+	return is_whole;
+}
+
+void mt_timeline_hold(struct mt_timeline *timeline, bool is_held)
+{
+	timeline->is_held = is_held;
+	if (is_held)
+		thread_end(timeline);
 }
 
 void mt_timeline_free(struct mt_timeline *timeline)
 {
 	if (!timeline)
 		return;
-	for (size_t i = 0; i < timeline->n_tracks; i++)
-		free(timeline->tracks[i].bars);
-	for (size_t i = 0; i < timeline->n_counters; i++)
-		free(timeline->counters[i].points);
-	mt_timeline_names_free(&timeline->names);
+	thread_end(timeline);
+	for (size_t i = 0; i < timeline->n_lanes; i++)
+		mt_bins_free(&timeline->lanes[i].bins);
+	for (size_t i = 0; i < MT_SCAN_N_TABLES; i++)
+		free(timeline->tables[i].blocks);
+	free(timeline->ranges.depths);
+	pthread_cond_destroy(&timeline->changed);
+	pthread_mutex_destroy(&timeline->lock);
 	free(timeline);
 }
