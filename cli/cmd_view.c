@@ -155,15 +155,27 @@ static int files_look(const struct options *options, struct shown *shown)
 
 /* ---- one file ---- */
 
+static void progress_print(const char *trace, const char *what, double part)
+{
+	if (part > 0)
+		fprintf(stderr, "\r\033[K%s: %s %.0f %%", trace, what, 100 * part);
+	else
+		fprintf(stderr, "\r\033[K%s: %s", trace, what);
+}
+
 static int html_export(const struct mt_view_options *view, const char *path, bool overwrites)
 {
 	char error[MT_VIEW_ERROR_BYTES];
 	struct mt_out_file file;
+	bool is_written;
 	int status = mt_out_file_begin(path, overwrites, &file);
 
 	if (status != MT_EXIT_OK)
 		return status;
-	if (mt_view_export(view, file.out, error))
+	is_written = mt_view_export(view, file.out, error);
+	if (view->progress)
+		fputs("\r\033[K", stderr);
+	if (is_written)
 		return mt_out_file_finish(&file);
 	mt_error("%s: %s", path, error);
 	mt_out_file_discard(&file);
@@ -257,6 +269,7 @@ int mt_cmd_view(int argc, char **argv)
 		.version = moetrace_version(),
 		.is_redacted = options.redacts,
 		.query_limit_ms = (uint32_t)options.time_limit_s * 1000,
+		.progress = isatty(STDERR_FILENO) ? progress_print : NULL,
 	};
 	if (status == MT_EXIT_OK && !options.html && !mt_view_can_serve(&reason)) {
 		mt_error("%s", reason);

@@ -281,6 +281,13 @@ static void run_answer(const struct mt_question *question, struct mt_source_run 
 		part_answer(question, run, part, reply);
 }
 
+static uint32_t limit_of(const struct mt_question *question)
+{
+	if (question->sql)
+		return question->query_limit_ms;
+	return question->limit_ms ? question->limit_ms : OWN_LIMIT_MS;
+}
+
 void mt_answer(const struct mt_question *question, struct mt_source *source, struct mt_view_reply *reply)
 {
 	struct mt_question_part part;
@@ -291,8 +298,7 @@ void mt_answer(const struct mt_question *question, struct mt_source *source, str
 		mt_view_reply_end(reply);
 		return;
 	}
-	run = mt_source_take(source, question->sql ? question->query_limit_ms : OWN_LIMIT_MS,
-			     question->peer_fd);
+	run = mt_source_take(source, limit_of(question), question->peer_fd);
 	if (run) {
 		run_answer(question, run, &part, reply);
 		mt_source_return(run);

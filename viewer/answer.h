@@ -25,6 +25,7 @@ struct mt_question {
 	const char *sql; /* of the user's own query; NULL: not given */
 	int peer_fd;	 /* who asks; -1: nobody who could go away */
 	uint32_t query_limit_ms;
+	uint32_t limit_ms; /* of a question; 0: as long as somebody would wait */
 };
 
 /* A question's value; NULL: it has none of that name. */

@@ -13,6 +13,7 @@
 
 #include "viewer/answer.h"
 #include "viewer/page.h"
+#include "viewer/timeline.h"
 
 /* Rows of expert load in a file: windows are put together until they are no more. */
 #define MAX_LOAD_ROWS 150000
@@ -20,7 +21,11 @@
 #define MAX_ENTRIES   150000
 #define MAX_REQUESTS  32
 #define N_POSITIONS   64
+/* Steps of the timeline, and of all lanes together. */
 #define TIMELINE_WIDTH 4000
+#define TIMELINE_STEPS 50000
+/* Nobody waits before a page: whole files of many GB are read. */
+#define LIMIT_MS       3600000
 
 struct export {
 	FILE *out;
@@ -99,6 +104,12 @@ static void answer_write(struct export *export, const char *key, const struct mt
 	export->has_answer = true;
 }
 
+static void tell(const struct export *export, const char *what, double part)
+{
+	if (export->options->progress)
+		export->options->progress(export->source->name, what, part);
+}
+
 /*
  * Ask "NAME?a=1&b=2" and write the answer under @key. What cannot be answered is left out, as the
  * page then says. Returns whether it was answered.
@@ -106,7 +117,7 @@ static void answer_write(struct export *export, const char *key, const struct mt
 static bool put(struct export *export, const char *key, const char *ask)
 {
 	char text[256];
-	struct mt_question question = {.name = text, .peer_fd = -1};
+	struct mt_question question = {.name = text, .peer_fd = -1, .limit_ms = LIMIT_MS};
 	struct mt_view_reply reply;
 	char *parameters;
 	bool is_good;
@@ -119,6 +130,7 @@ static bool put(struct export *export, const char *key, const char *ask)
 	}
 	if (!mt_view_reply_begin(&reply))
 		return false;
+	tell(export, text, 0);
 	mt_answer(&question, export->source, &reply);
 	is_good = reply.status == MT_REPLY_OK && reply.bytes;
 	if (is_good)
@@ -226,12 +238,39 @@ static size_t requests_limit(struct export *export)
 	return n_fit < 1 ? 1 : n_fit < MAX_REQUESTS ? (size_t)n_fit : MAX_REQUESTS;
 }
 
+/* All of it is read before it is written. */
+static void timeline_put(struct export *export, int64_t recording)
+{
+	struct mt_source *source = export->source;
+	struct mt_timeline *timeline;
+	char key[96], ask[160];
+	size_t n_lanes = 1, width;
+
+	pthread_mutex_lock(&source->timeline_lock);
+	timeline = mt_timeline_get(source, recording);
+	while (timeline && !mt_timeline_wait(timeline, 200)) {
+		mt_timeline_lock(timeline);
+		tell(export, "timeline", mt_timeline_progress(timeline));
+		if (!timeline->is_reading)
+			timeline = NULL; /* it failed, as the answer will say */
+		mt_timeline_unlock(source->timeline);
+	}
+	if (timeline && timeline->n_lanes > 0)
+		n_lanes = timeline->n_lanes;
+	pthread_mutex_unlock(&source->timeline_lock);
+	width = TIMELINE_STEPS / n_lanes / export->n_shares;
+	if (width > TIMELINE_WIDTH)
+		width = TIMELINE_WIDTH;
+	snprintf(key, sizeof(key), "timeline?recording=%" PRId64, recording);
+	snprintf(ask, sizeof(ask), "%s&width=%zu", key, width);
+	put(export, key, ask);
+}
+
 static void recording_put(struct export *export, int64_t recording)
 {
 	static const char *const sections[] = {"attention",  "slow",	"padding", "recordings", "verdicts",
 					       "throughput", "balance", "hottest", "layer_times"};
 	int64_t models[16], requests[MAX_REQUESTS];
-	char key[96], ask[160];
 	size_t n;
 
 	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
@@ -243,9 +282,7 @@ static void recording_put(struct export *export, int64_t recording)
 	put_same(export, "gaps?recording=%" PRId64, recording);
 	put_same(export, "sources?recording=%" PRId64, recording);
 	put_same(export, "requests?recording=%" PRId64, recording);
-	snprintf(key, sizeof(key), "timeline?recording=%" PRId64, recording);
-	snprintf(ask, sizeof(ask), "%s&width=%d", key, TIMELINE_WIDTH);
-	put(export, key, ask);
+	timeline_put(export, recording);
 	n = integers_read(export, "SELECT model_id FROM model WHERE ?1 ORDER BY model_id", 1, models,
 			  sizeof(models) / sizeof(models[0]));
 	for (size_t i = 0; i < n; i++) {
@@ -296,7 +333,7 @@ static void session_write(const struct export *export)
 	mt_jsonw_string(&json, "the experts of each token, but for the first 64 positions of a recording's "
 			       "first requests, at most 32");
 	mt_jsonw_string(&json, "what is behind a cell or a bar");
-	mt_jsonw_string(&json, "the timeline beyond 4000 steps of time");
+	mt_jsonw_string(&json, "the timeline beyond some 4000 steps of time");
 	mt_jsonw_string(&json, "windows of time of a recording with very many, which are put together");
 	mt_jsonw_string(&json, "SQL");
 	if (options->is_redacted)

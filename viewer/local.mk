@@ -60,6 +60,7 @@ viewer_page_sources = \
 	viewer/page/src/color.ts \
 	viewer/page/src/data.ts \
 	viewer/page/src/export.ts \
+	viewer/page/src/feed.ts \
 	viewer/page/src/format.ts \
 	viewer/page/src/heat.ts \
 	viewer/page/src/index.html \

@@ -236,6 +236,7 @@ static bool layers_add(struct mt_items *items, struct selection *selections, siz
 		item.start_ns = selections[i].selected_ns;
 		item.end_ns = i + 1 < n ? selections[i + 1].selected_ns : *pass_end_ns;
 		item.layer = selections[i].layer;
+		item.id = item.layer ? item.layer - 1u : 0;
 		if (!mt_scan_item(items, &item))
 			return false;
 	}

@@ -53,7 +53,7 @@ struct mt_lane {
 struct mt_item {
 	struct mt_lane lane;
 	int64_t start_ns, end_ns; /* of a point equal */
-	uint32_t id;		  /* of the pass, operation, launch of a graph or range; 0: a layer's */
+	uint32_t id;		  /* of the pass, operation, launch of a graph or range; a layer's number */
 	uint32_t name;		  /* key of table string; a graph's number and MT_NAME_GRAPH; 0: none */
 	uint32_t node;		  /* of the graph, from 1; 0: none */
 	uint16_t layer;		  /* its number, from 1; 0: none */

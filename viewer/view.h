@@ -28,6 +28,8 @@ struct mt_view_options {
 	const char *version; /* of moetrace; shown */
 	bool is_redacted;    /* leave out what may tell of people or machines, see redact.h */
 	uint32_t query_limit_ms; /* how long a query of the user's may run */
+	/* Told by an export what is written next, and how much of that is done (0 to 1); NULL: nobody is. */
+	void (*progress)(const char *trace, const char *what, double part);
 };
 
 /* Whether this build can serve; if not, *ret_reason says what to do. */

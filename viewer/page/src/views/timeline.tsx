@@ -5,10 +5,10 @@
 import type {JSX} from 'preact';
 import {useEffect, useState} from 'preact/hooks';
 import type {Gap, Hit, Strip} from '../bars';
-import {stripOf} from '../bars';
-import {groups, kindColor, LABELS} from '../bars_draw';
+import {groups, kindColor} from '../bars_draw';
 import {inkOn, letters, phases, roles} from '../color';
-import {askArrays, askRows, askSections, isFile, objects} from '../data';
+import {askRows, askSections, isFile, objects} from '../data';
+import {Feed} from '../feed';
 import {count, duration} from '../format';
 import {Help} from '../parts';
 import {adjust, current, go, useAddress, useAnswer} from '../state';
@@ -16,51 +16,6 @@ import type {ViewProps} from '../view';
 import {Kernel, Pass, Selection, Sources, Tables} from './timeline_behind';
 import type {Range} from './timeline_picture';
 import {clampRange, Picture, rangeOf, textOf, wholeOf} from './timeline_picture';
-
-// ---- what the server is asked for while one moves ----
-
-class Feed {
-	strip: Strip | null = null;
-	error: Error | null = null;
-	private asked = '';
-	private busy = false;
-
-	constructor(private readonly trace: number, private readonly recording: number, private readonly changed: () => void) {}
-
-	// Three times as wide as what is seen, and again when what is there is too coarse or too narrow.
-	want(from: number | null, until: number | null, width: number): void {
-		const strip = this.strip;
-		if (this.busy || width <= 0)
-			return;
-		const span = from === null || until === null ? 0 : until - from;
-		if (strip && from !== null && until !== null) {
-			const pixel = span / (width - LABELS);
-			const covers = Math.max(from, strip.start) >= strip.from && Math.min(until, strip.end) <= strip.until;
-			if (isFile || (covers && strip.pixelNs <= pixel * 1.01 && strip.pixelNs >= pixel * 0.2))
-				return;
-		}
-		void this.ask(from, until, width, span);
-	}
-
-	private async ask(from: number | null, until: number | null, width: number, span: number): Promise<void> {
-		const parameters = {recording: this.recording, width: (width - LABELS) * (span ? 3 : 1), from: span ? Math.floor(from! - span) : null, until: span ? Math.ceil(until! + span) : null};
-		const text = JSON.stringify(parameters);
-		if (text === this.asked)
-			return;
-		this.asked = text;
-		this.busy = true;
-		try {
-			const bars = await askArrays(this.trace, 'timeline', isFile ? {recording: this.recording} : parameters, new AbortController().signal);
-			const header = bars.header as {start_ns: number; end_ns: number};
-			this.strip = stripOf(bars, parameters.from ?? header.start_ns, parameters.until ?? header.end_ns + 1, isFile ? 4000 : parameters.width);
-			this.error = null;
-		} catch (error) {
-			this.error = error as Error;
-		}
-		this.busy = false;
-		this.changed();
-	}
-}
 
 // ---- around the picture ----
 
@@ -104,11 +59,23 @@ function Losses({gaps, strip}: {gaps: Gap[]; strip: Strip}): JSX.Element {
 
 // ---- the view ----
 
+// A large trace is shown while it is still read.
+function Reading({feed}: {feed: Feed}): JSX.Element {
+	return (
+		<p class="reading">
+			<progress value={feed.progress} aria-label="read so far" />
+			{' '}{Math.floor(feed.progress * 100)} % of the trace is read{feed.isHeld ? '; the rest is missing here' : ': the picture becomes whole'}.{' '}
+			<button type="button" onClick={() => feed.hold(!feed.isHeld)}>{feed.isHeld ? 'Read on' : 'Stop reading'}</button>
+		</p>
+	);
+}
+
 export function Timeline(props: ViewProps): JSX.Element {
 	const {trace, recording} = props;
 	const state = useAddress();
 	const [, changed] = useState(0);
 	const [feed] = useState(() => new Feed(trace, recording, () => changed((n) => n + 1)));
+	useEffect(() => () => feed.end(), [feed]);
 	const gapRows = useAnswer(() => askRows(trace, 'gaps', {recording}), [trace, recording]);
 	const gaps: Gap[] = objects(gapRows.value).map((row) => ({
 		start: Number(row['start_ns']), end: Number(row['end_ns']), nLost: Number(row['n_lost']),
@@ -150,6 +117,7 @@ export function Timeline(props: ViewProps): JSX.Element {
 				{strip && <span class="quiet">{count(n)} bars over {duration(strip.end - strip.start)}</span>}
 				{strip && strip.nLeftOut > 0 && <span class="warn">{count(strip.nLeftOut)} more are not shown: there are too many, or their times cannot be true</span>}
 			</div>
+			{strip && feed.progress < 1 && <Reading feed={feed} />}
 			<Picture strip={strip} want={(from, until, width) => feed.want(from, until, width)} gaps={gaps} onHit={onHit} />
 			{strip && <Legend strip={strip} />}
 			{gaps.length > 0 && strip && <Losses gaps={gaps} strip={strip} />}
