@@ -479,8 +479,8 @@ void mt_timeline_answer(const struct mt_question *question, struct mt_source_run
 	const char *read = mt_question_text(question, "read");
 
 	pthread_mutex_lock(&source->timeline_lock);
-	if (source->timeline && read)
-		mt_timeline_hold(source->timeline, strcmp(read, "no") == 0);
+	if (source->timeline && read && (strcmp(read, "no") == 0 || strcmp(read, "yes") == 0))
+		mt_timeline_hold(source->timeline, *read == 'n');
 	if (making) {
 		making->reply = reply;
 		making->timeline =

@@ -72,6 +72,7 @@ struct mt_timeline {
 	struct mt_range_depths ranges;
 	int64_t start_ns, end_ns;
 	uint64_t n_left_out;
+	size_t max_items; /* that are read for an answer */
 	size_t n_lanes;
 	struct mt_timeline_lane lanes[MT_TIMELINE_MAX_LANES];
 };

@@ -8,9 +8,6 @@
 
 #include <stdlib.h>
 
-/* Of all tables together. */
-#define MAX_ITEMS 200000
-
 static bool is_lane_of(enum mt_scan_table table, enum mt_lane_type type)
 {
 	switch (type) {
@@ -57,7 +54,7 @@ static size_t items_count(const struct mt_block_table *table, const struct mt_st
 static void tables_choose(const struct mt_timeline *timeline, const struct mt_stretch *stretch,
 			  struct mt_exact *exact)
 {
-	size_t left = MAX_ITEMS, n;
+	size_t left = timeline->max_items, n;
 
 	for (size_t i = 0; i < timeline->n_lanes; i++)
 		for (size_t j = 0; j < MT_SCAN_N_TABLES; j++)

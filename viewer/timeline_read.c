@@ -20,6 +20,7 @@
 #define LOOK_AGAIN_NS  1000000000
 #define FREE_CHUNKS    16 /* that a lane may have whatever it holds */
 #define BARS_A_CHUNK   128
+#define MAX_ITEMS      200000 /* that are read for an answer */
 #define FEW_RANGES     100000 /* that are read anew where the file grows */
 
 /* Ids of a block at least. */
@@ -428,6 +429,7 @@ static struct mt_timeline *timeline_new(struct mt_source *source, int64_t record
 	timeline->recording_id = recording_id;
 	timeline->start_ns = INT64_MAX;
 	timeline->end_ns = INT64_MIN;
+	timeline->max_items = MAX_ITEMS;
 	pthread_mutex_init(&timeline->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

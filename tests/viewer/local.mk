@@ -6,6 +6,23 @@ check_PROGRAMS += %D%/ask
 %C%_ask_SOURCES = %D%/ask.c
 %C%_ask_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE
 
+if HAVE_CHECK
+check_PROGRAMS += %D%/check_timeline
+TESTS += %D%/check_timeline
+thread_tests += %D%/check_timeline
+endif
+%C%_check_timeline_SOURCES = %D%/check_timeline.c
+nodist_%C%_check_timeline_SOURCES = libtrace/store/schema_sql.c
+%C%_check_timeline_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
+%C%_check_timeline_LDADD = \
+	viewer/libmt_view.la \
+	schema/libmt_questions.la \
+	schema/functions/libmt_sql.la \
+	schema/libmt_reference.la \
+	common/libmt_json.la \
+	common/libmt_common.la \
+	$(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+
 viewer_tests = \
 	%D%/bundle.sh \
 	%D%/file.sh \
