@@ -63,4 +63,7 @@ bench_programs += $(%C%_c_programs) $(srcdir)/%D%/bench_overhead.sh $(srcdir)/%D
 EXTRA_DIST += \
 	%D%/README.md \
 	%D%/bench_overhead.sh \
-	%D%/bench_oea_time.sh
+	%D%/bench_oea_time.sh \
+	%D%/bench_viewer.mjs \
+	%D%/bench_viewer.sh \
+	%D%/bench_viewer.sql

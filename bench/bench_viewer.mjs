@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT
+//
+// What a browser shows how fast: node bench_viewer.mjs CHROMIUM ADDRESS SERVER_PID. The medians of five,
+// and what the processes take.
+import {mkdtempSync, readFileSync, readdirSync, rmSync} from 'node:fs';
+import {tmpdir} from 'node:os';
+import {dirname, join} from 'node:path';
+import {fileURLToPath} from 'node:url';
+
+const [, , chromium, address, server] = process.argv;
+const packages = join(dirname(fileURLToPath(import.meta.url)), '../viewer/page/node_modules');
+const {chromium: engine} = await import(join(packages, 'playwright-core/index.mjs'));
+const profile = mkdtempSync(join(tmpdir(), 'moetrace-bench.'));
+const context = await engine.launchPersistentContext(profile, {
+	executablePath: chromium,
+	args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+		'--disable-component-update', '--disable-sync'],
+	viewport: {width: 1280, height: 900},
+});
+const page = context.pages()[0] ?? await context.newPage();
+const ROUNDS = 5;
+
+const median = (list) => list.sort((a, b) => a - b)[list.length >> 1];
+
+async function open(state) {
+	await page.goto('about:blank');
+	const begin = Date.now();
+	await page.goto(`${address}#${new URLSearchParams(state)}`);
+	await page.waitForSelector('main');
+	return begin;
+}
+
+async function repeat(run) {
+	const list = [];
+	for (let i = 0; i < ROUNDS; i++)
+		list.push(await run());
+	return median(list);
+}
+
+// Every frame has another address: of a range of time, or of a window.
+async function frames(template, length) {
+	return page.evaluate(async ([text, span]) => {
+		const times = [];
+		let before = performance.now();
+		for (let i = 0; i < 120; i++) {
+			const from = span * (0.2 + i / 400);
+			history.replaceState(null, '', text.replace('RANGE', `${from}~${from + span / 50}`).replace('WINDOW', String(i % 30)));
+			dispatchEvent(new HashChangeEvent('hashchange'));
+			await new Promise(requestAnimationFrame);
+			times.push(performance.now() - before);
+			before = performance.now();
+		}
+		return 1000 / (times.reduce((sum, time) => sum + time, 0) / times.length);
+	}, [template, length]);
+}
+
+// Of the browser's process for pages, the largest.
+function memoryOf(pid) {
+	return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1000;
+}
+
+function rendererMemory() {
+	let most = 0;
+	for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+		try {
+			const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+			if (command.includes('--type=renderer') && command.includes(profile))
+				most = Math.max(most, memoryOf(pid));
+		} catch {
+			// It has ended.
+		}
+	}
+	return most;
+}
+
+const paint = await repeat(async () => {
+	await open({view: 'overview'});
+	return page.evaluate(() => performance.getEntriesByName('first-contentful-paint')[0].startTime);
+});
+console.log(`first paint ${Math.round(paint)} ms`);
+const quiet = () => page.waitForFunction(() => !document.querySelector('.loading, [aria-busy=true]'), undefined, {timeout: 600000});
+for (const view of ['overview', 'heatmap', 'timeline', 'request', 'oea', 'ranks']) {
+	const begin = await open({view});
+	await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 30)))));
+	await quiet();
+	console.log(`view ${view}, all of it: ${Date.now() - begin} ms`);
+}
+await open({view: 'timeline'});
+await page.getByText(/bars over /).waitFor({timeout: 60000});
+await page.waitForFunction(() => !document.querySelector('.reading'), undefined, {timeout: 600000});
+const {start, end} = await page.evaluate(async () => {
+	const bytes = await (await fetch('api/0/timeline?recording=1&width=10')).arrayBuffer();
+	const header = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 8, new DataView(bytes).getUint32(4, true))));
+	return {start: header.start_ns, end: header.end_ns};
+});
+const pan = await repeat(() => frames('#view=timeline&range=RANGE', end - start));
+console.log(`timeline pan ${pan.toFixed(1)} frames/s`);
+await open({view: 'heatmap', window: '0'});
+await quiet();
+const play = await repeat(() => frames('#view=heatmap&window=WINDOW', 1));
+console.log(`heatmap play ${play.toFixed(1)} frames/s`);
+const heap = await page.evaluate(() => performance.memory.usedJSHeapSize / 1e6);
+console.log(`${heap.toFixed(0)} MB of scripts' memory, page's process ${rendererMemory().toFixed(0)} MB, server ${memoryOf(server).toFixed(0)} MB`);
+await context.close();
+rmSync(profile, {recursive: true, force: true});
