@@ -5,8 +5,12 @@
  */
 #include "cli/cmd_requests.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "cli/explain.h"
 #include "cli/notes.h"
+#include "schema/functions/questions.h"
 
 /* Recordings that the functions can be asked about. ?1: recording or NULL. */
 #define SQL_RECORDINGS                                                                           \
@@ -36,18 +40,19 @@
 	"t.request_id ORDER BY r.recording_id, t.model_id, t.request_id, t.attempt, t.layer IS " \
 	"NULL, t.layer"
 
-#define SQL_SIMILAR                                                                           \
-	"SELECT model_id, layer, choices_a, choices_b, overlap, chance_overlap, jaccard, "    \
-	"cosine FROM moe_similarity(?1, ?2) ORDER BY model_id, layer IS NULL, layer"
-
 int mt_requests_similar_print(const struct mt_trace *trace, const struct requests_args *args,
 			      int64_t request_a, int64_t request_b)
 {
-	sqlite3_stmt *stmt = mt_trace_prepare(trace, SQL_SIMILAR);
+	struct mt_question_part part = mt_question_section("similarity", "");
+	char *sql = strndup(part.sql, part.n_bytes);
+	sqlite3_stmt *stmt = sql ? mt_trace_prepare(trace, sql) : NULL;
 
+	if (!sql)
+		mt_error("%s: out of memory", trace->path);
+	free(sql);
 	if (stmt) {
-		sqlite3_bind_int64(stmt, 1, request_a);
-		sqlite3_bind_int64(stmt, 2, request_b);
+		sqlite3_bind_int64(stmt, sqlite3_bind_parameter_index(stmt, ":request"), request_a);
+		sqlite3_bind_int64(stmt, sqlite3_bind_parameter_index(stmt, ":other"), request_b);
 	}
 	return mt_explain_print_only(trace, &args->common, MT_SCALE_NONE, "similarity", NULL,
 				     stmt);

@@ -39,6 +39,7 @@ CLEANFILES += %D%/schema_sql.c
 
 # The questions that the command and the page ask alike.
 question_sql_files = \
+	schema/questions/attempts.sql \
 	schema/questions/balance.sql \
 	schema/questions/cell.sql \
 	schema/questions/gaps.sql \
@@ -53,6 +54,7 @@ question_sql_files = \
 	schema/questions/load_weight.sql \
 	schema/questions/load_windows.sql \
 	schema/questions/load_windows_merged.sql \
+	schema/questions/map.sql \
 	schema/questions/oea.sql \
 	schema/questions/oea_expand.sql \
 	schema/questions/oea_fit.sql \
@@ -66,6 +68,7 @@ question_sql_files = \
 	schema/questions/requests.sql \
 	schema/questions/schema.sql \
 	schema/questions/selection.sql \
+	schema/questions/similarity.sql \
 	schema/questions/sources.sql
 
 noinst_LTLIBRARIES += %D%/libmt_questions.la

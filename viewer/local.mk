@@ -75,10 +75,12 @@ viewer_page_sources = \
 	viewer/page/src/style.d.ts \
 	viewer/page/src/svg.ts \
 	viewer/page/src/table.tsx \
+	viewer/page/src/tokens.ts \
 	viewer/page/src/use.ts \
 	viewer/page/src/view.ts \
 	viewer/page/src/views/compare.tsx \
 	viewer/page/src/views/heatmap.tsx \
+	viewer/page/src/views/heatmap_time.tsx \
 	viewer/page/src/views/oea.tsx \
 	viewer/page/src/views/oea_rule.tsx \
 	viewer/page/src/views/oea_time.tsx \
@@ -86,6 +88,7 @@ viewer_page_sources = \
 	viewer/page/src/views/query.tsx \
 	viewer/page/src/views/ranks.tsx \
 	viewer/page/src/views/request.tsx \
+	viewer/page/src/views/request_tokens.tsx \
 	viewer/page/src/views/timeline.tsx \
 	viewer/page/src/views/timeline_behind.tsx \
 	viewer/page/src/views/timeline_picture.tsx

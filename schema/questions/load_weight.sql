@@ -1,9 +1,16 @@
 -- SPDX-License-Identifier: MIT
 --
--- Rows and mean weight of each expert in a :recording and :model, from every stored row.
+-- Rows and mean weight of each expert in a :recording and :model, from every stored row; of passes that
+-- began at :from or later and before :until, where they are given.
 -- @arrays 1000000
-SELECT layer_id AS "layer_id:u16", expert AS "expert:u16", CASE phase WHEN 'prefill' THEN 0
+SELECT t.layer_id AS "layer_id:u16", t.expert AS "expert:u16", CASE t.phase WHEN 'prefill' THEN 0
 		WHEN 'decode' THEN 1 WHEN 'verify' THEN 2 ELSE 3 END AS "phase:u8",
-	count(*) AS "tokens:u32", avg(weight) AS "weight:f32"
-FROM moe_topk WHERE recording_id = :recording AND model_id = :model
+	count(*) AS "tokens:u32", avg(t.weight) AS "weight:f32"
+FROM (SELECT layer_id, expert, phase, weight, request_id FROM moe_topk
+		WHERE :from IS NULL AND recording_id = :recording AND model_id = :model
+	UNION ALL
+	SELECT t.layer_id, t.expert, t.phase, t.weight, t.request_id
+	FROM pass AS p CROSS JOIN moe_topk AS t ON t.pass_id = p.pass_id
+	WHERE :from IS NOT NULL AND p.recording_id = :recording AND p.model_id = :model
+		AND p.begin_ns >= :from AND p.begin_ns < :until) AS t
 GROUP BY 1, 2, 3

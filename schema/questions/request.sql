@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: MIT
 --
--- One :request: what is known of it, and the passes that served it.
+-- One :request: what is known of it, and the passes that served it; of positions :first to :last the
+-- tokens, with some on either side since a character may be of four, and layers of which no row is stored.
 
 -- @section summary
 SELECT * FROM request_summary WHERE request_id = :request
@@ -20,4 +21,15 @@ FROM pass_request AS pr JOIN pass AS p USING (pass_id)
 WHERE pr.request_id = :request ORDER BY pr.pass_id, pr.slice LIMIT 2000
 -- @section tokens
 SELECT position, token_id FROM request_token
-WHERE request_id = :request AND position BETWEEN :first AND :last ORDER BY position
+WHERE request_id = :request AND position BETWEEN :first - 3 AND :last + 3 ORDER BY position
+-- @section text
+-- Tokens below 256 are bytes where all of a request, or nearly so, are.
+SELECT count(*) AS n_tokens, coalesce(sum(token_id BETWEEN 0 AND 255), 0) AS n_bytes
+FROM request_token WHERE request_id = :request
+-- @section holes
+SELECT pr.pass_id, pr.attempt, pl.layer_id, CASE pl.state WHEN 1 THEN 'unwritten' WHEN 2 THEN 'lost'
+	ELSE 'counted' END AS state
+FROM pass_request AS pr JOIN pass_layer AS pl USING (pass_id)
+WHERE pr.request_id = :request AND pl.state <> 0 AND ((pr.first_position <= :last
+	AND pr.first_position + pr.n_rows > :first) OR (pr.positions IS NOT NULL AND :first IS NOT NULL))
+ORDER BY pr.pass_id, pl.layer_id LIMIT 5000

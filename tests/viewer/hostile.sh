@@ -35,7 +35,7 @@ view_start "$tmp/hostile.db" "$tmp/sound.db" --time-limit 1
 
 # Every question is answered, with rows or a reason; the server lives.
 questions="timeline $(cd "$MOETRACE_SRCDIR/schema/questions" && ls | sed 's/\.sql$//')"
-parameters='recording=1&model=1&layer_id=1&expert=0&request=1&attempt=0&first=0&last=100&merge=2&pass=1&kernel_id=1&from=0&until=1000000000&key=domain&value=c'
+parameters='recording=1&model=1&layer_id=1&expert=0&request=1&other=2&attempt=0&first=0&last=100&merge=2&pass=1&kernel_id=1&from=0&until=1000000000&key=domain&value=c'
 for question in $questions; do
 	[ "$question" != balance ] || continue
 	"$ask" "$port" GET "${base}api/0/$question?$parameters" >"$tmp/out"

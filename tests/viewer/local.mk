@@ -45,5 +45,8 @@ EXTRA_DIST += \
 	%D%/page.mjs \
 	%D%/page-browser.mjs \
 	%D%/page-timeline.mjs \
+	%D%/page-views.mjs \
+	%D%/slow.sql \
+	%D%/text.jsonl \
 	%D%/timeline.sql \
 	%D%/view.sh

@@ -40,7 +40,10 @@ page.on('request', (request) => {
 });
 
 let nFailed = 0;
+const wanted = new RegExp(process.env.PARTS ?? ''); // while one works at some of them
 export async function part(name, run) {
+	if (!wanted.test(name))
+		return;
 	complaints = [];
 	try {
 		await run();

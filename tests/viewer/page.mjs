@@ -200,7 +200,7 @@ await part('SQL: results, errors, limits, cancelling', async () => {
 
 await part('ranks: who sent how much to whom', async () => {
 	await open({view: 'ranks', trace: '1', ranks: '2', phase: 'all'});
-	const matrix = page.locator('table.matrix tbody tr');
+	const matrix = page.locator('[role=region][aria-label="Tokens sent"] tbody tr');
 	assert.equal(await matrix.count(), 2);
 	assert.match(await matrix.nth(1).innerText(), /rank 1\s+3\s+5\s+8/);
 	await open({view: 'ranks', ranks: '4', placement: 'eplb'});

@@ -34,10 +34,38 @@ change "$tmp/hostile.db" "UPDATE request SET external_id = '<img src=x onerror=a
 	UPDATE model SET name = '</script><script>alert(1)</script>';
 	UPDATE request_attribute SET value = '\"><svg onload=alert(1)>' WHERE request_id = 1"
 
+cat "$MOETRACE_SRCDIR"/schema/[0-9]*.sql "$MOETRACE_SRCDIR"/schema/views/*.sql "$MOETRACE_SRCDIR/tests/viewer/slow.sql" |
+	sqlite3 -batch -bail "$tmp/slow.db" || fail "cannot make slow.db"
+expect_ok "$moetrace" run --model "$tinymoe/tinymoe.safetensors" --workload "$tmp/workload.jsonl" --rule oea:k0=3 \
+	-o "$tmp/ruled.db"
+expect_ok "$moetrace" run --model "$tinymoe/tinymoe.safetensors" --workload "$MOETRACE_SRCDIR/tests/viewer/text.jsonl" \
+	--record-tokens --prefix-reuse --batch 2 -o "$tmp/text.db"
+# The same load in windows of 20 ms.
+cp "$tmp/tinymoe.db" "$tmp/windows.db"
+change "$tmp/windows.db" "CREATE TEMP TABLE w AS SELECT r.recording_id, p.begin_ns / 20000000 * 20000000 AS start_ns,
+		r.layer_id, r.expert, sum(r.phase = 'prefill') AS prefill, sum(r.phase = 'decode') AS decode
+		FROM routed_expert AS r JOIN pass AS p USING (pass_id) GROUP BY 1, 2, 3, 4;
+	DELETE FROM expert_load_window;
+	INSERT INTO expert_load_window SELECT recording_id, start_ns, layer_id, expert, 20000000, prefill, decode, 0, 0, 0 FROM w"
+
 expect_ok "$moetrace" report "$tmp/tinymoe.db" --format json
 cp "$tmp/out" "$tmp/report.json"
 expect_ok "$moetrace" oea "$tmp/tinymoe.db" --format json
 cp "$tmp/out" "$tmp/oea.json"
+# ask NAME ARGUMENT...: what a verb says as JSON.
+ask() {
+	name=$1
+	shift
+	expect_ok "$moetrace" "$@" --format json
+	cp "$tmp/out" "$tmp/$name.json"
+}
+ask oea-pruned oea "$tmp/tinymoe.db" --rule pruned
+ask oea-general oea "$tmp/tinymoe.db" --rule oea:kmax=9,maxp=12 --ranks 4
+ask oea-budget oea "$tmp/tinymoe.db" --rule budget:20
+ask oea-expand oea "$tmp/tinymoe.db" --rule expand:margin=0.05
+ask oea-share oea "$tmp/tinymoe.db" --rule oea:p=0.7
+ask eplb eplb "$tmp/tinymoe.db" --ranks 4 --replicas 68
+ask verify oea --verify "$tmp/ruled.db"
 expect_ok "$moetrace" requests "$tmp/tinymoe.db" 2 --format json
 cp "$tmp/out" "$tmp/request.json"
 expect_ok "$moetrace" query "$tmp/tinymoe.db" "SELECT layer, expert, tokens, decode_tokens FROM expert_load" --format json
@@ -55,8 +83,15 @@ expect_ok "$moetrace" view --html "$tmp/big.html" "$tmp/big.db"
 bytes=$(wc -c <"$tmp/big.html")
 [ "$bytes" -lt 20000000 ] || fail "a large trace gives a file of $bytes bytes"
 
-view_start "$tmp/tinymoe.db" "$tmp/ranks.db" "$tmp/big.db" "$tmp/hostile.db" "$tmp/empty.db" "$tmp/timeline.db" --time-limit 5
-for program in page page-timeline; do
+set -- "$tmp/tinymoe.db" "$tmp/ranks.db" "$tmp/big.db" "$tmp/hostile.db" "$tmp/empty.db" "$tmp/timeline.db" \
+	"$tmp/slow.db" "$tmp/ruled.db" "$tmp/text.db" "$tmp/windows.db"
+for file; do
+	printf '%s"%s"' "${separator=}" "${file##*/}"
+	separator=,
+done >"$tmp/names"
+echo "[$(cat "$tmp/names")]" >"$tmp/traces.json"
+view_start "$@" --time-limit 5
+for program in page page-timeline page-views; do
 	run node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
 	cat "$tmp/out"
 	[ "$status" -eq 0 ] || fail "the page does not pass $program"

@@ -4,7 +4,7 @@
 // taken along as PNG and SVG, and a grid of cells with a cursor. The figures of each are in a table
 // of the view.
 import type {ComponentChildren, JSX} from 'preact';
-import {useEffect, useRef, useState} from 'preact/hooks';
+import {useRef, useState} from 'preact/hooks';
 import {amountColors, css, differenceColors, themeColor} from './color';
 import {downloadPng, downloadSvg} from './export';
 import {real} from './format';
@@ -14,7 +14,7 @@ import type {Lines} from './plot';
 import {linesDraw, nearest} from './plot';
 import type {Surface} from './svg';
 import {canvasSurface, SvgSurface} from './svg';
-import {useTheme, useWidth} from './use';
+import {useDraw, useTheme, useWidth} from './use';
 
 type Draw = (surface: Surface, width: number, height: number) => void;
 
@@ -51,7 +51,7 @@ export function Chart({name, title, label, height, draw, tip, children}: {
 	const [box, width] = useWidth();
 	const [seen, setSeen] = useState<{x: number; text: string} | null>(null);
 	useTheme();
-	useEffect(() => {
+	useDraw(() => {
 		if (canvas.current && width > 0)
 			draw(canvasSurface(canvas.current, width, height), width, height);
 	});
@@ -193,7 +193,7 @@ export function Grid({name, title, picture, onOpen}: {
 	const [cursor, setCursor] = useState<{row: number; column: number} | null>(null);
 	const [tip, setTip] = useState<{x: number; y: number; text: string} | null>(null);
 	useTheme();
-	useEffect(() => {
+	useDraw(() => {
 		if (canvas.current && width > 0)
 			gridDraw(canvasSurface(canvas.current, width, gridHeight(picture, width)), picture, width, cursor);
 	});

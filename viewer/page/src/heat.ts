@@ -3,9 +3,9 @@
 // The heatmap as it is drawn: one pixel a cell in an ImageData, written through a table of 256
 // colours, then stretched once without smoothing. So a frame costs the cells and not the area.
 import {amountColors, css, differenceColors, themeColor} from './color';
-import {xml} from './export';
 import {real} from './format';
 import type {Balance, Layer, Metric} from './load';
+import type {Surface} from './svg';
 
 export interface Scale {
 	from: number;
@@ -15,7 +15,8 @@ export interface Scale {
 	middle?: string; // what the middle of a difference is
 }
 
-export function scaleOf(values: Float64Array, metric: Metric, isLog: boolean): Scale {
+// @isClipped: the brightest colour is that of the 99th percentile and of what lies above.
+export function scaleOf(values: Float64Array, metric: Metric, isLog: boolean, isClipped = false): Scale {
 	let to = 0;
 	let least = Infinity;
 	for (const value of values) {
@@ -23,6 +24,10 @@ export function scaleOf(values: Float64Array, metric: Metric, isLog: boolean): S
 			to = value;
 		if (value > 0 && value < least)
 			least = value;
+	}
+	if (isClipped && to > 0) {
+		const sorted = values.filter((value) => value >= 0).sort();
+		to = sorted[Math.floor((sorted.length - 1) * 0.99)]! || to;
 	}
 	if (metric === 'times')
 		return {from: 0, to: Math.max(2, to), isLog: true, isDifference: true};
@@ -57,7 +62,29 @@ export interface Picture {
 	metric: Metric;
 	balance: Balance[];
 	cursor: {row: number; column: number} | null;
-	marks: Set<number>; // layers of which a row is pointed at
+	unit: 'expert' | 'rank'; // what a column is
+	breaks: number[][] | null; // of each layer, the columns at which another rank begins
+	side: Side;
+}
+
+// What stands beside each layer.
+export interface Side {
+	title: string;
+	values: number[]; // NaN: nothing
+	even?: number; // the value of an even layer, which is marked
+	isBad: (value: number) => boolean;
+}
+
+export const sideNames = [['ratio', 'busiest / mean'], ['gini', 'Gini'], ['jain', 'Jain'], ['entropy', 'entropy'], ['dead', 'without a token']] as const;
+
+export function sideOf(name: string, balance: Balance[], layers: Layer[]): Side {
+	switch (name) {
+	case 'gini': return {title: 'Gini (0: even)', values: balance.map((b) => b.gini), isBad: (value) => value > 0.6};
+	case 'jain': return {title: 'Jain (1: even)', values: balance.map((b) => b.jain), even: 1, isBad: (value) => value < 0.4};
+	case 'entropy': return {title: 'entropy (1: even)', values: balance.map((b) => b.entropy), even: 1, isBad: (value) => value < 0.8};
+	case 'dead': return {title: 'without a token', values: balance.map((b) => (b.tokens > 0 ? b.dead : NaN)), isBad: (value) => value * 10 >= (layers[0]?.nExperts ?? 0)};
+	default: return {title: 'busiest / mean', values: balance.map((b) => b.maxOverMean), even: 1, isBad: (value) => value > 3};
+	}
 }
 
 export interface Place {
@@ -123,28 +150,60 @@ export function stepOf(n: number, size: number, least: number): number {
 
 const font = '11px system-ui, sans-serif';
 
-export function heatDraw(canvas: HTMLCanvasElement, picture: Picture, width: number): void {
+export function heatDraw(context: Surface, picture: Picture, width: number): void {
 	const place = placeOf(picture, width);
-	const height = fullHeight(place);
-	const ratio = window.devicePixelRatio || 1;
-	if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
-		canvas.width = Math.round(width * ratio);
-		canvas.height = Math.round(height * ratio);
-		canvas.style.height = `${height}px`;
-	}
-	const context = canvas.getContext('2d')!;
-	context.setTransform(ratio, 0, 0, ratio, 0, 0);
 	context.fillStyle = themeColor('--page');
-	context.fillRect(0, 0, width, height);
-	context.imageSmoothingEnabled = false;
+	context.fillRect(0, 0, width, fullHeight(place));
 	if (picture.layers.length > 0)
-		context.drawImage(cellsDraw(picture), place.left, place.top, place.width, place.height);
+		context.image(cellsDraw(picture), place.left, place.top, place.width, place.height);
+	breaksDraw(context, picture, place);
+	marksDraw(context, picture, place);
 	labelsDraw(context, picture, place);
 	sideDraw(context, picture, place);
 	cursorDraw(context, picture, place);
 }
 
-function labelsDraw(context: CanvasRenderingContext2D, picture: Picture, place: Place): void {
+// Where one rank ends and the next begins.
+function breaksDraw(context: Surface, picture: Picture, place: Place): void {
+	if (!picture.breaks)
+		return;
+	context.strokeStyle = themeColor('--page');
+	context.lineWidth = 1;
+	context.beginPath();
+	picture.breaks.forEach((columns, row) => {
+		for (const column of columns) {
+			const x = Math.round(place.left + column * place.cellWidth) + 0.5;
+			context.moveTo(x, place.top + row * place.cellHeight);
+			context.lineTo(x, place.top + (row + 1) * place.cellHeight);
+		}
+	});
+	context.stroke();
+}
+
+// The busiest one of a layer, where it is far above the mean: by a ring, not by its colour alone.
+export function isMarked(balance: Balance): boolean {
+	return balance.hottest >= 0 && balance.maxOverMean > 3;
+}
+
+function marksDraw(context: Surface, picture: Picture, place: Place): void {
+	const radius = Math.min(3.5, place.cellHeight / 2 - 0.5);
+	picture.balance.forEach((balance, row) => {
+		if (!isMarked(balance))
+			return;
+		const column = picture.order ? picture.order[row]!.indexOf(balance.hottest) : balance.hottest;
+		const x = place.left + (column + 0.5) * place.cellWidth, y = place.top + (row + 0.5) * place.cellHeight;
+		for (const [color, lineWidth] of [['#ffffff', 3], ['#000000', 1.2]] as const) {
+			context.strokeStyle = color;
+			context.lineWidth = lineWidth;
+			context.beginPath();
+			context.arc(x, y, radius, 0, 2 * Math.PI);
+			context.stroke();
+		}
+	});
+	context.lineWidth = 1;
+}
+
+function labelsDraw(context: Surface, picture: Picture, place: Place): void {
 	context.font = font;
 	context.fillStyle = themeColor('--quiet');
 	context.textBaseline = 'middle';
@@ -157,47 +216,55 @@ function labelsDraw(context: CanvasRenderingContext2D, picture: Picture, place: 
 	context.textAlign = 'center';
 	context.textBaseline = 'top';
 	const step = stepOf(picture.nSlots, place.width, 34);
-	for (let i = 0; i < picture.nSlots; i += step)
+	for (let i = 0; i < picture.nSlots && !picture.breaks; i += step)
 		context.fillText(String(i), place.left + (i + 0.5) * place.cellWidth, place.top + place.height + 4);
+	const breaks = picture.breaks?.[0];
+	if (breaks && picture.breaks!.every((each) => each.join() === breaks.join()) && place.width / (breaks.length + 1) > 20)
+		[0, ...breaks].forEach((from, rank) => {
+			const to = breaks[rank] ?? picture.nSlots;
+			context.fillText(`rank ${rank}`, place.left + ((from + to) / 2) * place.cellWidth, place.top + place.height + 4);
+		});
 	context.textAlign = 'left';
-	context.fillText(picture.order ? 'experts, the busiest of each layer first' : 'expert', place.left, place.top + place.height + 19);
+	context.fillText(picture.breaks ? 'experts by rank, the busiest of each first' : picture.order ? 'experts, the busiest of each layer first' : picture.unit, place.left, place.top + place.height + 19);
 }
 
 const SIDE_TEXT = 44;
 
-function sideDraw(context: CanvasRenderingContext2D, picture: Picture, place: Place): void {
-	const most = Math.max(2, ...picture.balance.map((b) => (b.maxOverMean > 0 ? b.maxOverMean : 0)));
+function sideDraw(context: Surface, picture: Picture, place: Place): void {
+	const {side} = picture;
+	const most = Math.max(side.even === 1 ? 1.2 : 0, ...side.values.filter((value) => value > 0)) || 1;
 	const room = place.sideWidth - SIDE_TEXT;
 	const every = stepOf(picture.layers.length, place.height, 12);
 	context.font = font;
 	context.textAlign = 'left';
 	context.textBaseline = 'bottom';
 	context.fillStyle = themeColor('--quiet');
-	context.fillText('busiest / mean', place.sideLeft, place.top - 4);
+	context.fillText(side.title, place.sideLeft, place.top - 4);
 	context.textBaseline = 'middle';
-	picture.balance.forEach((balance, row) => {
-		if (!(balance.maxOverMean > 0))
+	side.values.forEach((value, row) => {
+		if (!(value >= 0))
 			return;
 		const middle = place.top + (row + 0.5) * place.cellHeight;
-		const length = (balance.maxOverMean / most) * room;
-		context.fillStyle = balance.maxOverMean > 3 ? themeColor('--warn') : themeColor('--accent');
+		const length = (value / most) * room;
+		context.fillStyle = side.isBad(value) ? themeColor('--warn') : themeColor('--accent');
 		context.fillRect(place.sideLeft, middle - place.cellHeight * 0.35, length, place.cellHeight * 0.7);
 		if (row % every === 0) {
 			context.fillStyle = themeColor('--text');
-			context.fillText(real(balance.maxOverMean, 2), place.sideLeft + length + 4, middle);
+			context.fillText(real(value, 2), place.sideLeft + length + 4, middle);
 		}
 	});
-	// The mean itself.
+	if (side.even === undefined)
+		return;
 	context.strokeStyle = themeColor('--quiet');
 	context.setLineDash([2, 2]);
 	context.beginPath();
-	context.moveTo(place.sideLeft + room / most, place.top);
-	context.lineTo(place.sideLeft + room / most, place.top + place.height);
+	context.moveTo(place.sideLeft + (side.even / most) * room, place.top);
+	context.lineTo(place.sideLeft + (side.even / most) * room, place.top + place.height);
 	context.stroke();
 	context.setLineDash([]);
 }
 
-function cursorDraw(context: CanvasRenderingContext2D, picture: Picture, place: Place): void {
+function cursorDraw(context: Surface, picture: Picture, place: Place): void {
 	if (!picture.cursor)
 		return;
 	const {row, column} = picture.cursor;
@@ -235,42 +302,31 @@ export function legendTexts(scale: Scale): string[] {
 	return [real(scale.isLog ? scale.from : 0), scale.isLog ? 'log' : real(scale.to / 2), real(scale.to)];
 }
 
-// ---- as SVG: the cells as a picture, all that is text as text ----
+// ---- to take along: with its title and colours ----
 
-export function heatSvg(picture: Picture, width: number, title: string): string {
+const FOOT = 40;
+
+export const heatFullHeight = (picture: Picture, width: number) => fullHeight(placeOf(picture, width)) + FOOT;
+
+export function heatFullDraw(context: Surface, picture: Picture, width: number, title: string): void {
 	const place = placeOf(picture, width);
-	const height = fullHeight(place);
-	const image = cellsDraw(picture).toDataURL('image/png');
-	const most = Math.max(2, ...picture.balance.map((b) => (b.maxOverMean > 0 ? b.maxOverMean : 0)));
-	const every = stepOf(picture.layers.length, place.height, 12);
-	const step = stepOf(picture.nSlots, place.width, 34);
-	const text: string[] = [];
-	picture.layers.forEach((layer, row) => {
-		const middle = place.top + (row + 0.5) * place.cellHeight;
-		const ratio = picture.balance[row]!.maxOverMean;
-		const length = ratio > 0 ? (ratio / most) * (place.sideWidth - SIDE_TEXT) : 0;
-		if (row % every === 0)
-			text.push(`<text x="${place.left - 6}" y="${middle + 4}" text-anchor="end">L${layer.layer}</text>`);
-		if (!(ratio > 0))
-			return;
-		text.push(`<rect x="${place.sideLeft}" y="${middle - place.cellHeight * 0.35}" width="${length.toFixed(1)}" height="${(place.cellHeight * 0.7).toFixed(1)}" fill="${ratio > 3 ? '#b45309' : '#2b6cb0'}"/>`);
-		if (row % every === 0)
-			text.push(`<text x="${(place.sideLeft + length + 4).toFixed(1)}" y="${middle + 4}">${real(ratio, 2)}</text>`);
-	});
-	for (let i = 0; i < picture.nSlots; i += step)
-		text.push(`<text x="${(place.left + (i + 0.5) * place.cellWidth).toFixed(1)}" y="${place.top + place.height + 14}" text-anchor="middle">${i}</text>`);
+	const top = fullHeight(place);
 	const colors = picture.scale.isDifference ? differenceColors : amountColors;
-	const stops = [0, 64, 128, 192, 255].map((i) => `<stop offset="${i / 255}" stop-color="${css(colors[i]!)}"/>`);
 	const legend = legendTexts(picture.scale);
-	return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height + 26}" viewBox="0 0 ${width} ${height + 26}" font-family="sans-serif" font-size="11">
-<title>${xml(title)}</title><rect width="100%" height="100%" fill="#fff"/>
-<image x="${place.left}" y="${place.top}" width="${place.width}" height="${place.height}" preserveAspectRatio="none" style="image-rendering:pixelated" href="${image}"/>
-<text x="${place.sideLeft}" y="${place.top - 5}">busiest / mean</text>
-${text.join('\n')}
-<linearGradient id="scale">${stops.join('')}</linearGradient>
-<rect x="${place.left}" y="${height}" width="200" height="9" fill="url(#scale)"/>
-<text x="${place.left}" y="${height + 20}">${xml(legend[0]!)}</text><text x="${place.left + 100}" y="${height + 20}" text-anchor="middle">${xml(legend[1]!)}</text><text x="${place.left + 200}" y="${height + 20}" text-anchor="end">${xml(legend[2]!)}</text>
-<text x="${place.left + 220}" y="${height + 12}">${xml(title)}</text>
-</svg>
-`;
+	heatDraw(context, {...picture, cursor: null}, width);
+	context.fillStyle = themeColor('--page');
+	context.fillRect(0, top, width, FOOT);
+	for (let i = 0; i < 64; i++) {
+		context.fillStyle = css(colors[i * 4 + 2]!);
+		context.fillRect(place.left + i * 4, top + 2, 4.2, 9);
+	}
+	context.font = font;
+	context.textBaseline = 'top';
+	context.fillStyle = themeColor('--text');
+	legend.forEach((text, i) => {
+		context.textAlign = (['left', 'center', 'right'] as const)[i]!;
+		context.fillText(text, place.left + i * 128, top + 15);
+	});
+	context.textAlign = 'left';
+	context.fillText(title, place.left + 276, top + 2);
 }

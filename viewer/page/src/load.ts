@@ -148,7 +148,7 @@ export function balanceOf(matrix: Matrix, row: number, nExperts: number): Balanc
 export type Metric = 'tokens' | 'share' | 'times' | 'weight';
 
 export const metrics: (readonly [Metric, string])[] = [
-	['tokens', 'tokens'], ['share', 'share of the layer'], ['times', 'times the mean'], ['weight', 'mean weight'],
+	['tokens', 'tokens'], ['share', 'share of the layer'], ['times', 'difference to uniform'], ['weight', 'mean weight'],
 ];
 
 // What is drawn: NaN where there is nothing, as beyond the experts of a smaller layer.
@@ -173,4 +173,71 @@ export function valuesOf(matrix: Matrix, layers: Layer[], metric: Metric): Float
 		}
 	}
 	return values;
+}
+
+// ---- ranks ----
+
+// Where experts are: of each layer (by layer_id) and expert the ranks that have it.
+export interface Placement {
+	nRanks: number;
+	ranks: Map<number, number[][]>;
+}
+
+export function placementInOrder(layers: Layer[], nRanks: number): Placement {
+	return {nRanks, ranks: new Map(layers.map((layer) => [layer.layerId,
+		Array.from({length: layer.nExperts}, (_, expert) => [Math.floor((expert * nRanks) / layer.nExperts)])]))};
+}
+
+// From rows of layer_id, expert, rank, n_ranks; a rank counts once for each slot.
+export function placementOf(layers: Layer[], rows: Arrays): Placement | null {
+	const ranks = new Map(layers.map((layer) => [layer.layerId, Array.from({length: layer.nExperts}, () => [] as number[])]));
+	let nRanks = 0;
+	for (let i = 0; i < rows.n; i++) {
+		nRanks = Math.max(nRanks, rows.of['n_ranks']![i]!);
+		ranks.get(rows.of['layer_id']![i]!)?.[rows.of['expert']![i]!]?.push(rows.of['rank']![i]!);
+	}
+	return nRanks > 0 ? {nRanks, ranks} : null;
+}
+
+// Tokens by rank in place of experts: replicas share those of their expert.
+export function byRank(matrix: Matrix, layers: Layer[], placement: Placement): {matrix: Matrix; layers: Layer[]} {
+	const tokens = new Float64Array(layers.length * placement.nRanks);
+	layers.forEach((layer, row) => placement.ranks.get(layer.layerId)?.forEach((ranks, expert) => {
+		for (const rank of ranks)
+			tokens[row * placement.nRanks + rank]! += matrix.tokens[row * matrix.nSlots + expert]! / ranks.length;
+	}));
+	return {
+		matrix: {nLayers: layers.length, nSlots: placement.nRanks, tokens},
+		layers: layers.map((layer) => ({...layer, nExperts: placement.nRanks, nSlots: placement.nRanks})),
+	};
+}
+
+// Experts of each layer by their (first) rank, the busiest of a rank first, and where ranks begin.
+export function orderByRank(matrix: Matrix, layers: Layer[], placement: Placement): {order: Int32Array[]; breaks: number[][]} {
+	const breaks: number[][] = [];
+	const order = layers.map((layer, row) => {
+		const rankOf = (expert: number) => (expert < layer.nExperts ? placement.ranks.get(layer.layerId)?.[expert]?.[0] ?? placement.nRanks : placement.nRanks + 1);
+		const tokens = (expert: number) => (expert < layer.nSlots ? matrix.tokens[row * matrix.nSlots + expert]! : -1);
+		const list = Int32Array.from({length: matrix.nSlots}, (_, i) => i).sort((a, b) => rankOf(a) - rankOf(b) || tokens(b) - tokens(a) || a - b);
+		const begins: number[] = [];
+		for (let i = 1; i < list.length; i++)
+			if (rankOf(list[i]!) !== rankOf(list[i - 1]!))
+				begins.push(i);
+		breaks.push(begins);
+		return list;
+	});
+	return {order, breaks};
+}
+
+// Layers in another order.
+export function permuted(matrix: Matrix, layers: Layer[], rows: number[]): {matrix: Matrix; layers: Layer[]} {
+	const pick = (values: Float64Array) => {
+		const out = new Float64Array(values.length);
+		rows.forEach((from, to) => out.set(values.subarray(from * matrix.nSlots, (from + 1) * matrix.nSlots), to * matrix.nSlots));
+		return out;
+	};
+	return {
+		matrix: {...matrix, tokens: pick(matrix.tokens), ...(matrix.weight ? {weight: pick(matrix.weight)} : {})},
+		layers: rows.map((row) => layers[row]!),
+	};
 }

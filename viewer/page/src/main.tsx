@@ -26,7 +26,7 @@ interface Tab {
 	name: string;
 	title: string;
 	view: (props: ViewProps) => JSX.Element;
-	isShown: (props: {session: Session; holds: Record<string, boolean>}) => boolean;
+	isShown: (props: {session: Session; info: Info}) => boolean;
 }
 
 const tabs: Tab[] = [
@@ -36,7 +36,7 @@ const tabs: Tab[] = [
 	{name: 'request', title: 'Requests', view: Requests, isShown: () => true},
 	{name: 'oea', title: 'OEA', view: Oea, isShown: () => true},
 	{name: 'ranks', title: 'Ranks', view: Ranks, isShown: () => true},
-	{name: 'compare', title: 'Compare', view: Compare, isShown: ({session}) => session.traces.length > 1},
+	{name: 'compare', title: 'Compare', view: Compare, isShown: ({session, info}) => session.traces.length > 1 || info.recordings.length > 1},
 	{name: 'query', title: 'SQL', view: Query, isShown: () => !isFile},
 ];
 
@@ -83,16 +83,29 @@ function ThemeSwitch(): JSX.Element {
 	);
 }
 
+// Where the browser lets a page do so: not in a file.
+function CopyLink(): JSX.Element | null {
+	const [says, setSays] = useState('Copy link');
+	if (!navigator.clipboard || isFile)
+		return null;
+	return (
+		<button type="button" aria-live="polite" onClick={() => {
+			navigator.clipboard.writeText(location.href).then(() => setSays('Copied'), () => setSays('Not allowed'));
+			setTimeout(() => setSays('Copy link'), 1500);
+		}}>{says}</button>
+	);
+}
+
 // ---- the sheet of shortcuts ----
 
 const shortcuts: [string[], string][] = [
 	[['?'], 'this sheet'],
 	[['/'], 'search'],
 	[['1', '8'], 'the views, from left to right'],
-	[['ArrowLeft', 'ArrowRight', 'ArrowUp', 'ArrowDown'], 'heatmap: move the cursor; timeline: pan and choose a lane'],
+	[['ArrowLeft', 'ArrowRight', 'ArrowUp', 'ArrowDown'], 'heatmap and other cells: move the cursor; timeline: pan and choose a lane'],
 	[['Enter'], 'heatmap: open the cell; timeline: open the bar at the cursor'],
 	[['KeyM'], 'heatmap: go to the busiest expert of the layer'],
-	[['Home', 'End', 'PageUp', 'PageDown'], 'heatmap: far steps'],
+	[['Home', 'End', 'PageUp', 'PageDown'], 'heatmap and other cells: far steps'],
 	[['KeyW', 'KeyS'], 'timeline: zoom in and out'],
 	[['KeyA', 'KeyD'], 'timeline: pan'],
 	[['KeyH', 'KeyJ', 'KeyK', 'KeyL'], 'timeline: the same as left, down, up and right'],
@@ -107,6 +120,8 @@ const shortcuts: [string[], string][] = [
 
 function Sheet({onClose}: {onClose: () => void}): JSX.Element {
 	const [label, setLabel] = useState<(code: string) => string>(() => (code: string) => code);
+	const [word, setWord] = useState('');
+	const shown = shortcuts.filter(([keys, text]) => text.toLowerCase().includes(word.toLowerCase()) || keys.some((key) => label(key).toLowerCase() === word.toLowerCase()));
 	useEffect(() => {
 		void keyLabels().then((found) => setLabel(() => found));
 		(document.querySelector('dialog.sheet') as HTMLDialogElement).showModal();
@@ -114,9 +129,11 @@ function Sheet({onClose}: {onClose: () => void}): JSX.Element {
 	return (
 		<dialog class="sheet" aria-labelledby="sheet-title" onClose={onClose}>
 			<h2 id="sheet-title">Shortcuts</h2>
+			<label><span>find</span><input type="search" value={word} onInput={(event) => setWord(event.currentTarget.value)} /></label>
+			{shown.length === 0 && <p class="none">no shortcut does that</p>}
 			<table>
 				<tbody>
-					{shortcuts.map(([keys, text]) => (
+					{shown.map(([keys, text]) => (
 						<tr key={text}><th scope="row">{keys.map((key) => <kbd key={key}>{label(key)}</kbd>)}</th><td>{text}</td></tr>
 					))}
 				</tbody>
@@ -193,7 +210,7 @@ function Frame({session}: {session: Session}): JSX.Element {
 					const recording = number(state['recording'], Number(info.recordings[0]?.['recording_id'] ?? 0));
 					const model = number(state['model'], Number(info.models[0]?.['model_id'] ?? 0));
 					const props = {session, trace, recording, model, info, holds};
-					const shown = tabs.filter((tab) => tab.isShown({session, holds}));
+					const shown = tabs.filter((tab) => tab.isShown({session, info}));
 					const View = (shown.find((tab) => tab.name === viewName) ?? shown[0]!).view;
 					return (
 						<>
@@ -212,6 +229,7 @@ function Frame({session}: {session: Session}): JSX.Element {
 								<span class="space" />
 								<button type="button" onClick={() => setSearch(true)}>Search <kbd>/</kbd></button>
 								<button type="button" onClick={() => setSheet(true)} aria-label="Shortcuts"><kbd>?</kbd></button>
+								<CopyLink />
 								<ThemeSwitch />
 							</header>
 							<nav class="tabs" aria-label="Views">

@@ -16,8 +16,8 @@ interface Axes {
 }
 
 // Steps of 1, 2 or 5 times a power of ten, about n of them.
-export function ticks(from: number, to: number, n: number): number[] {
-	const raw = (to - from) / Math.max(1, n);
+export function ticks(from: number, to: number, n: number, least = 0): number[] {
+	const raw = Math.max(least, (to - from) / Math.max(1, n));
 	if (!(raw > 0))
 		return [from];
 	const power = 10 ** Math.floor(Math.log10(raw));
@@ -29,7 +29,7 @@ export function ticks(from: number, to: number, n: number): number[] {
 }
 
 function axes(context: Surface, width: number, height: number, xs: [number, number], ys: [number, number],
-	xLabel: string, yLabel: string): Axes {
+	xLabel: string, yLabel: string, leastStep = 0): Axes {
 	context.fillStyle = themeColor('--page');
 	context.fillRect(0, 0, width, height);
 	const x = (value: number) => pad.left + ((value - xs[0]) / (xs[1] - xs[0] || 1)) * (width - pad.left - pad.right);
@@ -48,7 +48,7 @@ function axes(context: Surface, width: number, height: number, xs: [number, numb
 	}
 	context.textAlign = 'center';
 	context.textBaseline = 'top';
-	for (const tick of ticks(xs[0], xs[1], width / 70))
+	for (const tick of ticks(xs[0], xs[1], width / 70, leastStep))
 		context.fillText(real(tick, 2), x(tick), height - pad.bottom + 6);
 	context.textAlign = 'right';
 	context.fillText(xLabel, width - pad.right, height - 14);
@@ -106,7 +106,8 @@ export function linesDraw(surface: Surface, width: number, height: number, plot:
 	const all = plot.lines.flatMap((line) => line.values.filter(Number.isFinite));
 	const most = all.reduce((a, b) => Math.max(a, b), 0) || 1;
 	const least = all.reduce((a, b) => Math.min(a, b), 0);
-	const {context, x, y} = axes(surface, width, height, [Math.min(...plot.x), Math.max(...plot.x)], [least * 1.06, most * 1.06], plot.xLabel, plot.yLabel);
+	const {context, x, y} = axes(surface, width, height, [Math.min(...plot.x), Math.max(...plot.x)], [least * 1.06, most * 1.06], plot.xLabel, plot.yLabel,
+		plot.x.every(Number.isInteger) ? 1 : 0);
 	if (plot.mark !== undefined) {
 		context.fillStyle = themeColor('--mark');
 		context.fillRect(x(plot.mark) - 6, pad.top, 12, height - pad.top - pad.bottom);
@@ -193,7 +194,7 @@ export function barsDraw(surface: Surface, width: number, height: number, plot: 
 	context.textAlign = 'center';
 	// The axis of numbers that was drawn below does not belong to names.
 	context.fillStyle = themeColor('--page');
-	context.fillRect(pad.left - 20, height - pad.bottom + 2, width - pad.left, 16);
+	context.fillRect(pad.left - 4, height - pad.bottom + 2, width - pad.left, 16);
 	const every = Math.ceil(46 / step);
 	plot.values.forEach((value, i) => {
 		if (!Number.isFinite(value))

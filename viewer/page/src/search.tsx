@@ -14,7 +14,7 @@ interface Hit {
 	target: string;
 }
 
-const views = [['overview', 'Overview'], ['heatmap', 'Heatmap'], ['timeline', 'Timeline'], ['request', 'Requests'], ['oea', 'OEA'], ['ranks', 'Ranks'], ['query', 'SQL']];
+const views = [['overview', 'Overview'], ['heatmap', 'Heatmap'], ['timeline', 'Timeline'], ['request', 'Requests'], ['oea', 'OEA'], ['ranks', 'Ranks'], ['compare', 'Compare'], ['query', 'SQL']];
 
 async function find({trace, recording, model, info, holds}: ViewProps, text: string): Promise<Hit[]> {
 	const word = text.trim().toLowerCase();

@@ -108,7 +108,7 @@ export class SvgSurface {
 	setLineDash(dash: Iterable<number>): void { this.look = {...this.look, dash: [...dash]}; }
 
 	image(image: HTMLCanvasElement, x: number, y: number, width: number, height: number): void {
-		this.parts.push(`<image x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}" preserveAspectRatio="none" style="image-rendering:pixelated" href="${image.toDataURL('image/png')}"/>`);
+		this.parts.push(`<image x="${round(x)}" y="${round(y)}" width="${round(width)}" height="${round(height)}" preserveAspectRatio="none" image-rendering="pixelated" href="${image.toDataURL('image/png')}"/>`);
 	}
 
 	save(): void { this.kept.push({look: {...this.look}, groups: this.groups}); }

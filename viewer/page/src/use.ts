@@ -22,6 +22,18 @@ export function useWidth(): [RefObject<HTMLDivElement | null>, number] {
 	return [box, width];
 }
 
+// Drawn after every change of what it shows, and again in the colours of paper before it is printed.
+export function useDraw(draw: () => void): void {
+	const latest = useRef(draw);
+	latest.current = draw;
+	useEffect(draw);
+	useEffect(() => {
+		const print = () => latest.current();
+		addEventListener('beforeprint', print);
+		return () => removeEventListener('beforeprint', print);
+	}, []);
+}
+
 const listeners = new Set<() => void>();
 
 export function themeChanged(): void {

@@ -3,55 +3,66 @@
 // Layers and experts: who got how much, of which requests, when; and how even each layer is.
 import type {JSX} from 'preact';
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
-import type {Arrays, Row, Rows} from '../data';
+import {PictureExports, svgOf} from '../chart';
+import type {Arrays, Parameters, Row, Rows} from '../data';
 import {askArrays, askSections, isFile} from '../data';
-import {download, downloadPng} from '../export';
-import {count, duration, percent, real} from '../format';
+import {count, percent, real} from '../format';
 import type {Picture, Scale} from '../heat';
-import {cellAt, expertAt, heatDraw, heatSvg, legendDraw, legendTexts, placeOf, scaleOf, stepOf} from '../heat';
+import {cellAt, expertAt, fullHeight, heatDraw, heatFullDraw, heatFullHeight, isMarked, legendDraw, legendTexts, placeOf, scaleOf, sideNames, sideOf, stepOf} from '../heat';
 import {takeKeys} from '../keys';
-import type {Balance, Layer, Matrix, Metric} from '../load';
-import {balanceOf, filteredMatrix, layersOf, Load, metrics, valuesOf} from '../load';
+import type {Balance, Layer, Matrix, Metric, Placement} from '../load';
+import {balanceOf, byRank, filteredMatrix, layersOf, Load, metrics, orderByRank, permuted, placementInOrder, placementOf, valuesOf} from '../load';
 import {Choice, Help, say, Wait} from '../parts';
 import {adjust, go, useAddress, useAnswer, viewAddress} from '../state';
+import {canvasSurface} from '../svg';
 import {Table} from '../table';
-import {useWidth} from '../use';
+import {useDraw, useTheme, useWidth} from '../use';
 import type {ViewProps} from '../view';
+import type {Windows} from './heatmap_time';
+import {boundsOf, Player, windowsOf} from './heatmap_time';
+import {usualRanks} from './ranks';
 
 interface Source {
 	load: Load | null; // all rows, by window
-	filtered: Arrays | null;
-	windows: Arrays | null;
+	windows: Arrays;
 	layers: Layer[];
+	map: Placement | null; // as recorded
+}
+
+// An address may hold anything.
+function attributeOf(filter: string): [string, string] | null {
+	try {
+		const pair = JSON.parse(filter.slice(10)) as unknown;
+		return filter.startsWith('attribute:') && Array.isArray(pair) && pair.length === 2 ? [String(pair[0]), String(pair[1])] : null;
+	} catch {
+		return null;
+	}
 }
 
 function filterText(filter: string): string {
-	if (filter.startsWith('request:'))
-		return `request ${filter.slice(8)}`;
-	if (filter.startsWith('attribute:')) {
-		const [key, value] = JSON.parse(filter.slice(10)) as [string, string];
-		return `requests with ${key} = ${value}`;
-	}
-	return 'all rows';
+	const attribute = attributeOf(filter);
+	return attribute ? `requests with ${attribute[0]} = ${attribute[1]}` : filter.startsWith('request:') ? `request ${filter.slice(8)}` : 'all rows';
 }
 
-async function sourceAsk({trace, recording, model, info}: ViewProps, filter: string, metric: Metric): Promise<Source> {
+async function sourceAsk({trace, recording, model, info, holds}: ViewProps, isFiltered: boolean): Promise<Source> {
 	const layers = layersOf(info.layers, model);
-	const source: Source = {load: null, filtered: null, windows: null, layers};
+	const [windows, rows, map] = await Promise.all([
+		askArrays(trace, 'load_windows', {recording, model}), isFiltered ? null : askArrays(trace, 'load', {recording, model}),
+		holds['maps'] && !isFile ? askArrays(trace, 'map', {model}) : null]);
+	return {layers, windows, load: rows && new Load(layers, rows, windows.n), map: map && placementOf(layers, map)};
+}
+
+// What of the rows a filter leaves, as parameters of questions.
+function filterParameters(filter: string): Parameters {
 	if (filter.startsWith('request:'))
-		source.filtered = await askArrays(trace, 'load_request', {request: filter.slice(8)});
-	else if (filter.startsWith('attribute:')) {
-		const [key, value] = JSON.parse(filter.slice(10)) as [string, string];
-		source.filtered = await askArrays(trace, 'load_attribute', {recording, model, key, value});
-	} else if (metric === 'weight')
-		source.filtered = await askArrays(trace, 'load_weight', {recording, model});
-	else {
-		const [windows, rows] = await Promise.all([
-			askArrays(trace, 'load_windows', {recording, model}), askArrays(trace, 'load', {recording, model})]);
-		source.windows = windows;
-		source.load = new Load(layers, rows, windows.n);
-	}
-	return source;
+		return {request: filter.slice(8)};
+	const attribute = attributeOf(filter);
+	return attribute ? {key: attribute[0], value: attribute[1]} : {};
+}
+
+function filteredAsk({trace, recording, model}: ViewProps, filter: string, from: number | null, until: number | null): Promise<Arrays> {
+	const question = filter.startsWith('request:') ? 'load_request' : attributeOf(filter) ? 'load_attribute' : 'load_weight';
+	return askArrays(trace, question, {...(question === 'load_request' ? {} : {recording, model}), ...filterParameters(filter), from, until});
 }
 
 function ordersOf(matrix: Matrix, layers: Layer[]): Int32Array[] {
@@ -68,29 +79,31 @@ function cellText(picture: Picture, matrix: Matrix, row: number, column: number)
 	const layer = picture.layers[row]!;
 	const expert = expertAt(picture, row, column);
 	if (expert >= layer.nSlots)
-		return `layer ${layer.layer}: no expert ${expert}`;
+		return `layer ${layer.layer}: no ${picture.unit} ${expert}`;
 	const tokens = matrix.tokens[row * matrix.nSlots + expert]!;
 	const balance = picture.balance[row]!;
 	const weight = matrix.weight?.[row * matrix.nSlots + expert];
-	return `layer ${layer.layer}, expert ${expert}${expert >= layer.nExperts ? ' (not routed)' : ''}: ${count(tokens)} tokens, `
+	return `layer ${layer.layer}, ${picture.unit} ${expert}${expert >= layer.nExperts ? ' (not routed)' : ''}: ${count(Math.round(tokens))} tokens, `
 		+ `${percent(tokens / balance.tokens)} of the layer, ${real(tokens / balance.mean, 2)} times the mean`
 		+ (weight !== undefined && weight >= 0 ? `, mean weight ${real(weight)}` : '');
 }
 
-export function Heat({picture, matrix, title, onOpen}: {
+export function Heat({picture, matrix, title, opened = null, onOpen}: {
 	picture: Picture;
+	opened?: {row: number; column: number} | null; // where the cursor is at first
 	matrix: Matrix;
 	title: string;
 	onOpen: (row: number, expert: number) => void;
 }): JSX.Element {
 	const canvas = useRef<HTMLCanvasElement>(null);
 	const [box, width] = useWidth();
-	const [cursor, setCursor] = useState<{row: number; column: number} | null>(null);
+	const [cursor, setCursor] = useState(opened);
 	const [tip, setTip] = useState<{x: number; y: number; text: string} | null>(null);
 	const shown = {...picture, cursor};
-	useEffect(() => {
+	useTheme();
+	useDraw(() => {
 		if (canvas.current && width > 0)
-			heatDraw(canvas.current, shown, width);
+			heatDraw(canvasSurface(canvas.current, width, fullHeight(placeOf(picture, width))), shown, width);
 	});
 	const move = (row: number, column: number) => {
 		const next = {
@@ -121,7 +134,7 @@ export function Heat({picture, matrix, title, onOpen}: {
 	};
 	return (
 		<div ref={box} class="chart" tabIndex={0} role="application" aria-roledescription="heatmap"
-			aria-label={`${title}. Arrow keys move over layers and experts, M goes to the busiest, Enter opens a cell.`}
+			aria-label={`${title}. Arrow keys move over layers and ${picture.unit}s, M goes to the busiest, Enter opens a cell.`}
 			onKeyDown={(event) => takeKeys(event, keys)}
 			onFocus={() => cursor && say(cellText(picture, matrix, cursor.row, cursor.column))}>
 			<canvas ref={canvas} aria-hidden="true"
@@ -137,7 +150,7 @@ export function Heat({picture, matrix, title, onOpen}: {
 						onOpen(cell.row, expertAt(picture, cell.row, cell.column));
 					}
 				}} />
-			{tip && <div class="tip" style={{left: Math.min(tip.x + 14, width - 280), top: tip.y + 16}}>{tip.text}</div>}
+			{tip && <div class="tip" style={{left: Math.max(0, Math.min(tip.x + 14, width - 280)), top: tip.y + 16}}>{tip.text}</div>}
 			{cursor && <p class="readout">{cellText(picture, matrix, cursor.row, cursor.column)}</p>}
 		</div>
 	);
@@ -158,62 +171,18 @@ export function Legend({scale}: {scale: Scale}): JSX.Element {
 	);
 }
 
-// ---- time ----
-
-function Player({windows, first, last}: {windows: Arrays; first: number; last: number}): JSX.Element {
-	const [plays, setPlays] = useState(false);
-	const n = windows.n;
-	const isOne = first === last;
-	useEffect(() => {
-		if (!plays)
-			return;
-		let frame = 0;
-		let at = isOne ? first : -1;
-		let before = 0;
-		const quick = !matchMedia('(prefers-reduced-motion: reduce)').matches;
-		const step = (now: number) => {
-			if (now - before >= (quick ? 120 : 1000)) {
-				before = now;
-				at = (at + 1) % n;
-				adjust({window: at});
-			}
-			frame = requestAnimationFrame(step);
-		};
-		frame = requestAnimationFrame(step);
-		return () => cancelAnimationFrame(frame);
-	}, [plays]);
-	const start = windows.of['start_ns']![first]!;
-	const end = windows.of['start_ns']![last]! + windows.of['length_ns']![last]!;
-	const origin = windows.of['start_ns']![0]!;
-	return (
-		<div class="player">
-			<button type="button" aria-pressed={plays} onClick={() => setPlays(!plays)}>{plays ? 'Pause' : 'Play'}</button>
-			<label>
-				<span>window</span>
-				<input type="range" min={0} max={n - 1} value={isOne ? first : 0}
-					aria-valuetext={`${duration(start - origin)} to ${duration(end - origin)}`}
-					onInput={(event) => adjust({window: event.currentTarget.value})} />
-			</label>
-			<button type="button" disabled={!isOne || n === 1} onClick={() => {
-				setPlays(false);
-				adjust({window: null});
-			}}>All of it</button>
-			<span>{isOne && n > 1 ? `window ${first + 1} of ${n}: ` : ''}{duration(start - origin)} to {duration(end - origin)}</span>
-		</div>
-	);
-}
-
 // ---- behind a cell ----
 
-function Cell({trace, recording, layer, expert}: ViewProps & {layer: Layer; expert: number}): JSX.Element {
-	const answer = useAnswer(() => askSections(trace, 'cell', {recording, layer_id: layer.layerId, expert}),
-		[trace, recording, layer.layerId, expert]);
+function Cell({trace, recording, layer, expert, more, of}: ViewProps & {layer: Layer; expert: number; more: Parameters; of: string}): JSX.Element {
+	const answer = useAnswer(() => askSections(trace, 'cell', {recording, layer_id: layer.layerId, expert, ...more}),
+		[trace, recording, layer.layerId, expert, JSON.stringify(more)]);
 	const link = (column: string, row: Row) =>
-		column === 'request_id' && row['request_id'] !== null ? viewAddress('request', {request: row['request_id'] as number})
+		column === 'request_id' && row['request_id'] !== null ? viewAddress('request', {request: row['request_id'] as number, layer: layer.layer})
 			: column === 'pass_id' ? viewAddress('timeline', {pass: row['pass_id'] as number}) : undefined;
 	return (
 		<section class="cell" aria-label={`Layer ${layer.layer}, expert ${expert}`}>
 			<h2>Behind layer {layer.layer}, expert {expert} <button type="button" onClick={() => adjust({layer: null, expert: null})}>Close</button></h2>
+			{of !== '' && <p class="quiet">{of}</p>}
 			<Wait answer={answer}>
 				{(sections) => (
 					<div class="columns">
@@ -242,8 +211,8 @@ function balanceRows(layers: Layer[], balance: Balance[]): Rows {
 	};
 }
 
-function cellRows(layers: Layer[], matrix: Matrix): Rows {
-	const rows: Rows = {columns: ['layer', 'expert', 'tokens', ...(matrix.weight ? ['mean_weight'] : [])], rows: [], is_cut: false};
+function cellRows(layers: Layer[], matrix: Matrix, unit: string): Rows {
+	const rows: Rows = {columns: ['layer', unit, 'tokens', ...(matrix.weight ? ['mean_weight'] : [])], rows: [], is_cut: false};
 	layers.forEach((layer, row) => {
 		for (let expert = 0; expert < layer.nSlots; expert++) {
 			const at = row * matrix.nSlots + expert;
@@ -265,9 +234,48 @@ function filterChoices({info}: ViewProps, filter: string): [string, string][] {
 		for (const row of info.attributes.slice(0, 200))
 			choices.push([`attribute:${JSON.stringify([row['key'], row['value']])}`,
 				`${String(row['key'])} = ${String(row['value'])} (${count(row['n_requests'])})`]);
-	if (filter && !choices.some(([key]) => key === filter))
+	if (filter && !choices.some(([key]) => key === filter)) // a request
 		choices.push([filter, filterText(filter)]);
 	return choices;
+}
+
+function RequestFilter(): JSX.Element {
+	const [text, setText] = useState('');
+	return (
+		<form onSubmit={(event) => {
+			event.preventDefault();
+			adjust({filter: `request:${text}`});
+		}}>
+			<label><span>or request</span><input value={text} inputMode="numeric" size={5} onInput={(event) => setText(event.currentTarget.value)} /></label>
+			{' '}<button type="submit" disabled={!/^\d+$/.test(text)}>Show</button>
+		</form>
+	);
+}
+
+function Controls({props, phase, metric, filter, hasMap}: {props: ViewProps; phase: string; metric: Metric; filter: string; hasMap: boolean}): JSX.Element {
+	const state = useAddress();
+	const isByRank = state['order'] === 'rank' || state['columns'] === 'rank';
+	const rankChoices = [...new Set(['2', '4', '8', '16', '32', '64', state['ranks'] ?? String(usualRanks(props))])].sort((a, b) => Number(a) - Number(b)).filter((n) => /^\d+$/.test(n));
+	return (
+		<div class="controls" role="group" aria-label="What is shown">
+			<Choice label="phase" value={phase} options={[...phaseChoices]} onChange={(value) => adjust({phase: value === 'all' ? null : value})} />
+			<Choice label="value" value={metric}
+				options={metrics.filter(([key]) => key !== 'weight' || (props.holds['weights'] && !isFile && state['columns'] !== 'rank'))}
+				onChange={(value) => adjust({metric: value === 'tokens' ? null : value})} />
+			<Choice label="rows of" value={filter} options={filterChoices(props, filter)} onChange={(value) => adjust({filter: value})} />
+			{!isFile && props.holds['ids'] && <RequestFilter />}
+			<Choice label="columns" value={state['columns'] ?? 'expert'} options={[['expert', 'experts'], ['rank', 'ranks']]}
+				onChange={(value) => adjust({columns: value === 'expert' ? null : value, layer: null, expert: null, ...(metric === 'weight' ? {metric: null} : {})})} />
+			<Choice label="order" value={state['order'] ?? 'id'} options={[['id', 'by id'], ['load', 'by load'], ...(state['columns'] === 'rank' ? [] : [['rank', 'by rank, then load'] as const])]}
+				onChange={(value) => adjust({order: value === 'id' ? null : value})} />
+			{isByRank && <Choice label="ranks" value={hasMap && state['ranks'] === undefined ? '' : state['ranks'] ?? String(usualRanks(props))}
+				options={[...(hasMap ? [['', 'as recorded'] as const] : []), ...rankChoices.map((n) => [n, `${n}, experts in order`] as const)]} onChange={(value) => adjust({ranks: value})} />}
+			<Choice label="layers" value={state['rows'] ?? 'layer'} options={[['layer', 'by number'], ['balance', 'least even first']]} onChange={(value) => adjust({rows: value === 'layer' ? null : value})} />
+			<Choice label="beside" value={state['beside'] ?? 'ratio'} options={[...sideNames]} onChange={(value) => adjust({beside: value === 'ratio' ? null : value})} />
+			<Choice label="scale" value={state['scale'] ?? 'linear'} options={[['linear', 'linear'], ['log', 'logarithmic'], ['clip', 'linear, up to the 99th percentile']]}
+				onChange={(value) => adjust({scale: value === 'linear' ? null : value})} />
+		</div>
+	);
 }
 
 export function Heatmap(props: ViewProps): JSX.Element {
@@ -275,87 +283,120 @@ export function Heatmap(props: ViewProps): JSX.Element {
 	const phase = state['phase'] ?? 'all';
 	const filter = state['filter'] ?? '';
 	const metric = (state['metric'] ?? 'tokens') as Metric;
-	const answer = useAnswer(() => sourceAsk(props, filter, metric),
-		[props.trace, props.recording, props.model, filter, metric === 'weight']);
+	const isFiltered = filter !== '' || metric === 'weight';
+	const source = useAnswer(() => sourceAsk(props, isFiltered), [props.trace, props.recording, props.model, isFiltered]);
+	const windows = source.value?.windows;
+	const seen = windowsOf(state, windows?.n ?? 0);
+	const bounds = windows ? boundsOf(windows, seen) : {from: null, until: null};
+	const filtered = useAnswer(() => (isFiltered && windows ? filteredAsk(props, filter, bounds.from, bounds.until) : null),
+		[props.trace, props.recording, props.model, filter, isFiltered, windows, bounds.from, bounds.until]);
 	return (
 		<div class="view heatmap">
-			<div class="controls" role="group" aria-label="What is shown">
-				<Choice label="phase" value={phase} options={[...phaseChoices]} onChange={(value) => adjust({phase: value === 'all' ? null : value})} />
-				<Choice label="value" value={metric}
-					options={metrics.filter(([key]) => key !== 'weight' || (props.holds['weights'] && !isFile)).map(([a, b]) => [a, b] as const)}
-					onChange={(value) => adjust({metric: value === 'tokens' ? null : value})} />
-				<Choice label="rows of" value={filter} options={filterChoices(props, filter)} onChange={(value) => adjust({filter: value})} />
-				<Choice label="order" value={state['order'] ?? 'id'} options={[['id', 'expert id'], ['load', 'load']]}
-					onChange={(value) => adjust({order: value === 'id' ? null : value})} />
-				<Choice label="scale" value={state['scale'] ?? 'linear'} options={[['linear', 'linear'], ['log', 'logarithmic']]}
-					onChange={(value) => adjust({scale: value === 'linear' ? null : value})} />
-			</div>
-			<Wait answer={answer}>{(source) => <Whole {...props} source={source} phase={phase} metric={metric} filter={filter} />}</Wait>
+			<Controls props={props} phase={phase} metric={metric} filter={filter} hasMap={Boolean(source.value?.map)} />
+			<Wait answer={source}>
+				{(value) => (
+					<>
+						{value.windows.n > 1 && <Player windows={value.windows} seen={seen} />}
+						{value.load && !isFiltered ? <Whole {...props} source={value} filtered={null} seen={seen} phase={phase} metric={metric} filter={filter} />
+							: <Wait answer={filtered}>{(rows) => <Whole {...props} source={value} filtered={rows} seen={seen} phase={phase} metric={metric} filter={filter} />}</Wait>}
+					</>
+				)}
+			</Wait>
 		</div>
 	);
 }
 
-function Whole({source, phase, metric, filter, ...props}: ViewProps & {
+// While it plays the scale stays: that of the widest window, or of the widest that a filter has met.
+function useScale(values: Float64Array, metric: Metric, scaleName: string, seen: Windows, source: Source, layers: Layer[], phase: string, isFiltered: boolean, what: string): Scale {
+	const isLog = scaleName === 'log';
+	const met = useRef<{what: string; scale: Scale} | null>(null);
+	const widest = (a: Scale | null, b: Scale): Scale => (a ? {...b, from: Math.min(a.from, b.from), to: Math.max(a.to, b.to)} : b);
+	const span = seen.last - seen.first + 1;
+	const ofWindows = useMemo(() => {
+		if (seen.isAll || !source.load || isFiltered || what.includes('rank'))
+			return null;
+		let scale: Scale | null = null;
+		for (let first = 0; first + span <= source.windows.n; first += Math.max(1, Math.floor(span / 2)))
+			scale = widest(scale, scaleOf(valuesOf(source.load.matrix(phase, first, first + span - 1), layers, metric), metric, isLog, scaleName === 'clip'));
+		return scale;
+	}, [source, phase, metric, scaleName, span, seen.isAll, isFiltered, what]);
+	const own = scaleOf(values, metric, isLog, scaleName === 'clip');
+	if (seen.isAll)
+		return own;
+	if (ofWindows)
+		return ofWindows;
+	met.current = {what, scale: widest(met.current?.what === what ? met.current.scale : null, own)};
+	return met.current.scale;
+}
+
+function Whole({source, filtered, seen, phase, metric, filter, ...props}: ViewProps & {
 	source: Source;
+	filtered: Arrays | null;
+	seen: Windows;
 	phase: string;
 	metric: Metric;
 	filter: string;
 }): JSX.Element {
 	const state = useAddress();
-	const nWindows = source.windows?.n ?? 0;
-	const chosen = state['window'] === undefined || nWindows === 0 ? null : Math.min(nWindows - 1, Number(state['window']) || 0);
-	const first = chosen ?? 0;
-	const last = chosen ?? Math.max(0, nWindows - 1);
-	const isLog = state['scale'] === 'log';
-	const layers = source.layers;
-	const matrix = useMemo(() => source.filtered ? filteredMatrix(layers, source.filtered, phase)
-		: source.load!.matrix(phase, first, last), [source, phase, first, last]);
-	// While it plays the scale stays: that of the busiest window.
-	const scale = useMemo(() => {
-		if (chosen === null || !source.load)
-			return scaleOf(valuesOf(matrix, layers, metric), metric, isLog);
-		let widest: Scale | null = null;
-		for (let window = 0; window < nWindows; window++) {
-			const one = scaleOf(valuesOf(source.load.matrix(phase, window, window), layers, metric), metric, isLog);
-			widest = widest ? {...one, from: Math.min(one.from, widest.from), to: Math.max(one.to, widest.to)} : one;
-		}
-		return widest!;
-	}, [source, phase, metric, isLog, chosen === null ? matrix : nWindows]);
+	const isRanks = state['columns'] === 'rank';
+	const order = state['order'] ?? 'id';
+	const scaleName = state['scale'] ?? 'linear';
+	const plain = useMemo(() => (filtered ? filteredMatrix(source.layers, filtered, phase) : source.load!.matrix(phase, seen.first, seen.last)), [source, filtered, phase, seen.first, seen.last]);
+	const placement = useMemo(() => (order !== 'rank' && !isRanks ? null
+		: source.map && state['ranks'] === undefined ? source.map : placementInOrder(source.layers, Math.max(1, Number(state['ranks']) || usualRanks(props)))),
+		[source, order, isRanks, state['ranks']]);
+	const shown = useMemo(() => {
+		const made = isRanks ? byRank(plain, source.layers, placement!) : {matrix: plain, layers: source.layers};
+		if (state['rows'] !== 'balance')
+			return made;
+		const ratio = made.layers.map((layer, row) => balanceOf(made.matrix, row, layer.nExperts).maxOverMean || 0);
+		return permuted(made.matrix, made.layers, made.layers.map((_, row) => row).sort((a, b) => ratio[b]! - ratio[a]! || a - b));
+	}, [plain, source, placement, isRanks, state['rows']]);
+	const {matrix, layers} = shown;
+	const values = valuesOf(matrix, layers, metric);
+	const what = `${phase} ${metric} ${filter} ${scaleName} ${isRanks ? `rank ${placement!.nRanks}` : ''} ${seen.last - seen.first}`;
+	const scale = useScale(values, metric, scaleName, seen, source, source.layers, phase, filtered !== null, what);
 	const balance = layers.map((layer, row) => balanceOf(matrix, row, layer.nExperts));
-	const isByLoad = state['order'] === 'load';
-	const order = useMemo(() => (isByLoad ? ordersOf(matrix, layers) : null), [matrix, isByLoad]);
+	const columns = useMemo(() => (order === 'load' ? {order: ordersOf(matrix, layers), breaks: null}
+		: order === 'rank' && !isRanks ? orderByRank(matrix, layers, placement!) : {order: null, breaks: null}), [shown, order, placement]);
 	const picture: Picture = {
-		layers, nSlots: matrix.nSlots, values: valuesOf(matrix, layers, metric), order, scale, metric, balance, cursor: null,
-		marks: new Set(),
+		layers, nSlots: matrix.nSlots, values, order: columns.order, breaks: columns.breaks, scale, metric, balance, cursor: null,
+		unit: isRanks ? 'rank' : 'expert', side: sideOf(state['beside'] ?? 'ratio', balance, layers),
 	};
 	const tokens = balance.reduce((sum, b) => sum + b.tokens, 0);
-	const title = `${metrics.find(([key]) => key === metric)![1]} by layer and expert, ${phase === 'all' ? 'all phases' : phase}, ${filterText(filter)}`;
-	const opened = layers.findIndex((layer) => String(layer.layer) === state['layer']);
-	const expert = Number(state['expert']);
+	const title = `${metrics.find(([key]) => key === metric)?.[1] ?? 'tokens'} by layer and ${picture.unit}, ${phase === 'all' ? 'all phases' : phase}, ${filterText(filter)}`;
+	const opened = layers.find((layer) => String(layer.layer) === state['layer']);
+	const expert = Number(state['expert'] ?? NaN);
 	const every = stepOf(layers.length, placeOf(picture, 1000).height, 13);
+	const bounds = boundsOf(source.windows, seen);
+	const more: Parameters = {...filterParameters(filter), ...bounds, phase: ['prefill', 'decode', 'verify'].includes(phase) ? phase : null};
+	const of = [filter !== '' ? `of ${filterText(filter)}` : '', more['phase'] ? `in ${phase} slices` : '', seen.isAll ? '' : 'in this time'].filter((each) => each).join(', ');
 	return (
 		<>
-			{source.windows && nWindows > 1 && <Player windows={source.windows} first={first} last={last} />}
 			{tokens === 0 ? <p class="none">No row of {filterText(filter)} selected an expert in this phase and time.</p> : null}
-			<Heat picture={picture} matrix={matrix} title={title}
-				onOpen={(row, at) => go({layer: layers[row]!.layer, expert: at})} />
+			<Heat picture={picture} matrix={matrix} title={title} opened={opened && expert >= 0 && expert < matrix.nSlots && !isRanks ? {row: layers.indexOf(opened), column: columnOf(picture, layers.indexOf(opened), expert)} : null}
+				onOpen={(row, at) => !isRanks && go({layer: layers[row]!.layer, expert: at})} />
 			<div class="under">
 				<Legend scale={scale} />
-				<span class="exports">
-					<button type="button" onClick={() => downloadPng('heatmap.png', document.querySelector('.heatmap canvas')!)}>PNG</button>
-					<button type="button" onClick={() => download('heatmap.svg', heatSvg(picture, 1000, title), 'image/svg+xml')}>SVG</button>
-				</span>
-				<Help>{count(tokens)} selections of routed experts.{every > 1 ? ` One of ${every} layers has its label.` : ''}</Help>
+				<PictureExports name="heatmap" title={title} canvas={() => {
+					const canvas = document.createElement('canvas');
+					heatFullDraw(canvasSurface(canvas, 1000, heatFullHeight(picture, 1000)), picture, 1000, title);
+					return canvas;
+				}} svg={() => svgOf((surface) => heatFullDraw(surface, picture, 1000, title), 1000, heatFullHeight(picture, 1000), title)} />
+				<Help>{count(Math.round(tokens))} selections of routed experts.{every > 1 ? ` One of ${every} layers has its label.` : ''}{balance.some(isMarked) ? ` A ring marks the busiest ${picture.unit} of a layer where it gets more than 3 times the mean.` : ''}
+					{metric === 'times' ? ' Colours are by how many times the mean: half and double are equally far from even.' : ''}{isRanks && placement === source.map ? ' Replicas share the tokens of their expert.' : ''}</Help>
 			</div>
-			{opened >= 0 && expert >= 0 && !isFile && props.holds['ids'] ? <Cell {...props} layer={layers[opened]!} expert={expert} /> : null}
+			{opened && expert >= 0 && !isRanks && (isFile ? <p class="none">What is behind layer {opened.layer}, expert {expert} is not in this file: open the trace with moetrace view.</p>
+				: props.holds['ids'] ? <Cell {...props} layer={opened} expert={expert} more={more} of={of} />
+					: <p class="none">The trace keeps counts alone: which requests and passes are behind layer {opened.layer}, expert {expert} is not known.</p>)}
 			<details class="behind" open={state['table'] === '1'} onToggle={(event) => adjust({table: event.currentTarget.open ? '1' : null})}>
 				<summary>The figures of this picture as tables</summary>
 				{state['table'] === '1' && (
 					<>
 						<Table rows={balanceRows(layers, balance)} name="balance of the layers"
-							link={(column, row) => (column === 'layer' && row['hottest_expert'] !== null
+							link={(column, row) => (column === 'layer' && row['hottest_expert'] !== null && !isRanks
 								? viewAddress('heatmap', {...state, layer: row['layer'] as number, expert: row['hottest_expert'] as number}) : undefined)} />
-						<Table rows={cellRows(layers, matrix)} name="load of the experts" most={64} />
+						<Table rows={cellRows(layers, matrix, picture.unit)} name="load of the experts" most={64} />
 					</>
 				)}
 			</details>

@@ -4,16 +4,15 @@
 // order of the choice; what differs from the rest; its attempts, reuse and passes.
 import type {JSX} from 'preact';
 import {useState} from 'preact/hooks';
-import type {Arrays, Row, Rows, Sections, Value} from '../data';
+import type {Row, Rows, Value} from '../data';
 import {askArrays, askRows, askSections, isFile, objects} from '../data';
-import {cell, count, duration, heading, real} from '../format';
+import {cell, count, duration, heading, percent} from '../format';
 import {balanceOf, filteredMatrix, layersOf, Load} from '../load';
-import {Choice, Wait} from '../parts';
+import {Choice, Help, Wait} from '../parts';
 import {adjust, go, useAddress, useAnswer, viewAddress} from '../state';
 import {Table} from '../table';
 import type {ViewProps} from '../view';
-
-const PAGE = 64;
+import {Tokens} from './request_tokens';
 
 // ---- the list ----
 
@@ -21,7 +20,8 @@ function List(props: ViewProps & {like: string; chosen: string | undefined}): JS
 	const {trace, recording, like, chosen} = props;
 	const state = useAddress();
 	const offset = Number(state['offset'] ?? 0) || 0;
-	const answer = useAnswer(() => askRows(trace, 'requests', {recording, like, offset: offset || null}), [trace, recording, like, offset]);
+	const verdict = state['verdict'] ?? '';
+	const answer = useAnswer(() => askRows(trace, 'requests', {recording, like, verdict, offset: offset || null}), [trace, recording, like, verdict, offset]);
 	return (
 		<nav class="list" aria-label="Requests">
 			{!isFile && (
@@ -31,6 +31,7 @@ function List(props: ViewProps & {like: string; chosen: string | undefined}): JS
 						onChange={(event) => adjust({like: event.currentTarget.value, offset: null})} />
 				</label>
 			)}
+			{!isFile && <Choice label="verdict" value={verdict} options={[['', 'any'], ['complete', 'complete'], ['partial', 'partial'], ['unfinished', 'unfinished']]} onChange={(value) => adjust({verdict: value, offset: null})} />}
 			<Wait answer={answer} what="Looking">
 				{(rows) => (
 					<>
@@ -46,7 +47,7 @@ function List(props: ViewProps & {like: string; chosen: string | undefined}): JS
 								</li>
 							))}
 						</ul>
-						{rows.rows.length === 0 && <p class="none">no request{like ? ` matches '${like}'` : ''}</p>}
+						{rows.rows.length === 0 && <p class="none">no request{like ? ` matches '${like}'` : ''}{verdict ? ` is ${verdict}` : ''}</p>}
 						{offset > 0 && <button type="button" onClick={() => adjust({offset: Math.max(0, offset - 200)})}>Earlier</button>}
 						{rows.is_cut && <button type="button" onClick={() => adjust({offset: offset + 200})}>Later</button>}
 					</>
@@ -54,114 +55,6 @@ function List(props: ViewProps & {like: string; chosen: string | undefined}): JS
 			</Wait>
 		</nav>
 	);
-}
-
-// ---- tokens ----
-
-// Tokens below 256 everywhere are bytes, as the built-in engine has them: shown as text.
-function tokenText(id: Value | undefined, areBytes: boolean): string {
-	if (typeof id !== 'number')
-		return '\u00b7';
-	if (!areBytes)
-		return String(id);
-	if (id === 10)
-		return '\u21b5';
-	if (id === 32)
-		return '\u2423';
-	return id > 32 && id < 127 ? String.fromCharCode(id) : `\\x${id.toString(16)}`;
-}
-
-const states = ['computed', 'dummy', 'draft', 'unresolved', 'rejected'];
-
-interface TokenRow {
-	position: number;
-	pass: number;
-	state: string;
-	experts: Map<number, {expert: number; weight: number}[]>; // by layer_id
-}
-
-function tokenRows(arrays: Arrays): TokenRow[] {
-	const {position, layer_id: layerId, expert, weight, pass_id: passId, row, state} = arrays.of as Record<string, Float64Array>;
-	const rows: TokenRow[] = [];
-	let key = '';
-	for (let i = 0; i < arrays.n; i++) {
-		const next = `${position![i]} ${passId![i]} ${row![i]}`;
-		if (next !== key) {
-			key = next;
-			rows.push({position: position![i]!, pass: passId![i]!, state: states[state![i]!] ?? '', experts: new Map()});
-		}
-		const experts = rows[rows.length - 1]!.experts;
-		const list = experts.get(layerId![i]!) ?? [];
-		list.push({expert: expert![i]!, weight: weight![i]!});
-		experts.set(layerId![i]!, list);
-	}
-	return rows;
-}
-
-function Tokens({props, request, attempt, sections}: {props: ViewProps; request: string; attempt: number; sections: Sections}): JSX.Element {
-	const state = useAddress();
-	const summary = objects(sections['summary'])[0]!;
-	const n = Math.max(Number(summary['n_positions'] ?? 0), ...objects(sections['attempts']).map((row) => Number(row['last_position']) + 1), 0);
-	const first = Math.max(0, Math.min(Number(state['first'] ?? 0) || 0, Math.max(0, n - 1)));
-	const last = first + PAGE - 1;
-	const answer = useAnswer(() => Promise.all([
-		askArrays(props.trace, 'request_topk', {request, attempt, first, last}),
-		askSections(props.trace, 'request', {request, first, last}),
-	]), [props.trace, request, attempt, first]);
-	const model = Number(state['model'] ?? props.model);
-	const layers = layersOf(props.info.layers, model);
-	const chosen = state['layer'];
-	const shown = chosen ? layers.filter((layer) => String(layer.layer) === chosen) : layers;
-	return (
-		<section aria-label="Tokens and experts">
-			<h3>Tokens and their experts</h3>
-			<div class="controls">
-				<Choice label="layer" value={chosen ?? ''} options={[['', 'all, best expert each'], ...layers.map((layer) => [String(layer.layer), `layer ${layer.layer}`] as const)]}
-					onChange={(value) => adjust({layer: value})} />
-				{n > PAGE && (
-					<label><span>from position</span>
-						<input type="range" min={0} max={Math.max(0, n - PAGE)} step={PAGE / 2} value={first} onChange={(event) => adjust({first: event.currentTarget.value})} />
-						<output>{first} to {Math.min(last, n - 1)} of {n}</output>
-					</label>
-				)}
-			</div>
-			<Wait answer={answer} what="Reading">
-				{([arrays, more]) => {
-					const tokens = new Map(objects(more['tokens']).map((row) => [row['position'], row['token_id']]));
-					const areBytes = [...tokens.values()].every((id) => typeof id === 'number' && id < 256);
-					const rows = tokenRows(arrays);
-					if (rows.length === 0)
-						return <p class="none">No row of these positions is stored: they were reused, lost or not recorded (see attempts and reuse).</p>;
-					return (
-						<>
-							{tokens.size > 0 && <p class="text" aria-label="the text of these positions">{rows.map((row, i) => <span key={i} title={`position ${row.position}`}>{tokenText(tokens.get(row.position), areBytes)}</span>)}</p>}
-							<div class="table" role="region" aria-label="experts by position" tabIndex={0}>
-								<table class="experts">
-									<thead><tr><th scope="col" class="n">position</th><th scope="col">token</th><th scope="col" class="n">pass</th><th scope="col">state</th>
-										{shown.map((layer) => <th key={layer.layer} scope="col">L{layer.layer}</th>)}</tr></thead>
-									<tbody>{rows.map((row, i) => (
-										<tr key={i} class={row.state}>
-											<th scope="row" class="n">{row.position}</th>
-											<td class="token">{tokenText(tokens.get(row.position), areBytes)}</td>
-											<td class="n"><a href={viewAddress('timeline', {pass: row.pass})}>{row.pass}</a></td>
-											<td>{row.state}</td>
-											{shown.map((layer) => <td key={layer.layer}>{expertsText(row.experts.get(layer.layerId), chosen !== undefined)}</td>)}
-										</tr>
-									))}</tbody>
-								</table>
-							</div>
-						</>
-					);
-				}}
-			</Wait>
-		</section>
-	);
-}
-
-function expertsText(list: {expert: number; weight: number}[] | undefined, isWhole: boolean): string {
-	if (!list)
-		return '-';
-	return isWhole ? list.map(({expert, weight}) => (weight >= 0 ? `${expert} (${real(weight, 3)})` : String(expert))).join('  ') : String(list[0]!.expert);
 }
 
 // ---- what differs ----
@@ -191,8 +84,43 @@ function Differences({props, request}: {props: ViewProps; request: string}): JSX
 	}, [trace, recording, model, request]);
 	return (
 		<Wait answer={answer}>
-			{(rows) => <Table rows={rows} name="what differs from the rest" caption="Experts that this request prefers, beside the rest of the recording" most={10}
-				link={(column, row: Row) => (column === 'expert' ? viewAddress('heatmap', {layer: row['layer'] as number, expert: row['expert'] as number, filter: `request:${request}`}) : undefined)} />}
+			{(rows) => <><Table rows={rows} name="what differs from the rest" caption="Experts that this request prefers, beside the rest of the recording" most={10}
+				link={(column, row: Row) => (column === 'expert' ? viewAddress('heatmap', {layer: row['layer'] as number, expert: row['expert'] as number, filter: `request:${request}`}) : undefined)} />
+				<Help>Lift is the request's share of the layer's selections over that of all other rows.</Help></>}
+		</Wait>
+	);
+}
+
+// ---- attempts, and two requests ----
+
+const shares = (column: string, value: Value) => (['same_rows', 'same_choices', 'reordered_rows', 'overlap', 'chance_overlap', 'jaccard', 'cosine'].includes(column) ? percent(value, 1) : column === 'layer' && value === null ? 'all' : undefined);
+
+function Attempts({props, request}: {props: ViewProps; request: string}): JSX.Element | null {
+	const state = useAddress();
+	const isOpen = state['attempts'] === '1' && !isFile;
+	const answer = useAnswer(() => (isOpen ? askRows(props.trace, 'attempts', {recording: props.recording, request}) : null), [props.trace, props.recording, request, isOpen]);
+	return isFile ? null : (
+		<details class="behind" open={isOpen} onToggle={(event) => adjust({attempts: event.currentTarget.open ? '1' : null})}>
+			<summary>Did its attempts choose the same experts?</summary>
+			{isOpen && <Wait answer={answer} what="Comparing">{(rows) => <Table rows={rows} name="attempts beside the last one" hide={['model_id']} show={shares} />}</Wait>}
+		</details>
+	);
+}
+
+// Of two requests that are side by side.
+function Similar({props, request, other}: {props: ViewProps; request: string; other: string}): JSX.Element {
+	const answer = useAnswer(() => (props.holds['ids'] && !isFile ? askRows(props.trace, 'similarity', {request, other}) : null), [props.trace, request, other]);
+	return (
+		<Wait answer={answer} what="Comparing">
+			{(rows) => {
+				const all = objects(rows).find((row) => row['layer'] === null);
+				return (
+					<section aria-label="How alike they choose">
+						{all && typeof all['overlap'] === 'number' && <p>Of what requests {request} and {other} choose, <b>{percent(all['overlap'], 1)}</b> goes to the same experts, as often; by chance it would be {percent(all['chance_overlap'], 1)}.</p>}
+						<details class="behind"><summary>By layer</summary><Table rows={rows} name="how alike they choose" hide={['model_id']} show={shares} /></details>
+					</section>
+				);
+			}}
 		</Wait>
 	);
 }
@@ -228,7 +156,8 @@ function One({props, request, isSecond}: {props: ViewProps; request: string; isS
 								{isSecond && <>{' '}<button type="button" onClick={() => go({other: null})}>Close</button></>}</p>
 							{attempts.length > 1 && !isSecond && <Choice label="attempt" value={String(attempt)} options={attempts.map((row) => [String(row['attempt']), `attempt ${String(row['attempt'])}, ${count(row['n_rows'])} rows`] as const)}
 								onChange={(value) => adjust({attempt: value})} />}
-							{props.holds['ids'] ? <Tokens props={props} request={request} attempt={attempt} sections={sections} /> : <p class="none">No row's experts are stored, only counts.</p>}
+							{attempts.length > 1 && <Attempts props={props} request={request} />}
+							{props.holds['ids'] ? <Tokens props={props} request={request} attempt={attempt} isLatest={attempt === latest} sections={sections} /> : <p class="none">No row's experts are stored, only counts.</p>}
 							{props.holds['ids'] && <Differences props={props} request={request} />}
 							{objects(sections['reuse']).length > 0 && <Table rows={sections['reuse']!} name="reused positions" link={(column, row) => (column === 'source_request_id' && row['source_request_id'] !== null ? viewAddress('request', {request: row['source_request_id'] as number}) : undefined)} />}
 							<Table rows={sections['slices']!} name="passes that served it" most={10} link={(column, row) => (column === 'pass_id' ? viewAddress('timeline', {pass: row['pass_id'] as number}) : undefined)}
@@ -260,7 +189,8 @@ export function Requests(props: ViewProps): JSX.Element {
 								<button type="submit" disabled={!/^\d+$/.test(other)}>Compare</button>
 							</form>
 						)}
-						<div class={state['other'] ? 'columns' : ''}>
+						{state['other'] && <Similar props={props} request={request} other={state['other']} />}
+						<div class={state['other'] ? 'columns pair' : ''}>
 							<One key={request} props={props} request={request} isSecond={false} />
 							{state['other'] && <One key={`o${state['other']}`} props={props} request={state['other']} isSecond={true} />}
 						</div>
