@@ -151,6 +151,9 @@ await part('the timeline: names without a click, nested ranges, roles with lette
 	assert.match(tip, /void flash::attention_kernel<__half, 128, 64>\(float const\*, int\)\nattention, layer 0\n4\.5 ms, at 2\d/);
 	assert.match(await hover(24900000, (await at('cuda 1, stream 7')).y), /<img src=x onerror=alert\(1\)>/);
 	assert.equal(await page.locator('main img').count(), 0);
+	await openTimeline({range: '26000000~29000000'});
+	assert.ok((await texts()).some((each) => each.text === 'router::topk_softmax, layer 0'), 'a name that a compiler wrote');
+	assert.match(await hover(27000000, (await at('cuda 1, stream 7')).y), /^router::topk_softmax\n_ZN6router12topk_softmaxILi64EEEvPKf\ntopk, layer 0\n/);
 	await openTimeline({range: '340000000~390000000'});
 	assert.match(await hover(359000000, (await at('cuda 1, stream 7')).y), /router_gemm_64\ngate, layer 0, node 1 of a graph\n7 ms/);
 	await page.locator('.timeline canvas').click({position: {x: await xOf(359000000), y: (await at('cuda 1, stream 7')).y}});
@@ -165,7 +168,7 @@ await part('the timeline: keys go from bar to bar, aloud, and open one', async (
 	await chart.focus();
 	await page.keyboard.press('ArrowDown');
 	await page.keyboard.press('ArrowDown');
-	assert.match(await spoken(), /^operations, cuda 1, stream 7, at 246 ms: void flash::attention_kernel<.*>\(float const\*, int\), attention, layer 4, 719\.\d+ \u00b5s/);
+	assert.match(await spoken(), /^operations, cuda 1, stream 7, at 246 ms: flash::attention_kernel, void flash::attention_kernel<.*>\(float const\*, int\), attention, layer 4, 719\.\d+ \u00b5s/);
 	await page.keyboard.press('.');
 	assert.match(await spoken(), /onerror.*norm, layer 4/);
 	await page.keyboard.press(',');
@@ -361,7 +364,7 @@ await part('the timeline: what is not there, why, and how to get it', async () =
 await part('the timeline: by axe in both themes, with all that can be open', async () => {
 	for (const scheme of ['light', 'dark']) {
 		await page.emulateMedia({colorScheme: scheme});
-		await openTimeline({range: '230000000~300000000', sel: '240000000~250000000', pass: '2', lane: '2', at: '246000000', table: '1'});
+		await openTimeline({range: '230000000~300000000', sel: '240000000~250000000', pass: '2', lane: 't2', at: '246000000', table: '1'});
 		await accessible(`timeline, ${scheme}`);
 	}
 	await page.emulateMedia({colorScheme: null});

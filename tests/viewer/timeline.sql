@@ -28,7 +28,7 @@ INSERT INTO pass_layer (pass_id, layer_id, active_experts, max_load, selected_ns
 
 INSERT INTO string VALUES
 	(1, 'void flash::attention_kernel<__half, 128, 64>(float const*, int)', 'attention', 0),
-	(2, 'router_gemm_64', 'gate', 0), (3, 'topk_softmax', 'topk', 0), (4, 'moe_align_block', 'align', 0),
+	(2, 'router_gemm_64', 'gate', 0), (3, '_ZN6router12topk_softmaxILi64EEEvPKf', 'topk', 0), (4, 'moe_align_block', 'align', 0),
 	(5, 'void cutlass::grouped_gemm<cutlass::bfloat16_t>(Params)', 'experts', 0), (6, 'shared_expert_mlp', 'shared', 0),
 	(7, 'ep_all_to_all_dispatch', 'dispatch', 1), (8, 'ep_all_to_all_combine', 'combine', 1),
 	(9, '<img src=x onerror=alert(1)>', 'norm', 0),

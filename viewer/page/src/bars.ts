@@ -127,9 +127,23 @@ export function barBeside(strip: Strip, track: number, time: number, step: 1 | -
 	return i >= first && i < last ? hitOf(strip, track, i) : null;
 }
 
-// "void cutlass::gemm<...>(...)" as "cutlass::gemm".
+// The parts of a name as compilers write it: "_ZN8cublasLt6kernelI..." has "cublasLt" and "kernel".
+function mangledParts(name: string): string[] {
+	const parts: string[] = [];
+	for (let rest = name.replace(/^_ZN?[VK]*/, '');;) {
+		const length = /^\d+/.exec(rest)?.[0];
+		if (!length || rest.length < length.length + Number(length))
+			return parts;
+		parts.push(rest.slice(length.length, length.length + Number(length)));
+		rest = rest.slice(length.length + Number(length));
+		if (!name.startsWith('_ZN'))
+			return parts;
+	}
+}
+
+// "void cutlass::gemm<...>(...)" as "cutlass::gemm", as compilers write it, too.
 export function shortName(name: string): string {
-	const short = name.replace(/^void /, '').replace(/[<(].*$/s, '');
+	const short = name.startsWith('_Z') ? mangledParts(name).join('::') : name.replace(/^void /, '').replace(/[<(].*$/s, '');
 	return short || name;
 }
 
@@ -144,7 +158,10 @@ export function barText(strip: Strip, hit: Hit): string {
 
 export function hitLines(strip: Strip, hit: Hit): string[] {
 	const isOperation = hit.kind in phases ? false : strip.tracks[hit.track]!.type !== 'layers' && strip.tracks[hit.track]!.type !== 'ranges';
-	const lines = [hit.count > 1 ? `${hit.count} bars in one pixel, the longest: ${barText(strip, hit)}` : barText(strip, hit)];
+	const text = isOperation ? shortName(barText(strip, hit)) : barText(strip, hit);
+	const lines = [hit.count > 1 ? `${hit.count} bars in one pixel, the longest: ${text}` : text];
+	if (text !== barText(strip, hit))
+		lines.push(barText(strip, hit));
 	if (isOperation)
 		lines.push(`${hit.kind}${hit.layer >= 0 ? `, layer ${hit.layer}` : ''}${hit.node > 0 ? `, node ${hit.node - 1} of a graph` : ''}`);
 	lines.push(`${duration(hit.end - hit.start)}, at ${duration(hit.start - strip.start)}`);

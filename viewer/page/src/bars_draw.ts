@@ -26,7 +26,10 @@ export interface Sight {
 export const LABELS = 190;
 export const AXIS = 24;
 const HEADING = 17;
-const COUNTER = 54;
+const COUNTER = 48;
+// Lanes for what overlaps others have no room for names, and together not much.
+const LOWER = 10;
+const ALL_LOWER = 48;
 const FONT = '11px system-ui, sans-serif';
 
 export interface Lane {
@@ -56,32 +59,39 @@ let laidOut: {strip: Strip; hidden: string; layout: Layout} | null = null;
 
 // @hidden: groups that are not shown, with commas.
 export function layoutOf(strip: Strip, hidden: string): Layout {
-	if (laidOut?.strip.tracks === strip.tracks && laidOut.strip.counters === strip.counters && laidOut.hidden === hidden)
+	if (laidOut?.strip === strip && laidOut.hidden === hidden)
 		return laidOut.layout;
 	const layout: Layout = {lanes: [], headings: [], height: 0};
 	const isHidden = hidden.split(',');
 	let top = AXIS;
 	for (const [type, {title, height}] of Object.entries(groups)) {
 		const counters = type === 'counters' ? strip.counters.map((_, i) => i) : [];
-		const tracks = strip.tracks.map((track, i) => ({...track, i})).filter((track) => track.type === type)
+		const tracks = strip.tracks.map((track, i) => ({...track, i})).filter((track) => track.type === type && (track.depth === 0 || strip.firstOf[track.i]! < strip.firstOf[track.i + 1]!))
 			.sort((a, b) => a.name.localeCompare(b.name, 'en', {numeric: true}) || a.depth - b.depth);
+		const nLower = (name: string) => tracks.filter((track) => track.depth > 0 && track.name === name).length;
 		if (isHidden.includes(type) || counters.length + tracks.length === 0)
 			continue;
 		layout.headings.push({top, text: title});
 		top += HEADING;
-		for (const track of tracks) {
-			layout.lanes.push({top, height, track: track.i});
-			top += height + (tracks[tracks.indexOf(track) + 1]?.depth ? 1 : 4);
-		}
+		tracks.forEach((track, i) => {
+			const lower = track.depth > 0 && type !== 'ranges' ? Math.max(2, Math.min(LOWER, Math.floor(ALL_LOWER / nLower(track.name)) - 1)) : height;
+			layout.lanes.push({top, height: lower, track: track.i});
+			top += lower + (tracks[i + 1]?.depth ? 1 : 4);
+		});
 		for (const counter of counters) {
 			layout.lanes.push({top, height, counter});
-			top += height + 10;
+			top += height + 15;
 		}
 	}
 	layout.height = Math.max(top + 4, 60);
 	laidOut = {strip, hidden, layout};
 	return layout;
 }
+
+// A lane in the address; it stays the same when others come and go.
+export const laneKey = (lane: Lane) => (lane.track !== undefined ? `t${lane.track}` : `c${lane.counter}`);
+
+export const laneOf = (layout: Layout | null, key: string | undefined) => Math.max(0, layout?.lanes.findIndex((lane) => laneKey(lane) === key) ?? 0);
 
 export function laneName(strip: Strip, lane: Lane): string {
 	if (lane.counter !== undefined)
@@ -130,20 +140,28 @@ function fit(surface: Surface, text: string, room: number): string {
 	return '';
 }
 
-// What stands on a bar: the name, or a letter, or nothing.
+// What stands on a bar: the name, or what of it there is room for, or what it is, or a letter for that.
 function label(surface: Surface, strip: Strip, hit: Hit, room: number): string {
 	const type = strip.tracks[hit.track]!.type;
+	const first = (texts: string[]) => texts.find((text) => widthOf(surface, text) <= room) ?? '';
 	if (type === 'layers')
-		return [`layer ${hit.layer}`, `${hit.layer}`].find((text) => widthOf(surface, text) <= room) ?? '';
-	if (room >= 30) {
-		const text = type === 'passes' ? barText(strip, hit)
-			: type === 'ranges' ? barText(strip, hit) : `${shortName(hit.name || hit.kind)}${hit.layer >= 0 ? `, layer ${hit.layer}` : ''}`;
-		const fitted = fit(surface, text, room);
-		if (fitted)
-			return fitted;
-	}
+		return first([`layer ${hit.layer}`, `${hit.layer}`]);
+	if (type === 'ranges')
+		return room >= 30 ? fit(surface, barText(strip, hit), room) : '';
 	const letter = letters[hit.kind] ?? '';
-	return widthOf(surface, letter) <= room + 5 ? letter : '';
+	if (type === 'passes')
+		return first([barText(strip, hit), `pass ${hit.id}`, String(hit.id)]) || (widthOf(surface, letter) <= room + 5 ? letter : '');
+	const name = shortName(hit.name || hit.kind);
+	return first(hit.layer >= 0 ? [`${name}, layer ${hit.layer}`, name] : [name]) || (room >= 70 ? fit(surface, name, room) : first([hit.kind]))
+		|| (widthOf(surface, letter) <= room + 5 ? letter : '');
+}
+
+interface Label {
+	text: string;
+	left: number;
+	right: number; // of the bar
+	lane: Lane;
+	color: string; // of the bar
 }
 
 // ---- lanes of bars ----
@@ -173,7 +191,7 @@ function rowDraw(surface: Surface, lane: Lane, width: number, pixels: Uint32Arra
 	surface.image(row, LABELS, lane.top, width, lane.height);
 }
 
-function trackDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane, pixels: Uint32Array<ArrayBuffer>): void {
+function trackDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane, pixels: Uint32Array<ArrayBuffer>, texts: Label[]): void {
 	pixels.fill(0);
 	const {start, end, kind, count: counts, layer, id, node} = strip.bars.of as Record<string, NumberArray>;
 	const colors = colorsOf(strip.kinds);
@@ -195,23 +213,38 @@ function trackDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane, pix
 		pixels.fill(color, left, right);
 		if (right - left > 3 && right < pixels.length)
 			pixels[right - 1] = 0; // a seam between neighbours
-		if ((right - left) * ratio > 10 && counts![i] === 1)
+		if (wide.length && wide.at(-1)![1] > left * ratio)
+			wide.at(-1)![1] = left * ratio; // what lies above hides it
+		if (lane.height > LOWER && (right - left) * ratio > 10 && counts![i] === 1)
 			wide.push([left * ratio, right * ratio, i]);
 		if (sight.marked?.type === type && id![i] === sight.marked.id && node![i] === sight.marked.node && counts![i] === 1 && right > 0)
 			marked = [left * ratio, right * ratio];
 	}
 	rowDraw(surface, lane, sight.width - LABELS, pixels);
-	surface.textBaseline = 'middle';
-	surface.textAlign = 'left';
 	for (const [left, right, i] of wide) {
 		const hit = hitOf(strip, lane.track!, i);
 		const text = label(surface, strip, hit, right - left - 7);
-		surface.fillStyle = inkOn(type === 'layers' && layer![i]! % 2 === 1 ? OTHER_LAYER : kindColor(hit.kind));
 		if (text)
-			surface.fillText(text, LABELS + left + Math.min(3, (right - left - 1 - widthOf(surface, text)) / 2), lane.top + lane.height / 2 + 0.5);
+			texts.push({text, left: LABELS + left, right: LABELS + right, lane, color: type === 'layers' && layer![i]! % 2 === 1 ? OTHER_LAYER : kindColor(hit.kind)});
 	}
 	if (marked)
 		frame(surface, LABELS + marked[0], lane.top, Math.max(3, marked[1] - marked[0]), lane.height);
+}
+
+// Last of all; where something was lost, on a spot that is not hatched.
+function textsDraw(surface: Surface, texts: Label[], hatched: [number, number][]): void {
+	surface.textBaseline = 'middle';
+	surface.textAlign = 'left';
+	for (const {text, left, right, lane, color} of texts) {
+		const width = widthOf(surface, text);
+		const x = left + Math.min(3, (right - left - 1 - width) / 2);
+		if (hatched.some((each) => each[0] <= x + width && each[1] >= x)) {
+			surface.fillStyle = color;
+			surface.fillRect(x - 1, lane.top + 2, width + 2, lane.height - 4);
+		}
+		surface.fillStyle = inkOn(color);
+		surface.fillText(text, x, lane.top + lane.height / 2 + 0.5);
+	}
 }
 
 function frame(surface: Surface, left: number, top: number, width: number, height: number): void {
@@ -408,7 +441,8 @@ function labelsDraw(surface: Surface, strip: Strip, sight: Sight, layout: Layout
 			surface.fillRect(2, lane.top, 3, lane.height);
 		if (lane.track !== undefined) {
 			const track = strip.tracks[lane.track]!;
-			surface.fillText(track.depth ? `${'\u00b7 '.repeat(Math.min(6, track.depth))}` : fit(surface, track.name || '(no name)', LABELS - 18), 12, lane.top + lane.height / 2);
+			if (!track.depth)
+				surface.fillText(fit(surface, track.name || '(no name)', LABELS - 18), 12, lane.top + lane.height / 2);
 			return;
 		}
 		const counter = strip.counters[lane.counter!]!;
@@ -431,15 +465,21 @@ function timelineDraw(surface: Surface, strip: Strip, sight: Sight, layout: Layo
 	axisDraw(surface, strip, sight, layout.height);
 	const x = (at: number) => LABELS + ((at - sight.from) / (sight.until - sight.from)) * (sight.width - LABELS);
 	const pixels = new Uint32Array(Math.max(1, Math.round((sight.width - LABELS) * ratio)));
+	const texts: Label[] = [];
 	for (const lane of layout.lanes) {
 		if (lane.track !== undefined)
-			trackDraw(surface, strip, sight, lane, pixels);
+			trackDraw(surface, strip, sight, lane, pixels, texts);
 		else
 			counterDraw(surface, strip, sight, lane);
 	}
-	for (const gap of sight.gaps)
-		if (gap.end >= sight.from && gap.start <= sight.until)
-			gapDraw(surface, gap, Math.max(LABELS, x(gap.start)), Math.min(sight.width, x(gap.end)), layout.height, sight.width);
+	const hatched: [number, number][] = [];
+	for (const gap of sight.gaps) {
+		if (gap.end < sight.from || gap.start > sight.until)
+			continue;
+		hatched.push([Math.max(LABELS, x(gap.start)), Math.min(sight.width, x(gap.end))]);
+		gapDraw(surface, gap, ...hatched.at(-1)!, layout.height, sight.width);
+	}
+	textsDraw(surface, texts, hatched);
 	if (sight.selection && sight.selection.until >= sight.from && sight.selection.from <= sight.until) {
 		const left = Math.max(LABELS, x(sight.selection.from)), right = Math.min(sight.width, x(sight.selection.until));
 		surface.fillStyle = themeColor('--mark');

@@ -118,8 +118,8 @@ export function Timeline(props: ViewProps): JSX.Element {
 				{strip && strip.nLeftOut > 0 && <span class="warn">{count(strip.nLeftOut)} more are not shown: there are too many, or their times cannot be true</span>}
 			</div>
 			{strip && feed.progress < 1 && <Reading feed={feed} />}
-			<Picture strip={strip} want={(from, until, width) => feed.want(from, until, width)} gaps={gaps} onHit={onHit} />
 			{strip && <Legend strip={strip} />}
+			<Picture strip={strip} want={(from, until, width) => feed.want(from, until, width)} gaps={gaps} onHit={onHit} />
 			{gaps.length > 0 && strip && <Losses gaps={gaps} strip={strip} />}
 			<Help>Scroll to zoom at the pointer, drag to pan, drag with Shift or on the axis to select; the keys are in the sheet of shortcuts (?).</Help>
 			{state['pass'] && !isFile && <Pass {...props} pass={state['pass']} />}

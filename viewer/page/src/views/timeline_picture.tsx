@@ -7,7 +7,7 @@ import {useEffect, useRef, useState} from 'preact/hooks';
 import type {Gap, Hit, Strip} from '../bars';
 import {barAt, barBeside, hitLines, valueAt} from '../bars';
 import type {Sight} from '../bars_draw';
-import {AXIS, LABELS, laneName, layoutOf, timelineCanvas, timelineSvg} from '../bars_draw';
+import {AXIS, LABELS, laneKey, laneName, laneOf, layoutOf, timelineCanvas, timelineSvg} from '../bars_draw';
 import {download, downloadPng} from '../export';
 import {duration, real} from '../format';
 import {takeKeys} from '../keys';
@@ -58,7 +58,7 @@ export function Picture({strip, want, gaps, onHit}: {
 	const range = rangeOf(state['range']) ?? whole;
 	const selection = rangeOf(state['sel']);
 	const layout = strip && layoutOf(strip, state['hide'] ?? '');
-	const lane = Math.max(0, Math.min((layout?.lanes.length ?? 1) - 1, numberOf(state['lane']) ?? 0));
+	const lane = laneOf(layout, state['lane']);
 	const sight: Sight | null = range && {from: range.from, until: range.until, width, lane, cursor: numberOf(state['at']), selection, gaps, marked: markedOf(state)};
 	const draw = () => {
 		if (strip && sight && layout && canvas.current && width > LABELS + 50)
@@ -88,7 +88,7 @@ export function Picture({strip, want, gaps, onHit}: {
 		const at = numberOf(current()['at']);
 		return at !== null && at >= now().from && at <= now().until ? at : (now().from + now().until) / 2;
 	};
-	const laneNow = () => Math.max(0, Math.min(layout!.lanes.length - 1, numberOf(current()['lane']) ?? 0));
+	const laneNow = () => laneOf(layout, current()['lane']);
 	const laneAt = (y: number) => layout!.lanes.findIndex((each) => y >= each.top - 2 && y <= each.top + each.height + 2);
 	const hitAt = (index: number, time: number) => {
 		const at = layout!.lanes[index];
@@ -111,7 +111,7 @@ export function Picture({strip, want, gaps, onHit}: {
 	};
 	const readGap = (time: number) => gaps.filter((gap) => gap.start <= time + pixel() * 2 && gap.end >= time - pixel() * 2).map((gap) => gap.text);
 	const tell = (index: number, time: number) => {
-		adjust({lane: index, at: Math.round(time)});
+		adjust({lane: laneKey(layout!.lanes[index]!), at: Math.round(time)});
 		say([`${laneName(strip!, layout!.lanes[index]!)}, at ${duration(time - strip!.start)}`, read(index, time).join(', ') || 'nothing', ...readGap(time)].join(': '));
 	};
 	const see = (hit: Hit) => {
@@ -220,7 +220,7 @@ export function Picture({strip, want, gaps, onHit}: {
 							return;
 						const index = laneAt(event.offsetY);
 						if (index >= 0)
-							adjust({lane: index, at: Math.round(timeAt(event.offsetX))});
+							adjust({lane: laneKey(layout!.lanes[index]!), at: Math.round(timeAt(event.offsetX))});
 						choose(index, timeAt(event.offsetX));
 					}}
 					onPointerCancel={() => {
