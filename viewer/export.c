@@ -278,7 +278,6 @@ static void recording_put(struct export *export, int64_t recording)
 	put_same(export, "oea?recording=%" PRId64, recording);
 	put_same(export, "oea_fit?recording=%" PRId64, recording);
 	put_same(export, "oea_notes?recording=%" PRId64, recording);
-	put_same(export, "oea_verify?recording=%" PRId64, recording);
 	put_same(export, "gaps?recording=%" PRId64, recording);
 	put_same(export, "sources?recording=%" PRId64, recording);
 	put_same(export, "requests?recording=%" PRId64, recording);
@@ -304,6 +303,7 @@ static void trace_put(struct export *export)
 
 	export->n_shares = (n ? n : 1) * export->options->n_files;
 	put(export, "info", "info");
+	put(export, "oea_verify", "oea_verify");
 	for (size_t i = 0; i < n; i++)
 		recording_put(export, recordings[i]);
 }

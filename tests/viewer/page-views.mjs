@@ -188,6 +188,7 @@ await part('OEA: other rules and ranks as the verb has them', async () => {
 	assert.match(await text('.refusals'), /further candidates, or the scores that they are compared by, are not known/);
 	assert.deepEqual((await tableJson('further experts')).map((row) => row.rows), told('oea-expand').expand.map((row) => row.rows));
 	await open({view: 'oea', rule: 'oea', p: '0.7'});
+	await page.locator('.refusals summary').click();
 	assert.deepEqual((await tableJson('left out')).map((row) => row.left_out), told('oea-share').left_out.map((row) => row.left_out));
 	assert.match(await text('.refusals'), /p is a share of the router's whole score/);
 	await open({view: 'oea', rule: '"><b>', kmax: 'x', p: '7', k0: '-3', ranks: '<', margin: '-1', by: 'layer'});
@@ -199,9 +200,10 @@ await part('OEA: whether a rule did anything, in the words of the verb', async (
 	const [verdict] = told('verify');
 	assert.equal(verdict.effect, 'acted');
 	assert.ok((await text('section[aria-label="Rules that ran"]')).includes(verdict.why));
+	await page.getByText('Its figures').click();
 	assert.deepEqual(await tableJson('whether rules did anything'), told('verify'));
 	await open({view: 'oea'});
-	assert.match(await text('section[aria-label="Rules that ran"]'), /It ran under no rule/);
+	assert.match(await text('section[aria-label="Rules that ran"]'), /No recording of this trace ran under a rule/);
 });
 
 await part('OEA: time by the fit, by constants and by a bandwidth; charts to take along', async () => {

@@ -146,7 +146,7 @@ export function dotsDraw(surface: Surface, width: number, height: number, plot: 
 	const xs: [number, number] = [0, Math.max(1, ...plot.dots.map((dot) => dot.x)) * 1.04];
 	const sorted = plot.dots.map((dot) => dot.y).sort((a, b) => a - b);
 	// Few that lie far above would press the others flat: they stand at the edge as triangles.
-	const most = Math.max(1.6 * plot.line(xs[1]), 1.6 * (sorted[Math.floor(sorted.length * 0.9)] ?? 0));
+	const most = Math.max(1.3 * plot.line(xs[1]), 1.3 * (sorted[Math.floor(sorted.length * 0.9)] ?? 0));
 	const nAbove = sorted.filter((value) => value > most).length;
 	const {context, x, y} = axes(surface, width, height, xs, [0, most * 1.06 || 1], plot.xLabel, plot.yLabel);
 	const largest = Math.max(1, ...plot.dots.map((dot) => dot.size));

@@ -95,7 +95,7 @@ function Refusals({rows}: {rows: Rows}): JSX.Element | null {
 		<section class="refusals" aria-label="What is in no figure">
 			<h2>What is in no figure, and what to know about those that are</h2>
 			<ul>{left.map((row, i) => <li key={i}>{row['batches'] !== null ? <b>{count(row['batches'])} batches: </b> : ''}{String(row['left_out']).replace(/^note: /, '')}</li>)}</ul>
-			<Table rows={rows} name="left out" hide={['recording_id']} />
+			<details class="behind"><summary>As a table</summary><Table rows={rows} name="left out" hide={['recording_id']} /></details>
 		</section>
 	);
 }
@@ -106,14 +106,18 @@ function Verdicts({verify, rules}: {verify: Rows; rules: Rows | undefined}): JSX
 	const list = objects(verify).filter((row) => row['rule'] !== '-');
 	return (
 		<section aria-label="Rules that ran">
-			<h2>Did a rule of the recording do anything?</h2>
-			{list.length === 0 ? <p class="none">It ran under no rule: the figures above are of the router's own choice.</p> : (
+			<h2>Did a rule do anything?</h2>
+			{list.length === 0 ? <p class="none">No recording of this trace ran under a rule: the figures above are of the router's own choice.</p> : (
 				<ul>{list.map((row, i) => (
 					<li key={i}><b>{String(row['rule'])}</b> <span class={`tag ${effects[String(row['effect'])] ?? ''}`}>{row['effect'] === 'nothing' ? 'did nothing' : row['effect']}</span> {String(row['why'])}</li>
 				))}</ul>
 			)}
-			{list.length > 0 && <Table rows={verify} name="whether rules did anything" />}
-			{rules && rules.rows.length > 0 && <Table rows={rules} name="what the rules did" hide={['recording_id', 'model_id']} />}
+			{list.length > 0 && (
+				<details class="behind"><summary>Its figures</summary>
+					<Table rows={verify} name="whether rules did anything" />
+					{rules && rules.rows.length > 0 && <Table rows={rules} name="what the rules did" hide={['recording_id', 'model_id']} />}
+				</details>
+			)}
 		</section>
 	);
 }
@@ -171,10 +175,11 @@ export function Oea(props: ViewProps): JSX.Element {
 		[trace, recording, isExpand, rule.margin, rule.kmax, by]);
 	const fit = useAnswer<Sections>(() => (holds['ids'] ? askSections(trace, 'oea_fit', {recording}) : null), [trace, recording]);
 	const notes = useAnswer<Sections>(() => (holds['ids'] ? askSections(trace, 'oea_notes', {recording, ...(isExpand ? {margin: rule.margin} : {rule: text})}) : null), [trace, recording, rule.text, isExpand, rule.margin]);
-	const verify = useAnswer(() => (holds['ids'] ? askRows(trace, 'oea_verify', {recording}) : null), [trace, recording]);
+	const verify = useAnswer(() => (holds['ids'] ? askRows(trace, 'oea_verify') : null), [trace]);
 	const line = useTimeLine(props, fit.value);
 	const allK = Math.max(0, ...props.info.layers.filter((row) => row['model_id'] === model).map((row) => Number(row['top_k']) - Number(row['n_shared_slots'] ?? 0)));
 	const k0 = Math.max(1, Math.min(allK, Number(state['k0'] ?? Math.ceil(allK / 2)) || 1));
+	const at = rule.name === 'budget' ? rule.n : k0;
 	if (!holds['ids'])
 		return <div class="view"><p class="none">This trace has counts and no ids: what another rule would do is not known. Record in mode per_token.</p></div>;
 	return (
@@ -185,23 +190,38 @@ export function Oea(props: ViewProps): JSX.Element {
 			{!isExpand && <Wait answer={figures} what="Replaying the rule over every batch">
 				{(rows) => {
 					const all = objects(rows).filter((row) => row['model_id'] === model);
-					const groups = [...new Set(all.map(keyOf))].map((key) => all.filter((row) => keyOf(row) === key));
-					const at = rule.name === 'budget' ? rule.n : k0;
+					const groups = [...new Set(all.map(keyOf))].map((key) => all.filter((row) => keyOf(row) === key))
+						.sort((a, b) => Number(b[0]!['phase'] === 'decode') - Number(a[0]!['phase'] === 'decode'));
+					const one = (group: Row[]) => <One rows={group} k0={at} line={line} ruleName={rule.name} />;
 					return (
 						<>
 							{groups.length === 0 && <p class="none">No decode batch can be judged; below is why.</p>}
-							{groups.map((group) => <One key={keyOf(group[0]!)} rows={group} k0={at} line={line} ruleName={rule.name} />)}
+							{groups.slice(0, 1).map((group) => <div key={keyOf(group[0]!)}>{one(group)}</div>)}
+							{groups.slice(1).map((group) => {
+								const row = group.find((each) => each['k0'] === at) ?? group[group.length - 1]!;
+								return (
+									<details class="behind" key={keyOf(group[0]!)}>
+										<summary>{String(row['phase'])} passes: {count(row['batches'])} batches, active experts {real(row['active_before'])} &rarr; {real(row['active_after'])} ({percent(row['ratio'], 1)})</summary>
+										{one(group)}
+									</details>
+								);
+							})}
 							<Help>Lost weight is no accuracy: 'moetrace eval --oea k0={k0}' measures the change of cross-entropy on texts. Every layer is judged on the inputs that were recorded.</Help>
-							<Table rows={ofModel(rows, model)} name="every k0" hide={['recording_id', 'model_id', 'layer', 'max_batch_rows', 'k', ...emptyColumns(rows)]} most={16} />
-							{!isFile && <Choice label="by" value={by} options={[['', 'all layers and batches'], ['layer', 'layer'], ['batch', 'size of batches']]} onChange={(value) => adjust({by: value})} />}
-							{by !== '' && <Wait answer={parts}>{(more) => <Parts rows={ofModel(more, model)} by={by} k0={at} />}</Wait>}
 						</>
 					);
 				}}
 			</Wait>}
 			<Wait answer={verify} what="Looking for rules">{(rows) => <Verdicts verify={rows} rules={notes.value?.['rules']} />}</Wait>
-			{!isExpand && <Wait answer={fit} what="Fitting times">{(sections) => <Fit model={model} sections={sections} />}</Wait>}
 			<Wait answer={notes}>{(sections) => <Refusals rows={sections['left_out']!} />}</Wait>
+			{!isExpand && <Wait answer={fit} what="Fitting times">{(sections) => <Fit model={model} sections={sections} />}</Wait>}
+			{!isExpand && figures.value && (
+				<section aria-label="All figures">
+					<h2>All figures</h2>
+					<Table rows={ofModel(figures.value, model)} name="every k0" hide={['recording_id', 'model_id', 'layer', 'max_batch_rows', 'k', ...emptyColumns(figures.value)]} most={16} />
+					{!isFile && <Choice label="by" value={by} options={[['', 'all layers and batches'], ['layer', 'layer'], ['batch', 'size of batches']]} onChange={(value) => adjust({by: value})} />}
+					{by !== '' && <Wait answer={parts}>{(more) => <Parts rows={ofModel(more, model)} by={by} k0={at} />}</Wait>}
+				</section>
+			)}
 		</div>
 	);
 }
