@@ -42,6 +42,7 @@ mt_verb_fn mt_cmd_balance;
 mt_verb_fn mt_cmd_doctor;
 mt_verb_fn mt_cmd_kernels;
 mt_verb_fn mt_cmd_power;
+mt_verb_fn mt_cmd_plot;
 mt_verb_fn mt_cmd_check;
 mt_verb_fn mt_cmd_diff;
 mt_verb_fn mt_cmd_dump;
@@ -121,6 +122,7 @@ extern const struct argp mt_args_recording_argp; /* with --recording, too */
 extern const struct argp mt_args_explain_argp;	 /* with --recording and --explain, too */
 extern const struct argp mt_args_sections_argp;	 /* mt_args_argp without csv */
 extern const struct argp mt_args_report_argp;	 /* the same, markdown in place of csv */
+extern const struct argp mt_args_picture_argp;	 /* with --recording, without --format */
 extern const struct argp mt_args_plain_argp;	 /* with neither */
 
 /**

@@ -226,6 +226,13 @@ static const struct argp_option common_options[] = {
 	{0},
 };
 
+static const struct argp_option picture_options[] = {
+	OPTION_RECORDING,
+	OPTION_HELP,
+	OPTION_VERSION,
+	{0},
+};
+
 static const struct argp_option explain_options[] = {
 	OPTION_RECORDING,
 	OPTION_EXPLAIN,
@@ -254,6 +261,7 @@ static const struct argp_option sections_options[] = {
 const struct argp mt_args_recording_argp = {.options = common_options, .parser = common_parse};
 const struct argp mt_args_explain_argp = {.options = explain_options, .parser = common_parse};
 const struct argp mt_args_argp = {.options = common_options + 1, .parser = common_parse};
+const struct argp mt_args_picture_argp = {.options = picture_options, .parser = common_parse};
 const struct argp mt_args_plain_argp = {.options = common_options + 2, .parser = common_parse};
 const struct argp mt_args_sections_argp = {.options = sections_options, .parser = common_parse};
 const struct argp mt_args_report_argp = {.options = report_options, .parser = common_parse};

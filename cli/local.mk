@@ -47,6 +47,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_oea.c %D%/cmd_oea.h \
 	%D%/cmd_oea_verify.c \
 	%D%/cmd_overhead.c \
+	%D%/cmd_plot.c \
 	%D%/cmd_query.c \
 	%D%/cmd_recover.c \
 	%D%/cmd_report.c \
@@ -75,6 +76,17 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/out_file.c %D%/out_file.h \
 	%D%/output.c \
 	%D%/paired.c %D%/paired.h \
+	%D%/plot.h \
+	%D%/plot_axis.c \
+	%D%/plot_balance.c \
+	%D%/plot_color.c %D%/plot_color.h \
+	%D%/plot_frame.c \
+	%D%/plot_heat.c \
+	%D%/plot_load.c \
+	%D%/plot_oea.c \
+	%D%/plot_order.c \
+	%D%/plot_power.c \
+	%D%/request_find.c %D%/request_find.h \
 	%D%/rule_args.c %D%/rule_args.h \
 	%D%/routing.h \
 	%D%/routing_bias.c \
@@ -88,6 +100,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/routing_scores.c \
 	%D%/routing_tables.c \
 	%D%/snapshot.c %D%/snapshot.h \
+	%D%/svg.c %D%/svg.h \
 	%D%/cmd_view.c \
 	%D%/table.c %D%/table.h
 %C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS) $(%C%_cuda_flags)

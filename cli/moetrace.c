@@ -37,6 +37,7 @@ static const struct verb verbs[] = {
 	{"info", mt_cmd_info, "what a trace holds, and what recorded it", false},
 	{"dump", mt_cmd_dump, "the tables, or the rows of one of them; a snapshot of a live session", false},
 	{"query", mt_cmd_query, "run one SQL statement on a trace", false},
+	{"plot", mt_cmd_plot, "draw a picture of a trace, as SVG", true},
 	{"view", mt_cmd_view, "serve a page that shows traces", true},
 	{"route", mt_cmd_route, "route a file of router logits by a model's rule", false},
 	{"eval", mt_cmd_eval, "cross-entropy and active experts of a model on texts, under a rule",

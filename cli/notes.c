@@ -39,11 +39,17 @@ static const char sql_notes[] =
 	" WHERE end_reason IS NULL"
 	" ORDER BY 1, 2";
 
-int mt_notes_print(const struct mt_trace *trace, uint64_t recording_id, enum mt_notes kind)
+sqlite3_stmt *mt_notes_prepare(const struct mt_trace *trace, uint64_t recording_id,
+			       enum mt_notes kind)
 {
 	sqlite3_stmt *stmt = mt_trace_prepare_recording(trace, sql_notes, recording_id);
 
 	if (stmt)
 		sqlite3_bind_int(stmt, 2, kind == MT_NOTES_ROWS);
-	return mt_trace_print_notes(trace, stmt);
+	return stmt;
+}
+
+int mt_notes_print(const struct mt_trace *trace, uint64_t recording_id, enum mt_notes kind)
+{
+	return mt_trace_print_notes(trace, mt_notes_prepare(trace, recording_id, kind));
 }

@@ -19,6 +19,7 @@ moetrace_verbs = \
 	info \
 	dump \
 	query \
+	plot \
 	view \
 	route \
 	eval \

@@ -24,6 +24,7 @@ cli_tests = \
 	%D%/oea.sh \
 	%D%/oea-pitfalls.sh \
 	%D%/overhead.sh \
+	%D%/plot.sh \
 	%D%/routing.sh
 
 check_PROGRAMS += %D%/make_hard %D%/make_routing

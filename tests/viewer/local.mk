@@ -49,4 +49,5 @@ EXTRA_DIST += \
 	%D%/slow.sql \
 	%D%/text.jsonl \
 	%D%/timeline.sql \
+	%D%/picture.mjs \
 	%D%/view.sh

@@ -97,3 +97,14 @@ for program in page page-timeline page-views; do
 	[ "$status" -eq 0 ] || fail "the page does not pass $program"
 done
 view_end
+
+# Pictures without a browser, seen by one.
+for name in tinymoe big; do
+	expect_ok "$moetrace" plot heatmap -o "$tmp/$name.svg" "$tmp/$name.db"
+	expect_ok "$moetrace" query "$tmp/$name.db" "SELECT layer, expert, tokens FROM expert_load WHERE recording_id = 1" \
+		--format json
+	cp "$tmp/out" "$tmp/$name.json"
+done
+run node "$MOETRACE_SRCDIR/tests/viewer/picture.mjs" "$chromium" "$tmp" tinymoe big
+cat "$tmp/out"
+[ "$status" -eq 0 ] || fail "the pictures do not pass"
