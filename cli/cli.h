@@ -274,4 +274,7 @@ enum mt_writer {
 /* Whether the process that recorded @recording_id still runs and somebody holds the file. */
 enum mt_writer mt_trace_writer(const struct mt_trace *trace, int64_t recording_id);
 
+/* The process of this machine that holds the file and recorded into it last; 0: there is none. */
+int64_t mt_trace_writer_pid(const struct mt_trace *trace);
+
 #endif

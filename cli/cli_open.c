@@ -306,3 +306,19 @@ enum mt_writer mt_trace_writer(const struct mt_trace *trace, int64_t recording_i
 	sqlite3_finalize(stmt);
 	return writer;
 }
+
+int64_t mt_trace_writer_pid(const struct mt_trace *trace)
+{
+	sqlite3_stmt *stmt;
+	int64_t pid = 0;
+
+	if (!trace->is_held)
+		return 0;
+	stmt = mt_trace_prepare(trace, "SELECT boot_id, pid FROM process ORDER BY process_id");
+	while (stmt && sqlite3_step(stmt) == SQLITE_ROW)
+		if (process_exists((const char *)sqlite3_column_text(stmt, 0),
+				   (pid_t)sqlite3_column_int64(stmt, 1)))
+			pid = sqlite3_column_int64(stmt, 1);
+	sqlite3_finalize(stmt);
+	return pid;
+}

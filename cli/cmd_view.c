@@ -11,11 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <moetrace/moetrace.h>
 
 #include "cli/cli.h"
+#include "cli/live.h"
 #include "cli/out_file.h"
 #include "viewer/view.h"
 
@@ -27,6 +29,7 @@ enum {
 	OPT_REDACT,
 	OPT_TIME_LIMIT,
 	OPT_HTML,
+	OPT_SOCKET_DIR,
 };
 
 struct options {
@@ -34,7 +37,7 @@ struct options {
 	const char *paths[MT_VIEW_MAX_TRACES];
 	size_t n_paths;
 	uint64_t port, time_limit_s;
-	const char *html;
+	const char *html, *socket_dir;
 	bool opens, redacts, overwrites;
 };
 
@@ -67,6 +70,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 	case 'f':
 		options->overwrites = true;
 		return 0;
+	case OPT_SOCKET_DIR:
+		options->socket_dir = arg;
+		return 0;
 	case OPT_TIME_LIMIT:
 		return mt_args_uint(&options->args, "--time-limit", arg, 1, 3600,
 				    &options->time_limit_s);
@@ -74,7 +80,7 @@ static error_t parse(int key, char *arg, struct argp_state *state)
 		return file_add(options, arg);
 	case ARGP_KEY_END:
 		return options->n_paths ? 0
-					: mt_args_error(&options->args, "which FILE? Name traces");
+					: mt_args_error(&options->args, "which FILE? Name traces, or live sessions");
 	default:
 		return ARGP_ERR_UNKNOWN;
 	}
@@ -92,6 +98,7 @@ static const struct argp_option argp_options[] = {
 	 1},
 	{"time-limit", OPT_TIME_LIMIT, "S", 0,
 	 "Cut off queries that are written in the page after this many seconds [10]", 1},
+	{"socket-dir", OPT_SOCKET_DIR, "FOLDER", 0, "Look for sessions there", 1},
 	{0},
 };
 
@@ -100,15 +107,17 @@ static const struct argp_child children[] = {{&mt_args_plain_argp, 0, NULL, 0}, 
 static const struct argp argp = {
 	.options = argp_options,
 	.parser = parse,
-	.args_doc = "FILE...",
+	.args_doc = "FILE|SESSION...",
 	.doc = "Serve a page that shows traces, and print its address; it ends with Ctrl-C. Or write the "
 	       "page with --html as one file, to be sent to somebody."
 	       "\v"
 	       "Only programs of this machine reach it, and only with the whole address, which has a "
 	       "random key in it. From another machine: ssh -L 8080:localhost:PORT HOST, and open the "
 	       "same address with the port 8080. A single file holds summed-up data and says what it leaves "
-	       "out; it needs no network. Traces are only read. One that is still being "
-	       "recorded is shown as of its last commit.\n",
+	       "out; it needs no network. Traces are only read. One that is still being recorded is "
+	       "followed: the page shows it as of its last commit, about once a second, until it is "
+	       "told to pause. Such a trace may also be named by its session: its name, process id or "
+	       "socket.\n",
 	.children = children,
 };
 
@@ -116,32 +125,80 @@ static const struct argp argp = {
 
 struct shown {
 	struct mt_view_file files[MT_VIEW_MAX_TRACES];
-	char *uris[MT_VIEW_MAX_TRACES];
+	char *uris[MT_VIEW_MAX_TRACES], *paths[MT_VIEW_MAX_TRACES];
 	size_t n;
 };
 
+/* The file of a live session, to be freed; NULL after an error line, with *ret_status. */
+static char *session_file(const char *name, const char *socket_dir, int *ret_status)
+{
+	const struct mt_live_choice choice = {.dir = socket_dir, .names = &name, .n_names = 1};
+	struct mt_live_set set;
+	const char *file;
+	char *path = NULL;
+
+	*ret_status = mt_live_find(&choice, &set);
+	if (*ret_status != MT_EXIT_OK)
+		return NULL;
+	file = mt_live_value(&set.sessions[0].status, "file");
+	if (*file)
+		path = strdup(file);
+	else
+		mt_error("%s: has no file yet: it keeps the last passes in memory; 'moetrace dump %s -o "
+			 "FILE' writes them",
+			 name, name);
+	mt_live_close(&set);
+	if (!path)
+		*ret_status = MT_EXIT_FAILED;
+	return path;
+}
+
+/* An existing file is one, anything else a session, unless it is called as files are. */
+static char *path_of(const char *name, const char *socket_dir, int *ret_status)
+{
+	struct stat info;
+	const char *dot = strrchr(name, '.');
+	const bool is_there = stat(name, &info) == 0;
+	char *path;
+
+	if (is_there ? S_ISSOCK(info.st_mode) : !strchr(name, '/') && !(dot && strcmp(dot, ".db") == 0))
+		return session_file(name, socket_dir, ret_status);
+	path = strdup(name);
+	*ret_status = path ? MT_EXIT_OK : MT_EXIT_FAILED;
+	if (!path)
+		mt_error("%s: out of memory", name);
+	return path;
+}
+
 /* Opens it as every verb does, so that what is wrong is said as everywhere; then lets it go. */
-static int file_look(const char *path, struct shown *shown)
+static int file_look(const char *name, const char *socket_dir, struct shown *shown)
 {
 	struct mt_trace trace;
-	int status = mt_trace_open(path, &trace);
 	const char *parameters;
+	int status;
+	char *path = path_of(name, socket_dir, &status);
 
-	if (status != MT_EXIT_OK)
+	shown->paths[shown->n] = path;
+	if (status == MT_EXIT_OK)
+		status = mt_trace_open(path, &trace);
+	if (status != MT_EXIT_OK) {
+		free(path);
 		return status;
+	}
 	parameters = trace.is_immutable || (trace.is_wal && !trace.is_held && !trace.wal_bytes)
 			     ? "immutable=1"
 			     : "mode=ro";
 	shown->uris[shown->n] = mt_trace_uri(path, parameters);
-	shown->files[shown->n] = (struct mt_view_file){
-		.path = path, .uri = shown->uris[shown->n], .is_live = trace.is_held};
+	shown->files[shown->n] = (struct mt_view_file){.path = path,
+						       .uri = shown->uris[shown->n],
+						       .is_live = trace.is_held,
+						       .writer_pid = mt_trace_writer_pid(&trace)};
 	mt_trace_close(&trace);
-	if (!shown->uris[shown->n]) {
-		mt_error("%s: out of memory", path);
-		return MT_EXIT_FAILED;
-	}
 	shown->n++;
-	return MT_EXIT_OK;
+	if (shown->uris[shown->n - 1])
+		return MT_EXIT_OK;
+	mt_error("%s: out of memory", path);
+	return MT_EXIT_FAILED;
 }
 
 static int files_look(const struct options *options, struct shown *shown)
@@ -149,7 +206,7 @@ static int files_look(const struct options *options, struct shown *shown)
 	int status = MT_EXIT_OK;
 
 	for (size_t i = 0; i < options->n_paths && status == MT_EXIT_OK; i++)
-		status = file_look(options->paths[i], shown);
+		status = file_look(options->paths[i], options->socket_dir, shown);
 	return status;
 }
 
@@ -278,7 +335,9 @@ int mt_cmd_view(int argc, char **argv)
 	if (status == MT_EXIT_OK)
 		status = options.html ? html_export(&view, options.html, options.overwrites)
 				      : serve(&options, &view);
-	for (size_t i = 0; i < shown.n; i++)
+	for (size_t i = 0; i < shown.n; i++) {
 		free(shown.uris[i]);
+		free(shown.paths[i]);
+	}
 	return status;
 }

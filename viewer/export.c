@@ -372,8 +372,7 @@ static bool data_write(struct export *export)
 	session_write(export);
 	fputs(",\"answers\":{", export->out);
 	for (size_t i = 0; i < options->n_files; i++) {
-		if (!mt_source_init(&source, options->files[i].path, options->files[i].uri, false,
-				    options->is_redacted, &stops)) {
+		if (!mt_source_init(&source, &options->files[i], options->is_redacted, &stops)) {
 			snprintf(export->error, MT_VIEW_ERROR_BYTES, "out of memory");
 			return false;
 		}

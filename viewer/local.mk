@@ -21,6 +21,7 @@ noinst_LTLIBRARIES += %D%/libmt_view.la
 	%D%/redact.c %D%/redact.h \
 	%D%/reply.c %D%/reply.h \
 	%D%/source.c %D%/source.h \
+	%D%/state.c %D%/state.h \
 	%D%/timeline.c %D%/timeline.h \
 	%D%/timeline_bins.c %D%/timeline_bins.h \
 	%D%/timeline_depth.c \
@@ -65,6 +66,7 @@ viewer_page_sources = \
 	viewer/page/src/heat.ts \
 	viewer/page/src/index.html \
 	viewer/page/src/keys.ts \
+	viewer/page/src/live.tsx \
 	viewer/page/src/load.ts \
 	viewer/page/src/main.tsx \
 	viewer/page/src/parts.tsx \

@@ -19,6 +19,7 @@
 #include "viewer/answer.h"
 #include "viewer/guard.h"
 #include "viewer/page.h"
+#include "viewer/state.h"
 
 #define MAX_CONNECTIONS	  64
 #define CONNECTION_IDLE_S 20
@@ -204,6 +205,10 @@ static void question_answer(struct mt_view_server *server, struct MHD_Connection
 		return;
 	}
 	question.name = end + 1;
+	if (strcmp(question.name, "state") == 0) {
+		mt_state_answer(&server->sources[i], reply);
+		return;
+	}
 	if (strcmp(question.name, "query") == 0)
 		question.sql = body->bytes ? body->bytes : "";
 	MHD_get_connection_values(connection, MHD_GET_ARGUMENT_KIND, parameter_take, &question);
@@ -352,10 +357,8 @@ static struct mt_view_server *server_new(const struct mt_view_options *options)
 	if (!server->version)
 		goto err_server;
 	for (size_t i = 0; i < options->n_files; i++) {
-		const struct mt_view_file *file = &options->files[i];
-
-		if (!mt_source_init(&server->sources[i], file->path, file->uri, file->is_live,
-				    options->is_redacted, &server->stops))
+		if (!mt_source_init(&server->sources[i], &options->files[i], options->is_redacted,
+				    &server->stops))
 			goto err_server;
 		server->n_sources++;
 	}

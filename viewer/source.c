@@ -16,6 +16,7 @@
 #include "schema/functions/mt_sql.h"
 #include "viewer/redact.h"
 #include "viewer/timeline.h"
+#include "viewer/view.h"
 
 /* Steps of SQLite's machine between two looks at the clock: some 10 microseconds. */
 #define STEPS_A_LOOK 2000
@@ -175,16 +176,22 @@ static struct mt_source_run *run_open(struct mt_source *source)
 	return NULL;
 }
 
-bool mt_source_init(struct mt_source *source, const char *path, const char *uri, bool is_live,
-		    bool is_redacted, const atomic_bool *stops)
+bool mt_source_init(struct mt_source *source, const struct mt_view_file *file, bool is_redacted,
+		    const atomic_bool *stops)
 {
-	const char *name = strrchr(path, '/');
+	const char *name = strrchr(file->path, '/');
+	struct stat info;
 
 	memset(source, 0, sizeof(*source));
-	source->path = strdup(path);
-	source->name = strdup(name ? name + 1 : path);
-	source->uri = strdup(uri);
-	source->is_live = is_live;
+	source->path = strdup(file->path);
+	source->name = strdup(name ? name + 1 : file->path);
+	source->uri = strdup(file->uri);
+	source->is_live = file->is_live;
+	source->writer_pid = file->writer_pid;
+	if (stat(file->path, &info) == 0) {
+		source->device = info.st_dev;
+		source->inode = info.st_ino;
+	}
 	source->is_redacted = is_redacted;
 	source->stops = stops;
 	pthread_mutex_init(&source->lock, NULL);
@@ -255,9 +262,15 @@ struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms
 void mt_source_return(struct mt_source_run *run)
 {
 	struct mt_source *source = run->source;
+	const bool is_kept = !source->is_live;
 
+	if (!is_kept)
+		run_close(run);
 	pthread_mutex_lock(&source->lock);
-	source->idle[source->n_idle++] = run;
+	if (is_kept)
+		source->idle[source->n_idle++] = run;
+	else
+		source->n_open--;
 	pthread_cond_signal(&source->is_free);
 	pthread_mutex_unlock(&source->lock);
 }

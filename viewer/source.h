@@ -14,9 +14,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <sys/stat.h>
+
 #include <sqlite3.h>
 
 #define MT_SOURCE_CONNECTIONS 5
+#define MT_STATE_VERSION_BYTES 128
 
 struct mt_redacted;
 struct mt_source;
@@ -36,6 +39,9 @@ struct mt_source_run {
 struct mt_source {
 	char *path, *name, *uri;
 	bool is_live, is_redacted;
+	int64_t writer_pid; /* 0: not known */
+	dev_t device;	    /* of the file that was opened first, as is the inode */
+	ino_t inode;
 	const atomic_bool *stops;
 	pthread_mutex_t lock; /* protects the four below */
 	pthread_cond_t is_free;
@@ -45,9 +51,11 @@ struct mt_source {
 	struct mt_timeline *timeline;  /* of the recording asked for last; NULL: none yet */
 };
 
+struct mt_view_file;
+
 /* @stops is looked at while SQL runs. Returns whether there was memory. */
-bool mt_source_init(struct mt_source *source, const char *path, const char *uri, bool is_live,
-		    bool is_redacted, const atomic_bool *stops);
+bool mt_source_init(struct mt_source *source, const struct mt_view_file *file, bool is_redacted,
+		    const atomic_bool *stops);
 /* Nothing may be in use any more. */
 void mt_source_destroy(struct mt_source *source);
 
@@ -57,6 +65,10 @@ void mt_source_destroy(struct mt_source *source);
  * Returns NULL: it could not be opened, or none became free in time.
  */
 struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms, int peer_fd);
+/*
+ * Give it back. One to a trace that is being recorded is closed: the recorder ends without waiting for
+ * readers that are there for nothing.
+ */
 void mt_source_return(struct mt_source_run *run);
 
 #endif

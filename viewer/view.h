@@ -20,6 +20,7 @@ struct mt_view_file {
 	const char *path; /* as the user gave it; shown */
 	const char *uri;  /* for SQLite, read-only */
 	bool is_live;	  /* somebody writes it at this moment */
+	int64_t writer_pid; /* who, 0: not known */
 };
 
 struct mt_view_options {

@@ -27,6 +27,7 @@ viewer_tests = \
 	%D%/bundle.sh \
 	%D%/file.sh \
 	%D%/hostile.sh \
+	%D%/live.sh \
 	%D%/numbers.sh \
 	%D%/page.sh \
 	%D%/redact.sh \
@@ -37,6 +38,7 @@ EXTRA_DIST += \
 	%D%/bundle.sh \
 	%D%/file.sh \
 	%D%/hostile.sh \
+	%D%/live.sh \
 	%D%/numbers.sh \
 	%D%/page.sh \
 	%D%/redact.sh \
@@ -44,6 +46,7 @@ EXTRA_DIST += \
 	%D%/big.sql \
 	%D%/page.mjs \
 	%D%/page-browser.mjs \
+	%D%/page-live.mjs \
 	%D%/page-timeline.mjs \
 	%D%/page-views.mjs \
 	%D%/slow.sql \

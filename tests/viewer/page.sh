@@ -108,3 +108,16 @@ done
 run node "$MOETRACE_SRCDIR/tests/viewer/picture.mjs" "$chromium" "$tmp" tinymoe big
 cat "$tmp/out"
 [ "$status" -eq 0 ] || fail "the pictures do not pass"
+
+# A trace that is being recorded.
+. "$MOETRACE_SRCDIR/tests/support/live.sh"
+trap '[ -z "$view_pid" ] || kill "$view_pid" 2>/dev/null; kill $live_pids 2>/dev/null; wait; rm -rf "$tmp"' EXIT
+live_begin "$tmp/live.db"
+live_wait '^ *recorded_passes +[1-9][0-9]'
+view_start "$tmp/live.db"
+MOETRACE_TEST_PID=$live_pid
+export MOETRACE_TEST_PID
+run node "$MOETRACE_SRCDIR/tests/viewer/page-live.mjs" "$chromium" "$address" "$tmp"
+cat "$tmp/out"
+[ "$status" -eq 0 ] || fail "the page does not pass page-live"
+view_end

@@ -37,6 +37,16 @@ export interface Session {
 	left_out?: string[];
 }
 
+// Of a trace that may be growing, as viewer/state.h says.
+export interface TraceState {
+	state: 'still' | 'recording' | 'idle' | 'ended' | 'killed' | 'deleted' | 'replaced';
+	version: string;
+	last_pass_id: number;
+	recording_id: number;
+	n_recordings: number;
+	end_reason: string | null;
+}
+
 export type Parameters = Record<string, string | number | null | undefined>;
 
 // A single file has its answers in an element of this id, each by its question.
@@ -73,10 +83,16 @@ export function questionText(question: string, parameters: Parameters): string {
 	return named.length ? `${question}?${new URLSearchParams(named as [string, string][])}` : question;
 }
 
+let nAsked = 0;
+
+// Whether an answer is on its way.
+export const isAsking = () => nAsked > 0;
+
 async function fetched(path: string, init?: RequestInit): Promise<Response> {
 	let response;
+	nAsked++;
 	try {
-		response = await fetch(path, init);
+		response = await fetch(path, init).finally(() => nAsked--);
 	} catch (error) {
 		if (error instanceof DOMException && error.name === 'AbortError')
 			throw error;
@@ -127,6 +143,10 @@ function once<T>(key: string, make: () => Promise<T>): Promise<T> {
 
 export function forgetAnswers(): void {
 	kept.clear();
+}
+
+export async function askState(trace: number): Promise<TraceState> {
+	return (await fetched(`api/${trace}/state`)).json() as Promise<TraceState>;
 }
 
 function json<T>(trace: number, question: string, parameters: Parameters): Promise<T> {

@@ -53,6 +53,14 @@ export class Feed {
 		this.abort.abort();
 	}
 
+	// The trace has grown: the same again, and where all of it is seen, up to its end.
+	refresh(range: {from: number; until: number} | null): void {
+		if (!this.strip || this.last[2] <= 0)
+			return;
+		this.last = [range?.from ?? null, range?.until ?? null, this.last[2]];
+		this.again();
+	}
+
 	private again(): void {
 		clearTimeout(this.timer);
 		const [from, until, width] = this.last;

@@ -7,6 +7,7 @@ import {useEffect, useState} from 'preact/hooks';
 import type {Row, Sections, Session} from './data';
 import {askSections, isFile, objects, session as sessionAsk} from './data';
 import {isTyping, keyLabels} from './keys';
+import {Live} from './live';
 import {Choice, Speaker, Wait} from './parts';
 import {Search} from './search';
 import {go, useAddress, useAnswer, viewAddress} from './state';
@@ -224,7 +225,7 @@ function Frame({session}: {session: Session}): JSX.Element {
 									onChange={(value) => go({recording: value, window: null})} />}
 								{info.models.length > 1 && <Choice label="model" value={String(model)} options={info.models.map((row) => [String(row['model_id']), String(row['name'])] as const)}
 									onChange={(value) => go({model: value, layer: null})} />}
-								{session.traces[trace]?.is_live && <span class="tag live">live</span>}
+								{session.traces[trace]?.is_live && !isFile && <Live trace={trace} />}
 								{session.is_redacted && <span class="tag">redacted</span>}
 								<span class="space" />
 								<button type="button" onClick={() => setSearch(true)}>Search <kbd>/</kbd></button>

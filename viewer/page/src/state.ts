@@ -2,7 +2,7 @@
 //
 // What is shown is in the address, all of it: a reload or a link shows the same again. Views read and
 // write it by name; a name that is absent has its default.
-import {useEffect, useState} from 'preact/hooks';
+import {useEffect, useRef, useState} from 'preact/hooks';
 
 export type State = Record<string, string>;
 
@@ -53,7 +53,7 @@ export function adjust(change: Change): void {
 }
 
 // Another view keeps what all views share.
-const shared = ['trace', 'recording', 'model'];
+const shared = ['trace', 'recording', 'model', 'paused'];
 
 export function viewAddress(view: string, change: Change = {}): string {
 	const next: State = {view};
@@ -94,23 +94,55 @@ export interface Answer<T> {
 	isLate: boolean;
 }
 
-// While a new answer is on its way the old one stays, so that nothing flickers.
+let nRefreshes = 0;
+const refreshed = new Set<() => void>();
+
+// What is shown may have changed: ask again.
+export function refresh(): void {
+	nRefreshes++;
+	for (const listener of refreshed)
+		listener();
+}
+
+// Grows with each refresh.
+export function useRefreshes(): number {
+	const [n, set] = useState(nRefreshes);
+	useEffect(() => {
+		const listener = () => set(nRefreshes);
+		refreshed.add(listener);
+		listener();
+		return () => {
+			refreshed.delete(listener);
+		};
+	}, []);
+	return n;
+}
+
+const isSame = (a: unknown[] | null, b: unknown[]) => a !== null && a.length === b.length && a.every((each, i) => Object.is(each, b[i]));
+
+// While a new answer is on its way the old one stays, so that nothing flickers; where the same is asked
+// again it also stays when there is no new one.
 export function useAnswer<T>(ask: () => Promise<T> | null, inputs: unknown[]): Answer<T> {
 	const [answer, set] = useState<Answer<T>>({isLate: true});
+	const before = useRef<unknown[] | null>(null);
+	const refreshes = useRefreshes();
 	useEffect(() => {
 		let isCurrent = true;
+		const isAgain = isSame(before.current, inputs);
+		before.current = inputs;
 		const asked = ask();
 		if (!asked) {
 			set({isLate: false});
 			return;
 		}
-		set((old) => ({value: old.value, isLate: true}));
+		if (!isAgain)
+			set((old) => ({value: old.value, isLate: true}));
 		asked.then(
 			(value) => isCurrent && set({value, isLate: false}),
-			(error: Error) => isCurrent && set({error, isLate: false}));
+			(error: Error) => isCurrent && set((old) => (isAgain && old.value !== undefined ? {value: old.value, isLate: false} : {error, isLate: false})));
 		return () => {
 			isCurrent = false;
 		};
-	}, inputs);
+	}, [...inputs, refreshes]);
 	return answer;
 }

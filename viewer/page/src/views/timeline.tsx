@@ -11,7 +11,7 @@ import {askRows, askSections, isFile, objects} from '../data';
 import {Feed} from '../feed';
 import {count, duration} from '../format';
 import {Help} from '../parts';
-import {adjust, current, go, useAddress, useAnswer} from '../state';
+import {adjust, current, go, useAddress, useAnswer, useRefreshes} from '../state';
 import type {ViewProps} from '../view';
 import {Kernel, Pass, Selection, Sources, Tables} from './timeline_behind';
 import type {Range} from './timeline_picture';
@@ -81,6 +81,11 @@ export function Timeline(props: ViewProps): JSX.Element {
 		start: Number(row['start_ns']), end: Number(row['end_ns']), nLost: Number(row['n_lost']),
 		text: `${String(row['stream'])}: ${count(row['n_lost'])} lost (${String(row['reason'])})`,
 	}));
+	const refreshes = useRefreshes();
+	useEffect(() => {
+		if (refreshes > 0)
+			feed.refresh(rangeOf(current()['range']));
+	}, [refreshes]);
 	const strip = feed.strip;
 	const selection = rangeOf(state['sel']);
 	// A pass that a link names is looked at.
