@@ -121,11 +121,10 @@ static error_t complete(struct mt_plot_options *options)
 		return mt_args_error(&options->args, "-o FILE is missing ('-' is standard output)");
 	if (options->request && options->attribute)
 		return mt_args_error(&options->args, "give either --request or --attribute");
-	if (options->first_window && (has_filter || options->value == MT_PLOT_WEIGHT))
-		return mt_args_error(&options->args, "--window is of all rows and their number: not with "
-						     "--request, --attribute or --value weight");
-	if (options->is_scale_fixed && !options->first_window)
-		return mt_args_error(&options->args, "--scale fixed is for pictures of one --window");
+	if (options->is_scale_fixed &&
+	    (!options->first_window || has_filter || options->value == MT_PLOT_WEIGHT))
+		return mt_args_error(&options->args, "--scale fixed is for pictures of one --window and all "
+						     "rows; give its end as a value");
 	if (strcmp(options->phase, "padding") == 0 && (has_filter || options->value == MT_PLOT_WEIGHT))
 		return mt_args_error(&options->args, "padding rows belong to no request and have no weight");
 	return 0;

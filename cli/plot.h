@@ -40,6 +40,8 @@ struct mt_plot_options {
 struct mt_plot_frame {
 	int64_t recording_id, model_id;
 	int64_t request_id; /* 0: none was asked for */
+	bool has_span;	    /* only passes that begin in it, from the first on and before the last */
+	int64_t from_ns, until_ns;
 	char *subtitle;
 	char **notes; /* [n_notes] what the figures leave out */
 	size_t n_notes;
@@ -72,7 +74,7 @@ void mt_plot_note(struct mt_plot_frame *frame, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * One statement of schema/questions with what it asks for: recording, model, request, and of an
+ * One statement of schema/questions with what it asks for: recording, model, request, span, and of an
  * attribute key and value. NULL after an error line.
  */
 sqlite3_stmt *mt_plot_question(const struct mt_trace *trace, const char *name,
@@ -122,13 +124,13 @@ struct mt_plot_load {
 	uint32_t *order;	    /* of each layer, the expert in each column; NULL: by id */
 	uint32_t *ranks;	    /* of each expert; beyond all ranks: on none. NULL: not by rank */
 	struct mt_plot_scale scale;
-	uint64_t n_windows; /* 0: not told by windows */
-	int64_t from_ns, until_ns;
+	uint64_t n_windows; /* 0: they were not looked at */
 	double padding_tokens; /* beside what is shown */
 };
 
+/* The span of the windows that were asked for is put into @frame. */
 int mt_plot_load_read(const struct mt_trace *trace, const struct mt_plot_options *options,
-		      const struct mt_plot_frame *frame, struct mt_plot_load *ret_load);
+		      struct mt_plot_frame *frame, struct mt_plot_load *ret_load);
 void mt_plot_load_free(struct mt_plot_load *load);
 
 /* Ranks and order of the columns (plot_order.c). */

@@ -222,6 +222,10 @@ static void parameter_bind(sqlite3_stmt *stmt, int i, const struct mt_plot_optio
 		sqlite3_bind_int64(stmt, i, frame->model_id);
 	else if (strcmp(name, ":request") == 0)
 		sqlite3_bind_int64(stmt, i, frame->request_id);
+	else if (frame->has_span && strcmp(name, ":from") == 0)
+		sqlite3_bind_int64(stmt, i, frame->from_ns);
+	else if (frame->has_span && strcmp(name, ":until") == 0)
+		sqlite3_bind_int64(stmt, i, frame->until_ns);
 	else if (strcmp(name, ":rule") == 0 && options->rule)
 		sqlite3_bind_text(stmt, i, options->rule, -1, SQLITE_STATIC);
 	else if (options->attribute && (strcmp(name, ":key") == 0 || strcmp(name, ":value") == 0))

@@ -352,7 +352,7 @@ static void notes_add(const struct heat *heat, struct mt_plot_frame *frame)
 		mt_plot_note(frame, "Windows %" PRIu64 " to %" PRIu64 " of %" PRIu64
 				    ": from %.3f to %.3f s of the session.",
 			     options->first_window, options->last_window, load->n_windows,
-			     (double)load->from_ns / 1e9, (double)load->until_ns / 1e9);
+			     (double)frame->from_ns / 1e9, (double)frame->until_ns / 1e9);
 	if (load->padding_tokens > 0 && strcmp(options->phase, "padding") != 0)
 		mt_plot_note(frame, "Selections by padding rows, %s, are not counted: --phase padding shows "
 				    "them.",

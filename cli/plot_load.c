@@ -178,10 +178,9 @@ static void scale_widen(struct mt_plot_load *load, const struct mt_plot_options 
 /* ---- rows by window ---- */
 
 static int windows_read(const struct mt_trace *trace, const struct mt_plot_options *options,
-			const struct mt_plot_frame *frame, struct mt_plot_load *load)
+			struct mt_plot_frame *frame, struct mt_plot_load *load)
 {
 	sqlite3_stmt *stmt = mt_plot_question(trace, "load_windows", options, frame);
-	const uint64_t last = options->first_window ? options->last_window : UINT64_MAX;
 	int rc;
 
 	if (!stmt)
@@ -190,15 +189,16 @@ static int windows_read(const struct mt_trace *trace, const struct mt_plot_optio
 		const int64_t start_ns = sqlite3_column_int64(stmt, 0);
 
 		load->n_windows++;
-		if (load->n_windows == 1 || load->n_windows == options->first_window)
-			load->from_ns = start_ns;
-		if (load->n_windows <= last)
-			load->until_ns = start_ns + sqlite3_column_int64(stmt, 1);
+		if (load->n_windows == options->first_window)
+			frame->from_ns = start_ns;
+		if (load->n_windows <= options->last_window)
+			frame->until_ns = start_ns + sqlite3_column_int64(stmt, 1);
 	}
 	sqlite3_finalize(stmt);
 	if (rc != SQLITE_DONE)
 		return mt_trace_error(trace);
-	if (!options->first_window || options->last_window <= load->n_windows)
+	frame->has_span = options->last_window <= load->n_windows;
+	if (frame->has_span)
 		return MT_EXIT_OK;
 	mt_error("%s: has %" PRIu64 " windows of time, no window %" PRIu64 "; give --window 1-%" PRIu64,
 		 trace->path, load->n_windows, options->last_window, load->n_windows);
@@ -336,18 +336,18 @@ static int arrays_make(const struct mt_trace *trace, const struct mt_plot_option
 }
 
 static int counts_read(const struct mt_trace *trace, const struct mt_plot_options *options,
-		       const struct mt_plot_frame *frame, struct mt_plot_load *load)
+		       struct mt_plot_frame *frame, struct mt_plot_load *load)
 {
-	int status;
+	int status = options->first_window ? windows_read(trace, options, frame, load) : MT_EXIT_OK;
 
-	if (load->weights)
-		return filtered_read(trace, options, frame, load);
-	status = windows_read(trace, options, frame, load);
-	return status == MT_EXIT_OK ? load_read(trace, options, frame, load) : status;
+	if (status != MT_EXIT_OK)
+		return status;
+	return load->weights ? filtered_read(trace, options, frame, load)
+			     : load_read(trace, options, frame, load);
 }
 
 int mt_plot_load_read(const struct mt_trace *trace, const struct mt_plot_options *options,
-		      const struct mt_plot_frame *frame, struct mt_plot_load *ret_load)
+		      struct mt_plot_frame *frame, struct mt_plot_load *ret_load)
 {
 	struct mt_plot_load load = {.n_layers = 0};
 	int status = layers_read(trace, options, frame, &load);

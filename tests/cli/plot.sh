@@ -67,6 +67,10 @@ sql "$tmp/sound.db" "SELECT expert, printf('%.6g', avg(weight)) FROM routed_expe
 	model_id = 1 AND layer = 0 AND request_id = $request GROUP BY expert ORDER BY expert" >"$tmp/want"
 expect_file "$tmp/want"
 expect_same "$tmp/got" "$tmp/want"
+plot span heatmap --layers 0 --request alpha --window 1 "$tmp/sound.db"
+expect_cells span "$rows = $request AND r.pass_id IN (SELECT pass_id FROM pass WHERE begin_ns >= (SELECT min(start_ns)
+	FROM expert_load_window WHERE recording_id = 1) AND begin_ns < (SELECT start_ns + length_ns FROM expert_load_window
+	WHERE recording_id = 1 ORDER BY start_ns LIMIT 1))) $slots"
 change "$tmp/sound.db" "DELETE FROM request_attribute;
 	INSERT INTO request_attribute VALUES (1, 'domain', 'a=b<c>'), (2, 'domain', NULL)"
 plot attribute heatmap --layers 0 --attribute 'domain=a=b<c>' "$tmp/sound.db"
@@ -200,7 +204,7 @@ expect_error 2 "did you mean 'heatmap'" "$moetrace" plot heatmaps -o x.svg "$tmp
 expect_error 2 'which PICTURE|which FILE' "$moetrace" plot
 expect_error 2 '-o FILE is missing' "$moetrace" plot heatmap "$tmp/sound.db"
 for wrong in '--value speed' '--sort name' '--theme blue' '--phase all-of-it' '--window 0' '--window 3-2' '--layers x' \
-	'--scale 0' '--scale nan' '--scale fixed' '--ranks 0' '--request a --attribute b' '--request a --window 1' \
+	'--scale 0' '--scale nan' '--scale fixed' '--ranks 0' '--request a --attribute b' '--request a --window 1 --scale fixed' \
 	'--value weight --phase padding'; do
 	# shellcheck disable=SC2086 # an option and its value
 	expect_error 2 'list' "$moetrace" plot heatmap -o x.svg $wrong "$tmp/sound.db"
