@@ -151,6 +151,9 @@ await part('the timeline: names without a click, nested ranges, roles with lette
 	assert.match(tip, /void flash::attention_kernel<__half, 128, 64>\(float const\*, int\)\nattention, layer 0\n4\.5 ms, at 2\d/);
 	assert.match(await hover(24900000, (await at('cuda 1, stream 7')).y), /<img src=x onerror=alert\(1\)>/);
 	assert.equal(await page.locator('main img').count(), 0);
+	await openTimeline({range: '225000000~300000000'});
+	const held = await texts();
+	assert.ok(['pass 2, decode', 'pass 3, decode'].every((text) => held.some((each) => each.text === text)), 'a pass that was held up lies below the others');
 	await openTimeline({range: '26000000~29000000'});
 	assert.ok((await texts()).some((each) => each.text === 'router::topk_softmax, layer 0'), 'a name that a compiler wrote');
 	assert.match(await hover(27000000, (await at('cuda 1, stream 7')).y), /^router::topk_softmax\n_ZN6router12topk_softmaxILi64EEEvPKf\ntopk, layer 0\n/);
@@ -166,8 +169,9 @@ await part('the timeline: names without a click, nested ranges, roles with lette
 await part('the timeline: keys go from bar to bar, aloud, and open one', async () => {
 	await openTimeline({range: '230000000~262000000'});
 	await chart.focus();
-	await page.keyboard.press('ArrowDown');
-	await page.keyboard.press('ArrowDown');
+	// Over the pass that was held up, and the layers.
+	for (let i = 0; i < 3; i++)
+		await page.keyboard.press('ArrowDown');
 	assert.match(await spoken(), /^operations, cuda 1, stream 7, at 246 ms: flash::attention_kernel, void flash::attention_kernel<.*>\(float const\*, int\), attention, layer 4, 719\.\d+ \u00b5s/);
 	await page.keyboard.press('.');
 	assert.match(await spoken(), /onerror.*norm, layer 4/);

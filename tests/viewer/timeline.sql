@@ -49,11 +49,14 @@ INSERT INTO graph_node (graph, node, name_id, layer_id, known_by) VALUES (1, 0, 
 INSERT INTO graph_launch (graph_launch_id, recording_id, device_id, stream, graph, start_ns, end_ns, pass_id, known_by, flags, n_nodes, n_untimed, node_times)
 	VALUES (1, 1, 1, 7, 1, 350000000, 381000000, 5, 1, 0, 4, 1,
 		x'00000000c0cf6a0000127a00c0cf6a00ffffffffffffffff00366e01c0cf6a00');
+-- A pass that was held up, with nothing in it.
+INSERT INTO pass (pass_id, recording_id, model_id, phase, begin_ns, end_ns, n_rows, padding_rows, verdict, n_dropped)
+	VALUES (7, 1, 1, 'decode', 228000000, 490000000, 1, 0, 'complete', 0);
 INSERT INTO range (range_id, recording_id, name_id, thread, start_ns, end_ns)
-	SELECT 4 * pass_id, 1, 23, 1, begin_ns + 500000, begin_ns + (end_ns - begin_ns) / 8 FROM pass UNION ALL
-	SELECT 4 * pass_id + 1, 1, 21, 1, begin_ns, end_ns FROM pass UNION ALL
-	SELECT 4 * pass_id + 2, 1, 22, 1, end_ns, end_ns + 4000000 FROM pass UNION ALL
-	SELECT 4 * pass_id + 3, 1, 20, 1, begin_ns - 2000000, end_ns + 5000000 FROM pass;
+	SELECT 4 * pass_id, 1, 23, 1, begin_ns + 500000, begin_ns + (end_ns - begin_ns) / 8 FROM pass WHERE pass_id < 7 UNION ALL
+	SELECT 4 * pass_id + 1, 1, 21, 1, begin_ns, end_ns FROM pass WHERE pass_id < 7 UNION ALL
+	SELECT 4 * pass_id + 2, 1, 22, 1, end_ns, end_ns + 4000000 FROM pass WHERE pass_id < 7 UNION ALL
+	SELECT 4 * pass_id + 3, 1, 20, 1, begin_ns - 2000000, end_ns + 5000000 FROM pass WHERE pass_id < 7;
 INSERT INTO power_sample (recording_id, device_id, domain, source, time_ns, instant_mw, energy_mj, limit_mw, processor_mhz,
 		memory_mhz, temperature_c)
 	SELECT 1, d.device_id, 'gpu', 'poll', b.value * 20000000, 420000 + (b.value * 7919 + d.device_id * 31337) % 260000,
@@ -66,6 +69,6 @@ INSERT INTO collector (recording_id, name, state, mode, version, reason, n_rows,
 	VALUES (1, 'cupti', 'on', 'kernel', '13.0', NULL, 793, 37, 1, 6, 60000, 20000, 100000000),
 		(1, 'nvml', 'on', NULL, '580', NULL, 52, 0, 0, 26, 26000000, 2000000, 20000000),
 		(1, 'rapl', 'denied', NULL, NULL, '/sys/class/powercap is for root alone: chmod it', 0, 0, 0, 1, 1000, 1000, NULL);
-INSERT INTO stats VALUES (1, 'recorded_passes', 6), (1, 'recorded_rows', 607), (1, 'dropped_passes', 0),
+INSERT INTO stats VALUES (1, 'recorded_passes', 7), (1, 'recorded_rows', 608), (1, 'dropped_passes', 0),
 	(1, 'dropped_layers', 0), (1, 'recorded_assignments', 38848), (1, 'last_pass_id', 6);
 COMMIT;
