@@ -38,7 +38,7 @@ version=$(state version)
 
 # Everything is asked again and again, for two commits of the recorder and more.
 longest=0
-for _ in $(seq 12); do
+for _ in $(seq 6); do
 	for question in info report load?recording=1\&model=1 timeline?recording=1\&width=800 requests?recording=1; do
 		answered 200 GET "${base}api/0/$question"
 	done
@@ -82,6 +82,14 @@ live_begin "$tmp/killed.db"
 live_wait '^ *recorded_passes +[1-9]'
 view_start "$tmp/killed.db"
 expect_eq "state" "$(state state)" recording
+expect_ok "$moetrace" rotate "$live_pid"
+state_wait ended
+expect_eq "why" "$(state end_reason)" rotated
+view_end
+view_start "$live_pid"
+answered 200 GET "${base}api/traces"
+expect_match "$tmp/body" '"name":"killed.1.db".*"is_live":true'
+state_wait recording
 kill -KILL "$live_pid"
 wait "$live_pid" 2>/dev/null
 state_wait killed

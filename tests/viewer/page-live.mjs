@@ -75,7 +75,28 @@ await part('the overview and the timeline grow, and a chosen part of the time st
 	assert.deepEqual(await flickers(), []);
 });
 
-await part('nobody who looks away asks often, and the end is said', async () => {
+await part('a page that nobody looks at asks seldom, and at once when it is seen again', async () => {
+	await open({view: 'heatmap'});
+	await page.waitForSelector('.following .tag.live');
+	let n = 0;
+	page.on('request', (request) => {
+		n += request.url().endsWith('/state');
+	});
+	const see = (isSeen) => page.evaluate((hidden) => {
+		Object.defineProperty(document, 'hidden', {configurable: true, get: () => hidden});
+		document.dispatchEvent(new Event('visibilitychange'));
+	}, !isSeen);
+	await see(false);
+	await sleep(1200); // what was under way
+	n = 0;
+	await sleep(4000);
+	assert.equal(n, 0, 'asked while hidden');
+	await see(true);
+	await sleep(2500);
+	assert.ok(n >= 2, `asked ${n} times after it was seen again`);
+});
+
+await part('the end is said', async () => {
 	await open({view: 'heatmap'});
 	await page.waitForSelector('.following .tag.live');
 	process.kill(Number(process.env.MOETRACE_TEST_PID), 'SIGTERM');
