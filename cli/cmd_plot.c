@@ -40,7 +40,7 @@ static const struct mt_plot_kind kinds[] = {
 static const char *const value_names[] = {"tokens", "share", "times", "weight", NULL};
 static const char *const sort_names[] = {"id", "load", "rank", NULL};
 static const char *const theme_names[] = {"auto", "light", "dark", NULL};
-static const char *const phase_names[] = {"all",    "prefill", "decode", "verify",
+static const char *const phase_names[] = {"all",   "prefill", "decode", "verify",
 					  "other", "padding", NULL};
 
 /* The index of @text among @words. */
@@ -105,10 +105,11 @@ static error_t kind_take(struct mt_plot_options *options, const char *name)
 		return 0;
 	close = mt_closest(name, names);
 	if (close)
-		return mt_args_error(&options->args, "unknown picture '%s'; did you mean '%s'?", name,
-				     close);
+		return mt_args_error(&options->args, "unknown picture '%s'; did you mean '%s'?",
+				     name, close);
 	return mt_args_error(&options->args,
-			     "unknown picture '%s'; there are heatmap, balance, oea and power", name);
+			     "unknown picture '%s'; there are heatmap, balance, oea and power",
+			     name);
 }
 
 static error_t complete(struct mt_plot_options *options)
@@ -116,17 +117,21 @@ static error_t complete(struct mt_plot_options *options)
 	const bool has_filter = options->request || options->attribute;
 
 	if (!options->kind)
-		return mt_args_error(&options->args, "which PICTURE? Give heatmap, balance, oea or power");
+		return mt_args_error(&options->args,
+				     "which PICTURE? Give heatmap, balance, oea or power");
 	if (!options->output)
 		return mt_args_error(&options->args, "-o FILE is missing ('-' is standard output)");
 	if (options->request && options->attribute)
 		return mt_args_error(&options->args, "give either --request or --attribute");
 	if (options->is_scale_fixed &&
 	    (!options->first_window || has_filter || options->value == MT_PLOT_WEIGHT))
-		return mt_args_error(&options->args, "--scale fixed is for pictures of one --window and all "
-						     "rows; give its end as a value");
-	if (strcmp(options->phase, "padding") == 0 && (has_filter || options->value == MT_PLOT_WEIGHT))
-		return mt_args_error(&options->args, "padding rows belong to no request and have no weight");
+		return mt_args_error(&options->args,
+				     "--scale fixed is for pictures of one --window and all "
+				     "rows; give its end as a value");
+	if (strcmp(options->phase, "padding") == 0 &&
+	    (has_filter || options->value == MT_PLOT_WEIGHT))
+		return mt_args_error(&options->args,
+				     "padding rows belong to no request and have no weight");
 	return 0;
 }
 
@@ -217,24 +222,30 @@ static const struct argp_option argp_options[] = {
 	{"model", OPT_MODEL, "N", 0, "Only model N [the first one with load]", 1},
 	{NULL, 0, NULL, 0, "Heatmap:", 2},
 	{"value", OPT_VALUE, "VALUE", 0,
-	 "tokens (the default), share (of its layer), times (the mean of its layer) or weight (mean "
+	 "tokens (the default), share (of its layer), times (the mean of its layer) or weight "
+	 "(mean "
 	 "weight)",
 	 2},
 	{"phase", OPT_PHASE, "PHASE", 0,
-	 "all (the default), prefill, decode, verify, other (draft, dummy) or padding (padding alone)", 2},
+	 "all (the default), prefill, decode, verify, other (draft, dummy) or padding (padding "
+	 "alone)",
+	 2},
 	{"request", OPT_REQUEST, "ID", 0, "Only rows of a request, by its id, or @N", 2},
-	{"attribute", OPT_ATTRIBUTE, "KEY=VALUE", 0, "Only rows of requests with this attribute", 2},
+	{"attribute", OPT_ATTRIBUTE, "KEY=VALUE", 0, "Only rows of requests with this attribute",
+	 2},
 	{"window", OPT_WINDOW, "N[-M]", 0, "Only windows N to M of time, from 1", 2},
 	{"layers", OPT_LAYERS, "N[-M]", 0, "Only layers N to M of the model", 2},
 	{"sort", OPT_SORT, "ORDER", 0,
-	 "Experts of each layer by id (the default), load (the busiest first) or rank (those of a GPU "
+	 "Experts of each layer by id (the default), load (the busiest first) or rank (those of a "
+	 "GPU "
 	 "together)",
 	 2},
 	{"ranks", OPT_RANKS, "N", 0,
 	 "With --sort rank: N ranks with the experts in order [placed as recorded]", 2},
 	{"log", OPT_LOG, NULL, 0, "Colours by the logarithm", 2},
 	{"scale", OPT_SCALE, "TO", 0,
-	 "Colours up to this value, or fixed: up to that of the busiest window, so that pictures of "
+	 "Colours up to this value, or fixed: up to that of the busiest window, so that pictures "
+	 "of "
 	 "several windows compare",
 	 2},
 	{NULL, 0, NULL, 0, "OEA:", 3},
@@ -252,11 +263,13 @@ static const struct argp argp = {
 	       "\v"
 	       "Pictures:\n"
 	       "  heatmap  layers and experts, with how even each layer is\n"
-	       "  balance  busiest expert of each layer over the mean, as 'moetrace balance' prints\n"
+	       "  balance  busiest expert of each layer over the mean, as 'moetrace balance' "
+	       "prints\n"
 	       "  oea      active experts a layer for every k0, as 'moetrace oea' prints\n"
 	       "  power    power over time under its limit, as 'moetrace power --readings' prints\n"
 	       "\n"
-	       "Every mark has its figures as a <title>, which a browser shows under the pointer. What "
+	       "Every mark has its figures as a <title>, which a browser shows under the pointer. "
+	       "What "
 	       "the figures leave out, losses first, is said below. Without --recording it is the "
 	       "first one.\n",
 	.children = children,
@@ -279,7 +292,8 @@ static int print(struct mt_trace *trace, void *input)
 
 int mt_cmd_plot(int argc, char **argv)
 {
-	static const struct mt_trace_verb verb = {.argp = &argp, .print = print, .takes_empty = true};
+	static const struct mt_trace_verb verb = {
+		.argp = &argp, .print = print, .takes_empty = true};
 	struct mt_plot_options options = {.phase = "all", .last_layer = UINT32_MAX};
 
 	return mt_trace_verb_run(&verb, argc, argv, &options.args, &options);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files under a temporary name. While one exists, signals that end the command remove it first; they
- * are held while its name is taken or given away, so that the handler never sees half of it.
+ * Files under a temporary name. While one exists, signals that end the command remove it first;
+ * they are held while its name is taken or given away, so that the handler never sees half of it.
  */
 #include "cli/out_file.h"
 
@@ -190,10 +190,12 @@ int mt_out_file_finish(struct mt_out_file *file)
 	if (file->temporary)
 		result = complete(file);
 	if (result < 0 && errno == EEXIST)
-		mt_error("%s appeared meanwhile and is kept; give another name, or -f to replace it",
-			 file->path);
+		mt_error(
+			"%s appeared meanwhile and is kept; give another name, or -f to replace it",
+			file->path);
 	else if (result < 0)
-		mt_error("%s cannot be written: %s; nothing of it is left", file->path, strerror(errno));
+		mt_error("%s cannot be written: %s; nothing of it is left", file->path,
+			 strerror(errno));
 	free(file->temporary);
 	file->temporary = NULL;
 	return result < 0 ? MT_EXIT_FAILED : MT_EXIT_OK;

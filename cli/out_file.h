@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files that the command writes: under a temporary name in the folder of the final one, which a file
- * gets when it is complete. So under the final name there is the old file or the new one, and
+ * Files that the command writes: under a temporary name in the folder of the final one, which a
+ * file gets when it is complete. So under the final name there is the old file or the new one, and
  * whatever goes wrong, an interrupt included, nothing half-written stays.
  */
 #ifndef MT_CLI_OUT_FILE_H
@@ -27,7 +27,8 @@ struct mt_out_file {
  */
 int mt_out_file_begin(const char *path, bool overwrites, struct mt_out_file *ret_file);
 
-/* Complete it and give it its name. MT_EXIT_OK, or MT_EXIT_FAILED after one line; then it is gone. */
+/* Complete it and give it its name. MT_EXIT_OK, or MT_EXIT_FAILED after one line; then it is gone.
+ */
 int mt_out_file_finish(struct mt_out_file *file);
 
 /* Remove what was written so far. */
@@ -37,8 +38,8 @@ void mt_out_file_discard(struct mt_out_file *file);
 bool mt_out_file_may_be(const char *path, bool overwrites);
 
 /*
- * Give a complete file its final name, which it then has alone; without @overwrites never over a file
- * that appeared meanwhile. Returns 0, or -1 with errno.
+ * Give a complete file its final name, which it then has alone; without @overwrites never over a
+ * file that appeared meanwhile. Returns 0, or -1 with errno.
  */
 int mt_out_file_name(const char *temporary, const char *path, bool overwrites);
 

@@ -24,9 +24,9 @@ struct mt_plot_options {
 
 	enum mt_plot_value value;
 	enum mt_plot_sort sort;
-	const char *phase;	    /* of phases in plot_load.c, or "all" */
-	const char *request;	    /* NULL: of all rows */
-	const char *attribute;	    /* KEY=VALUE or KEY; NULL: of all rows */
+	const char *phase;		    /* of phases in plot_load.c, or "all" */
+	const char *request;		    /* NULL: of all rows */
+	const char *attribute;		    /* KEY=VALUE or KEY; NULL: of all rows */
 	uint64_t first_window, last_window; /* from 1; 0: all of the time */
 	uint64_t first_layer, last_layer;
 	uint64_t n_ranks; /* 0: as recorded */
@@ -40,7 +40,7 @@ struct mt_plot_options {
 struct mt_plot_frame {
 	int64_t recording_id, model_id;
 	int64_t request_id; /* 0: none was asked for */
-	bool has_span;	    /* only passes that begin in it, from the first on and before the last */
+	bool has_span; /* only passes that begin in it, from the first on and before the last */
 	int64_t from_ns, until_ns;
 	char *subtitle;
 	char **notes; /* [n_notes] what the figures leave out */
@@ -74,8 +74,8 @@ void mt_plot_note(struct mt_plot_frame *frame, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * One statement of schema/questions with what it asks for: recording, model, request, span, and of an
- * attribute key and value. NULL after an error line.
+ * One statement of schema/questions with what it asks for: recording, model, request, span, and of
+ * an attribute key and value. NULL after an error line.
  */
 sqlite3_stmt *mt_plot_question(const struct mt_trace *trace, const char *name,
 			       const struct mt_plot_options *options,
@@ -122,9 +122,9 @@ struct mt_plot_load {
 	double *weights;	    /* mean weight, NaN: unknown; NULL: not asked for */
 	double *values;		    /* what is drawn; NaN: unknown */
 	uint32_t *order;	    /* of each layer, the expert in each column; NULL: by id */
-	uint32_t *ranks;	    /* of each expert; beyond all ranks: on none. NULL: not by rank */
+	uint32_t *ranks; /* of each expert; beyond all ranks: on none. NULL: not by rank */
 	struct mt_plot_scale scale;
-	uint64_t n_windows; /* 0: they were not looked at */
+	uint64_t n_windows;    /* 0: they were not looked at */
 	double padding_tokens; /* beside what is shown */
 };
 
@@ -150,8 +150,8 @@ struct mt_plot_axis mt_plot_axis_make(double low, double high, int n_labels, dou
 				      double to_px);
 double mt_plot_axis_at(const struct mt_plot_axis *axis, double value);
 /* Lines across from @left to @right with labels left of them, and the axis' name above. */
-void mt_plot_axis_draw_y(const struct mt_plot_sheet *sheet, const struct mt_plot_axis *axis, double left,
-			 double right, const char *name);
+void mt_plot_axis_draw_y(const struct mt_plot_sheet *sheet, const struct mt_plot_axis *axis,
+			 double left, double right, const char *name);
 /* Labels below @bottom, and the axis' name below them. */
 void mt_plot_axis_draw_x(const struct mt_plot_sheet *sheet, const struct mt_plot_axis *axis,
 			 double bottom, const char *name);

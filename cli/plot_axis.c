@@ -43,8 +43,8 @@ static int n_labels_of(const struct mt_plot_axis *axis)
 	return (int)floor((axis->high - axis->low) / axis->step + 0.5);
 }
 
-void mt_plot_axis_draw_y(const struct mt_plot_sheet *sheet, const struct mt_plot_axis *axis, double left,
-			 double right, const char *name)
+void mt_plot_axis_draw_y(const struct mt_plot_sheet *sheet, const struct mt_plot_axis *axis,
+			 double left, double right, const char *name)
 {
 	char text[MT_SVG_NUMBER_BYTES];
 
@@ -70,5 +70,6 @@ void mt_plot_axis_draw_x(const struct mt_plot_sheet *sheet, const struct mt_plot
 		mt_svg_text(&sheet->svg, mt_plot_axis_at(axis, value), bottom + 15, MT_SVG_QUIET,
 			    MT_SVG_MIDDLE, "%s", mt_svg_number(value, 3, text));
 	}
-	mt_svg_text(&sheet->svg, axis->from_px, bottom + 31, MT_SVG_QUIET, MT_SVG_START, "%s", name);
+	mt_svg_text(&sheet->svg, axis->from_px, bottom + 31, MT_SVG_QUIET, MT_SVG_START, "%s",
+		    name);
 }

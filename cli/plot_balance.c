@@ -84,7 +84,8 @@ static int bars_read(const struct mt_trace *trace, const struct mt_plot_options 
 	else if (rc != SQLITE_DONE)
 		return mt_trace_error(trace);
 	else if (bars->n == 0)
-		mt_error("%s: recording %" PRId64 " has no load of model %" PRId64 "; 'moetrace info %s' "
+		mt_error("%s: recording %" PRId64 " has no load of model %" PRId64
+			 "; 'moetrace info %s' "
 			 "lists what it has",
 			 trace->path, frame->recording_id, frame->model_id, trace->path);
 	else
@@ -98,15 +99,16 @@ static void bar_draw(const struct mt_svg *svg, const struct bar *bar, const stru
 	const bool is_hot = bar->max_over_mean > HOT_TIMES;
 	const double top = mt_plot_axis_at(y, bar->max_over_mean > 0 ? bar->max_over_mean : 0);
 
-	fprintf(svg->out, "<rect x=\"%g\" y=\"%.2f\" width=\"%g\" height=\"%.2f\" class=\"%s\">", x, top,
-		width, y->from_px - top, mt_svg_class(is_hot ? MT_SVG_WARN : MT_SVG_ACCENT));
+	fprintf(svg->out, "<rect x=\"%g\" y=\"%.2f\" width=\"%g\" height=\"%.2f\" class=\"%s\">", x,
+		top, width, y->from_px - top, mt_svg_class(is_hot ? MT_SVG_WARN : MT_SVG_ACCENT));
 	fprintf(svg->out, "<title>layer %" PRId64 ": ", bar->layer);
 	if (bar->max_over_mean >= 0)
 		fprintf(svg->out, "max_over_mean %.6g, balancedness %.6g, hottest_expert %" PRId64,
 			bar->max_over_mean, bar->balancedness, bar->hottest_expert);
 	else
 		fputs("no token", svg->out);
-	fprintf(svg->out, ", tokens %" PRId64 ", dead_experts %" PRId64, bar->tokens, bar->dead_experts);
+	fprintf(svg->out, ", tokens %" PRId64 ", dead_experts %" PRId64, bar->tokens,
+		bar->dead_experts);
 	if (bar->mean_active_experts >= 0)
 		fprintf(svg->out, ", mean_active_experts %.6g", bar->mean_active_experts);
 	fputs("</title></rect>\n", svg->out);
@@ -117,8 +119,8 @@ static void bar_draw(const struct mt_svg *svg, const struct bar *bar, const stru
 static void bars_draw(const struct mt_plot_sheet *sheet, const struct bars *bars, double width)
 {
 	const double bottom = sheet->top + ABOVE_PX + HEIGHT_PX;
-	const struct mt_plot_axis y = mt_plot_axis_make(0, bars->most > 2 ? bars->most : 2, 6, bottom,
-							sheet->top + ABOVE_PX);
+	const struct mt_plot_axis y = mt_plot_axis_make(0, bars->most > 2 ? bars->most : 2, 6,
+							bottom, sheet->top + ABOVE_PX);
 	const double step = width / (double)bars->n;
 	const size_t every = (size_t)(30 / step) + 1;
 
@@ -129,8 +131,8 @@ static void bars_draw(const struct mt_plot_sheet *sheet, const struct bars *bars
 
 		bar_draw(&sheet->svg, &bars->bars[i], &y, x + step * 0.15, step * 0.7);
 		if (i % every == 0)
-			mt_svg_text(&sheet->svg, x + step / 2, bottom + 15, MT_SVG_QUIET, MT_SVG_MIDDLE,
-				    "%" PRId64, bars->bars[i].layer);
+			mt_svg_text(&sheet->svg, x + step / 2, bottom + 15, MT_SVG_QUIET,
+				    MT_SVG_MIDDLE, "%" PRId64, bars->bars[i].layer);
 	}
 	mt_svg_line(&sheet->svg, MT_PLOT_LEFT_PX, mt_plot_axis_at(&y, 1), MT_PLOT_LEFT_PX + width,
 		    mt_plot_axis_at(&y, 1), MT_SVG_MEAN);

@@ -28,7 +28,8 @@ static uint32_t mix(const uint8_t (*points)[3], size_t n_points, int index)
 	for (int i = 0; i < 3; i++) {
 		const double from = points[whole][i], to = points[whole + 1][i];
 
-		color = color << 8 | (uint32_t)floor(from + (to - from) * (at - (double)whole) + 0.5);
+		color = color << 8 |
+			(uint32_t)floor(from + (to - from) * (at - (double)whole) + 0.5);
 	}
 	return color;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Colours of values, those of the page (viewer/page/src/color.ts): cividis for amounts, and a scale of
- * blue, grey and orange for differences.
+ * Colours of values, those of the page (viewer/page/src/color.ts): cividis for amounts, and a scale
+ * of blue, grey and orange for differences.
  */
 #ifndef MT_CLI_PLOT_COLOR_H
 #define MT_CLI_PLOT_COLOR_H

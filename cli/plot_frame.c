@@ -14,7 +14,7 @@
 #include "cli/request_find.h"
 #include "schema/functions/questions.h"
 
-#define HEAD_PX 56
+#define HEAD_PX	  56
 #define MAX_NOTES 32
 /* Of a heading or a subtitle, what fits is shown; a <title> has all of it. */
 #define MAX_NAME_BYTES 160
@@ -47,8 +47,8 @@ void mt_plot_note(struct mt_plot_frame *frame, const char *format, ...)
 static int notes_read(const struct mt_trace *trace, const struct mt_plot_options *options,
 		      struct mt_plot_frame *frame)
 {
-	const bool needs_rows = options->request || options->attribute ||
-				options->value == MT_PLOT_WEIGHT;
+	const bool needs_rows =
+		options->request || options->attribute || options->value == MT_PLOT_WEIGHT;
 	sqlite3_stmt *stmt = mt_notes_prepare(trace, (uint64_t)frame->recording_id,
 					      needs_rows ? MT_NOTES_ROWS : MT_NOTES_LOAD);
 	int rc;
@@ -56,7 +56,8 @@ static int notes_read(const struct mt_trace *trace, const struct mt_plot_options
 	if (!stmt)
 		return MT_EXIT_FAILED;
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-		const unsigned char *text = sqlite3_column_text(stmt, sqlite3_column_count(stmt) - 1);
+		const unsigned char *text =
+			sqlite3_column_text(stmt, sqlite3_column_count(stmt) - 1);
 
 		if (text)
 			mt_plot_note(frame, "%s", (const char *)text);
@@ -95,9 +96,11 @@ static int request_choose(const struct mt_trace *trace, const struct mt_plot_opt
 		status = mt_request_find(trace, options->args.recording_id, options->request,
 					 &frame->request_id);
 	if (status == MT_EXIT_OK && options->request)
-		status = number_read(trace, "SELECT recording_id FROM request WHERE request_id = ?1 AND ?2 "
-					    "IS NOT NULL",
-				     frame->request_id, 0, &frame->recording_id);
+		status =
+			number_read(trace,
+				    "SELECT recording_id FROM request WHERE request_id = ?1 AND ?2 "
+				    "IS NOT NULL",
+				    frame->request_id, 0, &frame->recording_id);
 	return status;
 }
 
@@ -117,9 +120,9 @@ static int recording_choose(const struct mt_trace *trace, const struct mt_plot_o
 	return MT_EXIT_FAILED;
 }
 
-#define SQL_MODEL                                                                            \
-	"SELECT model_id FROM model AS m WHERE ?2 IN (0, model_id) ORDER BY NOT EXISTS "     \
-	"(SELECT 1 FROM layer AS l JOIN expert_load_window AS w USING (layer_id) WHERE "     \
+#define SQL_MODEL                                                                        \
+	"SELECT model_id FROM model AS m WHERE ?2 IN (0, model_id) ORDER BY NOT EXISTS " \
+	"(SELECT 1 FROM layer AS l JOIN expert_load_window AS w USING (layer_id) WHERE " \
 	"l.model_id = m.model_id AND w.recording_id = ?1), model_id LIMIT 1"
 
 static int model_choose(const struct mt_trace *trace, const struct mt_plot_options *options,
@@ -138,10 +141,11 @@ static int model_choose(const struct mt_trace *trace, const struct mt_plot_optio
 	return options->model_id ? MT_EXIT_NOT_FOUND : MT_EXIT_FAILED;
 }
 
-#define SQL_SUBTITLE                                                                           \
-	"SELECT printf('recording %d%s, %s, model %s%s', r.recording_id, CASE WHEN (SELECT "   \
-	"count(*) FROM recording) > 1 THEN ' of ' || (SELECT count(*) FROM recording) ELSE ''" \
-	" END, r.mode, m.name, CASE WHEN m.kind <> 'target' THEN ' (' || m.kind || ')' ELSE '' END) " \
+#define SQL_SUBTITLE                                                                             \
+	"SELECT printf('recording %d%s, %s, model %s%s', r.recording_id, CASE WHEN (SELECT "     \
+	"count(*) FROM recording) > 1 THEN ' of ' || (SELECT count(*) FROM recording) ELSE ''"   \
+	" END, r.mode, m.name, CASE WHEN m.kind <> 'target' THEN ' (' || m.kind || ')' ELSE '' " \
+	"END) "                                                                                  \
 	"FROM recording AS r, model AS m WHERE r.recording_id = ?1 AND m.model_id = ?2"
 
 static int subtitle_read(const struct mt_trace *trace, struct mt_plot_frame *frame)
@@ -164,7 +168,8 @@ static int subtitle_read(const struct mt_trace *trace, struct mt_plot_frame *fra
 	frame->subtitle = NULL;
 	if (rc != SQLITE_ROW && rc != SQLITE_DONE)
 		return mt_trace_error(trace);
-	mt_error("%s: recording %" PRId64 " or its model cannot be read", trace->path, frame->recording_id);
+	mt_error("%s: recording %" PRId64 " or its model cannot be read", trace->path,
+		 frame->recording_id);
 	return MT_EXIT_FAILED;
 }
 
@@ -254,11 +259,12 @@ sqlite3_stmt *mt_plot_question(const struct mt_trace *trace, const char *name,
 
 /* ---- the sheet ---- */
 
-static double notes_draw(const struct mt_svg *svg, const struct mt_plot_frame *frame, double y, double width)
+static double notes_draw(const struct mt_svg *svg, const struct mt_plot_frame *frame, double y,
+			 double width)
 {
 	for (size_t i = 0; i < frame->n_notes; i++)
-		y = mt_svg_paragraph(svg, MT_PLOT_LEFT_PX, y, width - MT_PLOT_LEFT_PX - 16, MT_SVG_QUIET,
-				     frame->notes[i]);
+		y = mt_svg_paragraph(svg, MT_PLOT_LEFT_PX, y, width - MT_PLOT_LEFT_PX - 16,
+				     MT_SVG_QUIET, frame->notes[i]);
 	return y;
 }
 
@@ -278,8 +284,8 @@ void mt_plot_sheet_begin(struct mt_plot_sheet *sheet, FILE *out,
 	sheet->bottom = bottom;
 	snprintf(head, sizeof(head), "%s", title);
 	mt_svg_heading(&sheet->svg, MT_PLOT_LEFT_PX, 24, head);
-	mt_svg_text(&sheet->svg, MT_PLOT_LEFT_PX, 42, MT_SVG_QUIET, MT_SVG_START, "%.*s", MAX_NAME_BYTES,
-		    frame->subtitle);
+	mt_svg_text(&sheet->svg, MT_PLOT_LEFT_PX, 42, MT_SVG_QUIET, MT_SVG_START, "%.*s",
+		    MAX_NAME_BYTES, frame->subtitle);
 }
 
 void mt_plot_sheet_end(struct mt_plot_sheet *sheet, const struct mt_plot_frame *frame)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The heatmap of layers and experts. Cells lie on whole pixels, so that no seam shows between them;
- * each has its figures in a <title>. Experts that stand out have a mark besides their colour, and how
- * even a layer is stands beside it as a bar and a number.
+ * each has its figures in a <title>. Experts that stand out have a mark besides their colour, and
+ * how even a layer is stands beside it as a bar and a number.
  */
 #include "cli/plot.h"
 
@@ -13,10 +13,10 @@
 
 #include "cli/out_file.h"
 
-#define SIDE_PX	  168 /* right of the cells */
-#define BELOW_PX  100 /* axis and legend */
-#define ABOVE_PX  20
-#define LEGEND_PX 256
+#define SIDE_PX		   168 /* right of the cells */
+#define BELOW_PX	   100 /* axis and legend */
+#define ABOVE_PX	   20
+#define LEGEND_PX	   256
 #define MAX_CELLS_WIDTH_PX 1024
 
 /* From so many times the mean on an expert has a mark, a layer another colour. */
@@ -53,7 +53,8 @@ static double times_of(const struct heat *heat, uint32_t row, double tokens)
 {
 	const struct mt_plot_balance *balance = &heat->load->balance[row];
 
-	return balance->tokens > 0 ? tokens * heat->load->layers[row].n_experts / balance->tokens : NAN;
+	return balance->tokens > 0 ? tokens * heat->load->layers[row].n_experts / balance->tokens
+				   : NAN;
 }
 
 static void cell_title(const struct heat *heat, uint32_t row, uint32_t expert)
@@ -63,8 +64,8 @@ static void cell_title(const struct heat *heat, uint32_t row, uint32_t expert)
 	const double tokens = load->tokens[cell], sum = load->balance[row].tokens;
 	FILE *out = heat->sheet->svg.out;
 
-	fprintf(out, "<title>layer %" PRId64 ", expert %" PRIu32 ": %.0f tokens", load->layers[row].layer,
-		expert, tokens);
+	fprintf(out, "<title>layer %" PRId64 ", expert %" PRIu32 ": %.0f tokens",
+		load->layers[row].layer, expert, tokens);
 	if (sum > 0)
 		fprintf(out, ", share %.6g, %.6g times the mean", tokens / sum,
 			times_of(heat, row, tokens));
@@ -89,7 +90,8 @@ static void cell_draw(const struct heat *heat, uint32_t row, uint32_t column)
 		heat->left + (double)column * heat->cell_width,
 		heat->top + (double)row * heat->cell_height, heat->cell_width, heat->cell_height);
 	if (index >= 0)
-		fprintf(out, "fill=\"#%06" PRIx32 "\">", mt_plot_color(index, load->scale.is_difference));
+		fprintf(out, "fill=\"#%06" PRIx32 "\">",
+			mt_plot_color(index, load->scale.is_difference));
 	else
 		fprintf(out, "class=\"%s\">", mt_svg_class(MT_SVG_PANEL));
 	cell_title(heat, row, expert);
@@ -161,7 +163,7 @@ static uint32_t cells_draw(const struct heat *heat)
 /* Labels every so many, so that each has @least pixels. */
 static uint32_t step_of(uint32_t n, double size_px, double least)
 {
-	static const uint32_t steps[] = {1,  2,	 4,  5,	 8,   10,  16,  20,
+	static const uint32_t steps[] = {1,  2,	 4,  5,	  8,   10,  16,	 20,
 					 32, 50, 64, 100, 128, 256, 512, 1024};
 
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
@@ -209,13 +211,15 @@ static void balance_title(const struct heat *heat, uint32_t row)
 	const struct mt_plot_balance *balance = &heat->load->balance[row];
 
 	fprintf(heat->sheet->svg.out,
-		"<title>layer %" PRId64 ": max_over_mean %.6g, balancedness %.6g, hottest_expert %" PRId64
+		"<title>layer %" PRId64
+		": max_over_mean %.6g, balancedness %.6g, hottest_expert %" PRId64
 		", tokens %.0f, dead_experts %" PRIu32 "</title>",
 		heat->load->layers[row].layer, balance->max_over_mean, balance->balancedness,
 		balance->hottest, balance->tokens, balance->dead);
 }
 
-static void side_row_draw(const struct heat *heat, uint32_t row, double room, double most, bool has_text)
+static void side_row_draw(const struct heat *heat, uint32_t row, double room, double most,
+			  bool has_text)
 {
 	const struct mt_plot_balance *balance = &heat->load->balance[row];
 	const double middle = heat->top + (row + 0.5) * heat->cell_height;
@@ -225,8 +229,8 @@ static void side_row_draw(const struct heat *heat, uint32_t row, double room, do
 	if (!(balance->max_over_mean > 0))
 		return;
 	fprintf(heat->sheet->svg.out,
-		"<rect x=\"%g\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" class=\"%s\">", heat->side,
-		middle - heat->cell_height * 0.35, length, heat->cell_height * 0.7,
+		"<rect x=\"%g\" y=\"%.2f\" width=\"%.2f\" height=\"%.2f\" class=\"%s\">",
+		heat->side, middle - heat->cell_height * 0.35, length, heat->cell_height * 0.7,
 		mt_svg_class(balance->max_over_mean > HOT_TIMES ? MT_SVG_WARN : MT_SVG_ACCENT));
 	balance_title(heat, row);
 	fputs("</rect>\n", heat->sheet->svg.out);
@@ -251,8 +255,8 @@ static void side_draw(const struct heat *heat)
 		    "busiest / mean");
 	for (uint32_t row = 0; row < load->n_layers; row++)
 		side_row_draw(heat, row, room, most, row % every == 0);
-	mt_svg_line(&heat->sheet->svg, heat->side + room / most, heat->top, heat->side + room / most,
-		    heat->top + height, MT_SVG_MEAN);
+	mt_svg_line(&heat->sheet->svg, heat->side + room / most, heat->top,
+		    heat->side + room / most, heat->top + height, MT_SVG_MEAN);
 }
 
 /* ---- the legend ---- */
@@ -283,7 +287,8 @@ static void legend_texts(const struct mt_plot_scale *scale, char texts[3][MT_SVG
 		snprintf(texts[2], sizeof(texts[2]), "%s \u00d7", number);
 		return;
 	}
-	snprintf(texts[0], sizeof(texts[0]), "%s", mt_svg_number(scale->is_log ? scale->from : 0, 3, number));
+	snprintf(texts[0], sizeof(texts[0]), "%s",
+		 mt_svg_number(scale->is_log ? scale->from : 0, 3, number));
 	if (scale->is_log)
 		snprintf(texts[1], sizeof(texts[1]), "logarithmic");
 	else
@@ -301,9 +306,10 @@ static void legend_draw(const struct heat *heat, uint32_t n_marks)
 	legend_texts(&heat->load->scale, texts);
 	ramp_draw(heat, x, y);
 	for (int i = 0; i < 3; i++)
-		mt_svg_text(svg, x + i * LEGEND_PX / 2.0, y + 23, MT_SVG_TEXT, (enum mt_svg_anchor)i, "%s",
-			    texts[i]);
-	mt_svg_text(svg, x, y + 38, MT_SVG_QUIET, MT_SVG_START, "%s", value_name(heat->options->value));
+		mt_svg_text(svg, x + i * LEGEND_PX / 2.0, y + 23, MT_SVG_TEXT,
+			    (enum mt_svg_anchor)i, "%s", texts[i]);
+	mt_svg_text(svg, x, y + 38, MT_SVG_QUIET, MT_SVG_START, "%s",
+		    value_name(heat->options->value));
 	if (n_marks)
 		fprintf(svg->out,
 			"<circle cx=\"%g\" cy=\"%g\" r=\"3\" fill=\"#fff\" stroke=\"#000\" "
@@ -311,8 +317,8 @@ static void legend_draw(const struct heat *heat, uint32_t n_marks)
 			key, y + 5);
 	if (n_marks)
 		mt_svg_text(svg, key + 10, y + 9, MT_SVG_TEXT, MT_SVG_START,
-			    "at least %d times the mean of its layer, and %d tokens (%" PRIu32 ")", HOT_TIMES,
-			    HOT_TIMES, n_marks);
+			    "at least %d times the mean of its layer, and %d tokens (%" PRIu32 ")",
+			    HOT_TIMES, HOT_TIMES, n_marks);
 	mt_svg_text(svg, key - 4, y + 24, MT_SVG_TEXT, MT_SVG_START,
 		    "!  busiest / mean above %d; the dashed line is 1", HOT_TIMES);
 }
@@ -323,7 +329,8 @@ static void title_make(const struct heat *heat, char *title, size_t n_bytes)
 {
 	const struct mt_plot_options *options = heat->options;
 
-	snprintf(title, n_bytes, "%s by layer and expert, %s%s, %s%.200s", value_name(options->value),
+	snprintf(title, n_bytes, "%s by layer and expert, %s%s, %s%.200s",
+		 value_name(options->value),
 		 strcmp(options->phase, "all") == 0 ? "all phases" : options->phase,
 		 strcmp(options->phase, "padding") == 0 ? " alone" : "",
 		 options->request     ? "request "
@@ -349,19 +356,24 @@ static void notes_add(const struct heat *heat, struct mt_plot_frame *frame)
 	}
 	mt_plot_note(frame, "%s selections of routed experts.", mt_svg_number(tokens, 0, text));
 	if (options->first_window)
-		mt_plot_note(frame, "Windows %" PRIu64 " to %" PRIu64 " of %" PRIu64
-				    ": from %.3f to %.3f s of the session.",
+		mt_plot_note(frame,
+			     "Windows %" PRIu64 " to %" PRIu64 " of %" PRIu64
+			     ": from %.3f to %.3f s of the session.",
 			     options->first_window, options->last_window, load->n_windows,
 			     (double)frame->from_ns / 1e9, (double)frame->until_ns / 1e9);
 	if (load->padding_tokens > 0 && strcmp(options->phase, "padding") != 0)
-		mt_plot_note(frame, "Selections by padding rows, %s, are not counted: --phase padding shows "
-				    "them.",
-			     mt_svg_number(load->padding_tokens, 0, text));
+		mt_plot_note(
+			frame,
+			"Selections by padding rows, %s, are not counted: --phase padding shows "
+			"them.",
+			mt_svg_number(load->padding_tokens, 0, text));
 	if (has_hash)
 		mt_plot_note(frame, "Layers with # choose experts by token id.");
 	if (has_more)
-		mt_plot_note(frame, "Zero experts and shared slots stand right of the routed experts, and are "
-				    "in no balance.");
+		mt_plot_note(
+			frame,
+			"Zero experts and shared slots stand right of the routed experts, and are "
+			"in no balance.");
 }
 
 static int write(const struct heat *heat, struct mt_plot_frame *frame)
@@ -378,9 +390,10 @@ static int write(const struct heat *heat, struct mt_plot_frame *frame)
 	if (status != MT_EXIT_OK)
 		return status;
 	title_make(heat, title, sizeof(title));
-	mt_plot_sheet_begin(&sheet, file.out, heat->options, frame,
-			    MT_PLOT_LEFT_PX + fmax(width, 440) + SIDE_PX, ABOVE_PX + height + BELOW_PX,
-			    title, "Rows are layers, columns experts; each cell and bar tells its figures.");
+	mt_plot_sheet_begin(
+		&sheet, file.out, heat->options, frame,
+		MT_PLOT_LEFT_PX + fmax(width, 440) + SIDE_PX, ABOVE_PX + height + BELOW_PX, title,
+		"Rows are layers, columns experts; each cell and bar tells its figures.");
 	drawn.sheet = &sheet;
 	drawn.left = MT_PLOT_LEFT_PX;
 	drawn.top = sheet.top + ABOVE_PX;

@@ -27,10 +27,10 @@ static bool is_wanted(const struct mt_plot_options *options, int phase)
 
 /* ---- layers ---- */
 
-#define SQL_LAYERS                                                                           \
-	"SELECT layer_id, layer, kind = 'hash', n_experts, n_experts + n_zero_experts + "    \
-	"n_shared_slots FROM layer WHERE model_id = ?1 AND layer BETWEEN ?2 AND ?3 AND "     \
-	"n_experts BETWEEN 1 AND 65536 AND n_experts + n_zero_experts + n_shared_slots "     \
+#define SQL_LAYERS                                                                        \
+	"SELECT layer_id, layer, kind = 'hash', n_experts, n_experts + n_zero_experts + " \
+	"n_shared_slots FROM layer WHERE model_id = ?1 AND layer BETWEEN ?2 AND ?3 AND "  \
+	"n_experts BETWEEN 1 AND 65536 AND n_experts + n_zero_experts + n_shared_slots "  \
 	"BETWEEN n_experts AND 65536 ORDER BY layer"
 
 static bool layer_add(struct mt_plot_load *load, sqlite3_stmt *stmt)
@@ -76,7 +76,8 @@ static int layers_read(const struct mt_trace *trace, const struct mt_plot_option
 		mt_error("%s: model %" PRId64 " has no such layer; 'moetrace info %s' lists them",
 			 trace->path, frame->model_id, trace->path);
 	else if ((uint64_t)load->n_layers * load->n_slots > MAX_CELLS)
-		mt_error("%s: %" PRIu32 " layers of %" PRIu32 " experts are more than the %d cells that a "
+		mt_error("%s: %" PRIu32 " layers of %" PRIu32
+			 " experts are more than the %d cells that a "
 			 "picture may have; choose some with --layers",
 			 trace->path, load->n_layers, load->n_slots, MAX_CELLS);
 	else
@@ -99,7 +100,8 @@ static int64_t cell_of(const struct mt_plot_load *load, sqlite3_stmt *stmt, int 
 	const int64_t row = row_of(load, sqlite3_column_int64(stmt, column));
 	const int64_t expert = sqlite3_column_int64(stmt, column + 1);
 
-	return row >= 0 && expert >= 0 && expert < load->n_slots ? row * load->n_slots + expert : -1;
+	return row >= 0 && expert >= 0 && expert < load->n_slots ? row * load->n_slots + expert
+								 : -1;
 }
 
 /* ---- what is drawn of counts ---- */
@@ -113,8 +115,8 @@ static double sum_of(const struct mt_plot_load *load, const double *tokens, uint
 	return sum;
 }
 
-static double value_of(const struct mt_plot_load *load, enum mt_plot_value value, const double *tokens,
-		       double sum, uint32_t row, size_t cell)
+static double value_of(const struct mt_plot_load *load, enum mt_plot_value value,
+		       const double *tokens, double sum, uint32_t row, size_t cell)
 {
 	switch (value) {
 	case MT_PLOT_WEIGHT:
@@ -155,7 +157,8 @@ static struct mt_plot_scale scale_make(const struct mt_plot_load *load,
 			least = load->values[i];
 	}
 	if (options->value == MT_PLOT_TIMES)
-		return (struct mt_plot_scale){.to = fmax(2, to), .is_log = true, .is_difference = true};
+		return (struct mt_plot_scale){
+			.to = fmax(2, to), .is_log = true, .is_difference = true};
 	return (struct mt_plot_scale){.from = options->is_log ? fmin(least, to) : 0,
 				      .to = to > 0 ? to : 1,
 				      .is_log = options->is_log};
@@ -200,7 +203,8 @@ static int windows_read(const struct mt_trace *trace, const struct mt_plot_optio
 	frame->has_span = options->last_window <= load->n_windows;
 	if (frame->has_span)
 		return MT_EXIT_OK;
-	mt_error("%s: has %" PRIu64 " windows of time, no window %" PRIu64 "; give --window 1-%" PRIu64,
+	mt_error("%s: has %" PRIu64 " windows of time, no window %" PRIu64
+		 "; give --window 1-%" PRIu64,
 		 trace->path, load->n_windows, options->last_window, load->n_windows);
 	return MT_EXIT_NOT_FOUND;
 }
@@ -238,7 +242,8 @@ static int load_read(const struct mt_trace *trace, const struct mt_plot_options 
 	bool is_first = true;
 	int rc = SQLITE_NOMEM;
 
-	while (stmt && (tokens || !options->is_scale_fixed) && (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+	while (stmt && (tokens || !options->is_scale_fixed) &&
+	       (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
 		if (tokens && window >= 0 && sqlite3_column_int64(stmt, 0) != window) {
 			scale_widen(load, options, tokens, is_first);
 			memset(tokens, 0, n_cells * sizeof(*tokens));
@@ -322,8 +327,8 @@ static int arrays_make(const struct mt_trace *trace, const struct mt_plot_option
 		       struct mt_plot_load *load)
 {
 	const size_t n_cells = (size_t)load->n_layers * load->n_slots;
-	const bool has_weights = options->request || options->attribute ||
-				 options->value == MT_PLOT_WEIGHT;
+	const bool has_weights =
+		options->request || options->attribute || options->value == MT_PLOT_WEIGHT;
 
 	load->tokens = calloc(n_cells, sizeof(*load->tokens));
 	load->values = calloc(n_cells, sizeof(*load->values));
@@ -366,7 +371,8 @@ int mt_plot_load_read(const struct mt_trace *trace, const struct mt_plot_options
 	if (!options->is_scale_fixed)
 		load.scale = scale_make(&load, options);
 	if (options->scale_to > 0) {
-		load.scale.to = load.scale.is_difference ? fmax(2, options->scale_to) : options->scale_to;
+		load.scale.to =
+			load.scale.is_difference ? fmax(2, options->scale_to) : options->scale_to;
 		load.scale.from = fmin(load.scale.from, load.scale.to);
 	}
 	for (uint32_t i = 0; i < load.n_layers; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What a rule would save, as curves over k0: active experts of a layer and pass before and after, and
- * what rows without a preference would need. The figures are the rows of question oea, which
+ * What a rule would save, as curves over k0: active experts of a layer and pass before and after,
+ * and what rows without a preference would need. The figures are the rows of question oea, which
  * 'moetrace oea' prints.
  */
 #include "cli/plot.h"
@@ -12,10 +12,10 @@
 
 #include "cli/out_file.h"
 
-#define WIDTH_PX  640
-#define HEIGHT_PX 340
-#define BELOW_PX  72
-#define ABOVE_PX  24
+#define WIDTH_PX   640
+#define HEIGHT_PX  340
+#define BELOW_PX   72
+#define ABOVE_PX   24
 #define MAX_POINTS 1024
 
 struct point {
@@ -69,8 +69,10 @@ static char *title_make(sqlite3_stmt *stmt)
 	return fclose(out) == 0 ? text : NULL;
 }
 
-/* Rows are in the order of their phases: the one that was asked for, else decode, else the first. */
-static bool is_phase(const struct mt_plot_options *options, struct points *points, const char *phase)
+/* Rows are in the order of their phases: the one that was asked for, else decode, else the first.
+ */
+static bool is_phase(const struct mt_plot_options *options, struct points *points,
+		     const char *phase)
 {
 	const bool is_free = strcmp(options->phase, "all") == 0;
 
@@ -119,11 +121,13 @@ static int points_read(const struct mt_trace *trace, const struct mt_plot_option
 		const struct point *point = &points->points[i];
 
 		points->most = point->before > points->most ? point->before : points->most;
-		points->most = point->uniform_after > points->most ? point->uniform_after : points->most;
+		points->most =
+			point->uniform_after > points->most ? point->uniform_after : points->most;
 	}
 	if (points->n > 0)
 		return MT_EXIT_OK;
-	mt_error("%s: recording %" PRId64 " has no batch that a rule could be rated on; 'moetrace oea %s' "
+	mt_error("%s: recording %" PRId64
+		 " has no batch that a rule could be rated on; 'moetrace oea %s' "
 		 "says why",
 		 trace->path, frame->recording_id, trace->path);
 	return MT_EXIT_FAILED;
@@ -145,13 +149,14 @@ static double uniform_of(const struct point *point)
 }
 
 static void curve_draw(const struct mt_svg *svg, const struct points *points,
-		       const struct mt_plot_axis *x, const struct mt_plot_axis *y, enum mt_svg_class class,
-		       double (*value_of)(const struct point *))
+		       const struct mt_plot_axis *x, const struct mt_plot_axis *y,
+		       enum mt_svg_class class, double (*value_of)(const struct point *))
 {
 	fprintf(svg->out, "<polyline class=\"%s\" points=\"", mt_svg_class(class));
 	for (size_t i = 0; i < points->n; i++)
 		if (value_of(&points->points[i]) >= 0)
-			fprintf(svg->out, "%.2f,%.2f ", mt_plot_axis_at(x, (double)points->points[i].k0),
+			fprintf(svg->out, "%.2f,%.2f ",
+				mt_plot_axis_at(x, (double)points->points[i].k0),
 				mt_plot_axis_at(y, value_of(&points->points[i])));
 	fputs("\"/>\n", svg->out);
 }
@@ -172,7 +177,8 @@ static void dots_draw(const struct mt_svg *svg, const struct points *points,
 	}
 }
 
-static void key_draw(const struct mt_svg *svg, double x, double y, enum mt_svg_class class, const char *text)
+static void key_draw(const struct mt_svg *svg, double x, double y, enum mt_svg_class class,
+		     const char *text)
 {
 	mt_svg_line(svg, x, y - 4, x + 28, y - 4, class);
 	mt_svg_text(svg, x + 34, y, MT_SVG_TEXT, MT_SVG_START, "%s", text);
@@ -181,7 +187,8 @@ static void key_draw(const struct mt_svg *svg, double x, double y, enum mt_svg_c
 static void draw(const struct mt_plot_sheet *sheet, const struct points *points)
 {
 	const double bottom = sheet->top + ABOVE_PX + HEIGHT_PX;
-	const struct mt_plot_axis y = mt_plot_axis_make(0, points->most, 6, bottom, sheet->top + ABOVE_PX);
+	const struct mt_plot_axis y =
+		mt_plot_axis_make(0, points->most, 6, bottom, sheet->top + ABOVE_PX);
 	struct mt_plot_axis x = mt_plot_axis_make(0, (double)points->points[points->n - 1].k0, 12,
 						  MT_PLOT_LEFT_PX, MT_PLOT_LEFT_PX + WIDTH_PX);
 
@@ -210,9 +217,10 @@ static int write(const struct mt_plot_options *options, struct mt_plot_frame *fr
 		return status;
 	snprintf(title, sizeof(title), "Active experts under %.100s, %s",
 		 options->rule ? options->rule : "oea", points->phase);
-	mt_plot_sheet_begin(&sheet, file.out, options, frame, MT_PLOT_LEFT_PX + WIDTH_PX + 24,
-			    ABOVE_PX + HEIGHT_PX + BELOW_PX, title,
-			    "Curves over k0; each point tells the figures that moetrace oea prints.");
+	mt_plot_sheet_begin(
+		&sheet, file.out, options, frame, MT_PLOT_LEFT_PX + WIDTH_PX + 24,
+		ABOVE_PX + HEIGHT_PX + BELOW_PX, title,
+		"Curves over k0; each point tells the figures that moetrace oea prints.");
 	draw(&sheet, points);
 	mt_plot_sheet_end(&sheet, frame);
 	return mt_out_file_finish(&file);
@@ -222,7 +230,8 @@ int mt_plot_oea(const struct mt_trace *trace, const struct mt_plot_options *opti
 		struct mt_plot_frame *frame)
 {
 	struct points *points = calloc(1, sizeof(*points));
-	int status = mt_trace_mode_check(trace, (uint64_t)frame->recording_id, "per_token", "plot oea");
+	int status =
+		mt_trace_mode_check(trace, (uint64_t)frame->recording_id, "per_token", "plot oea");
 
 	if (!points) {
 		mt_error("%s: out of memory", trace->path);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The order of a heatmap's columns. By rank the experts of a rank stand together: as the last map of
- * the layer places them (an expert with replicas stands where its first one lies), or where --ranks
- * says so, or there is no map, with the experts in order.
+ * The order of a heatmap's columns. By rank the experts of a rank stand together: as the last map
+ * of the layer places them (an expert with replicas stands where its first one lies), or where
+ * --ranks says so, or there is no map, with the experts in order.
  */
 #include "cli/plot.h"
 
@@ -21,8 +21,8 @@ static int out_of_memory(const struct mt_trace *trace)
 	"SELECT coalesce((SELECT max(m.n_ranks) FROM expert_map AS m WHERE m.layer_id = " \
 	"?1), (SELECT max(ep_size) FROM process))"
 
-#define SQL_MAP                                                                         \
-	"SELECT n_slots, coalesce(n_ranks, ?2), slot_experts FROM expert_map WHERE "    \
+#define SQL_MAP                                                                      \
+	"SELECT n_slots, coalesce(n_ranks, ?2), slot_experts FROM expert_map WHERE " \
 	"layer_id = ?1 AND length(slot_experts) = 4 * n_slots ORDER BY epoch DESC LIMIT 1"
 
 static uint32_t in_order(const struct mt_plot_layer *layer, uint32_t expert, uint64_t n_ranks)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Power over time, a curve for each part of a device, under the limits in force. The figures are the
- * rows of view power, which 'moetrace power --readings' prints.
+ * Power over time, a curve for each part of a device, under the limits in force. The figures are
+ * the rows of view power, which 'moetrace power --readings' prints.
  */
 #include "cli/plot.h"
 
@@ -39,16 +39,16 @@ struct readings {
 static const struct {
 	const char *color, *dashes;
 } styles[] = {
-	{"#0072b2", "none"}, {"#d55e00", "7 3"}, {"#009e73", "2 2"},
+	{"#0072b2", "none"},	{"#d55e00", "7 3"}, {"#009e73", "2 2"},
 	{"#cc79a7", "9 3 2 3"}, {"#e69f00", "4 4"}, {"#56b4e9", "12 3"},
 };
 
 #define N_STYLES (sizeof(styles) / sizeof(styles[0]))
 
-#define SQL_READINGS                                                                         \
-	"SELECT d.kind || ' ' || p.device_id || ', ' || p.domain, p.time_ns, "              \
-	"coalesce(p.instant_w, p.counted_w, p.average_w), p.limit_w FROM power AS p JOIN "   \
-	"device AS d USING (device_id) WHERE p.recording_id = ?1 ORDER BY p.device_id, "     \
+#define SQL_READINGS                                                                       \
+	"SELECT d.kind || ' ' || p.device_id || ', ' || p.domain, p.time_ns, "             \
+	"coalesce(p.instant_w, p.counted_w, p.average_w), p.limit_w FROM power AS p JOIN " \
+	"device AS d USING (device_id) WHERE p.recording_id = ?1 ORDER BY p.device_id, "   \
 	"p.domain, p.time_ns, p.source"
 
 static bool reading_add(struct readings *all, const struct reading *reading)
@@ -78,7 +78,9 @@ static bool row_take(struct readings *all, sqlite3_stmt *stmt)
 	struct reading reading = {
 		.time_ns = sqlite3_column_int64(stmt, 1),
 		.watts = sqlite3_column_double(stmt, 2),
-		.limit = sqlite3_column_type(stmt, 3) == SQLITE_NULL ? -1 : sqlite3_column_double(stmt, 3),
+		.limit = sqlite3_column_type(stmt, 3) == SQLITE_NULL
+				 ? -1
+				 : sqlite3_column_double(stmt, 3),
 	};
 
 	if (!name || sqlite3_column_type(stmt, 2) == SQLITE_NULL)
@@ -97,8 +99,8 @@ static bool row_take(struct readings *all, sqlite3_stmt *stmt)
 static int readings_read(const struct mt_trace *trace, const struct mt_plot_frame *frame,
 			 struct readings *all)
 {
-	sqlite3_stmt *stmt = mt_trace_prepare_recording(trace, SQL_READINGS,
-							(uint64_t)frame->recording_id);
+	sqlite3_stmt *stmt =
+		mt_trace_prepare_recording(trace, SQL_READINGS, (uint64_t)frame->recording_id);
 	bool has_memory = true;
 	int rc = SQLITE_DONE;
 
@@ -112,7 +114,8 @@ static int readings_read(const struct mt_trace *trace, const struct mt_plot_fram
 	else if (rc != SQLITE_DONE)
 		return mt_trace_error(trace);
 	else if (all->n == 0)
-		mt_error("%s: recording %" PRId64 " has no readings of power; 'moetrace power %s' says why",
+		mt_error("%s: recording %" PRId64
+			 " has no readings of power; 'moetrace power %s' says why",
 			 trace->path, frame->recording_id, trace->path);
 	else
 		return MT_EXIT_OK;
@@ -147,7 +150,8 @@ static size_t series_draw(const struct mt_svg *svg, const struct readings *all, 
 	size_t end = i;
 
 	fprintf(svg->out,
-		"<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" stroke-dasharray=\"%s\" points=\"",
+		"<polyline fill=\"none\" stroke=\"%s\" stroke-width=\"1.5\" "
+		"stroke-dasharray=\"%s\" points=\"",
 		styles[series % N_STYLES].color, styles[series % N_STYLES].dashes);
 	for (; end < all->n && all->readings[end].series == series; end++)
 		fprintf(svg->out, "%.2f,%.2f ",
@@ -171,9 +175,11 @@ static void dots_draw(const struct mt_svg *svg, const struct readings *all,
 
 		fprintf(svg->out, "<circle cx=\"%.2f\" cy=\"%.2f\" r=\"2.5\" fill=\"%s\"><title>",
 			mt_plot_axis_at(x, time_of(all, reading->time_ns)),
-			mt_plot_axis_at(y, reading->watts), styles[reading->series % N_STYLES].color);
+			mt_plot_axis_at(y, reading->watts),
+			styles[reading->series % N_STYLES].color);
 		mt_svg_escape(svg, all->names[reading->series]);
-		fprintf(svg->out, ": time_ns %" PRId64 ", %.15g W", reading->time_ns, reading->watts);
+		fprintf(svg->out, ": time_ns %" PRId64 ", %.15g W", reading->time_ns,
+			reading->watts);
 		if (reading->limit >= 0)
 			fprintf(svg->out, ", limit_w %.15g", reading->limit);
 		fputs("</title></circle>\n", svg->out);
@@ -184,23 +190,26 @@ static void keys_draw(const struct mt_plot_sheet *sheet, const struct readings *
 {
 	for (size_t i = 0; i < all->n_series; i++, y += KEY_PX) {
 		fprintf(sheet->svg.out,
-			"<line x1=\"%d\" y1=\"%g\" x2=\"%d\" y2=\"%g\" stroke=\"%s\" stroke-width=\"1.5\" "
+			"<line x1=\"%d\" y1=\"%g\" x2=\"%d\" y2=\"%g\" stroke=\"%s\" "
+			"stroke-width=\"1.5\" "
 			"stroke-dasharray=\"%s\"/>\n",
-			MT_PLOT_LEFT_PX, y - 4, MT_PLOT_LEFT_PX + 40, y - 4, styles[i % N_STYLES].color,
-			styles[i % N_STYLES].dashes);
+			MT_PLOT_LEFT_PX, y - 4, MT_PLOT_LEFT_PX + 40, y - 4,
+			styles[i % N_STYLES].color, styles[i % N_STYLES].dashes);
 		mt_svg_text(&sheet->svg, MT_PLOT_LEFT_PX + 48, y, MT_SVG_TEXT, MT_SVG_START, "%s",
 			    all->names[i]);
 	}
 	mt_svg_line(&sheet->svg, MT_PLOT_LEFT_PX, y - 4, MT_PLOT_LEFT_PX + 40, y - 4, MT_SVG_LIMIT);
-	mt_svg_text(&sheet->svg, MT_PLOT_LEFT_PX + 48, y, MT_SVG_TEXT, MT_SVG_START, "its limit, where known");
+	mt_svg_text(&sheet->svg, MT_PLOT_LEFT_PX + 48, y, MT_SVG_TEXT, MT_SVG_START,
+		    "its limit, where known");
 }
 
 static void draw(const struct mt_plot_sheet *sheet, const struct readings *all)
 {
 	const double bottom = sheet->top + ABOVE_PX + HEIGHT_PX;
-	const struct mt_plot_axis y = mt_plot_axis_make(0, all->most, 6, bottom, sheet->top + ABOVE_PX);
-	const struct mt_plot_axis x = mt_plot_axis_make(0, time_of(all, all->last_ns), 10,
-							MT_PLOT_LEFT_PX, MT_PLOT_LEFT_PX + WIDTH_PX);
+	const struct mt_plot_axis y =
+		mt_plot_axis_make(0, all->most, 6, bottom, sheet->top + ABOVE_PX);
+	const struct mt_plot_axis x = mt_plot_axis_make(
+		0, time_of(all, all->last_ns), 10, MT_PLOT_LEFT_PX, MT_PLOT_LEFT_PX + WIDTH_PX);
 	char name[64];
 
 	mt_plot_axis_draw_y(sheet, &y, MT_PLOT_LEFT_PX, MT_PLOT_LEFT_PX + WIDTH_PX, "power (W)");
@@ -226,9 +235,10 @@ static int write(const struct mt_plot_options *options, struct mt_plot_frame *fr
 	if (all->n_left_out)
 		mt_plot_note(frame, "%" PRIu64 " readings of further devices are left out.",
 			     all->n_left_out);
-	mt_plot_sheet_begin(&sheet, file.out, options, frame, MT_PLOT_LEFT_PX + WIDTH_PX + 24,
-			    ABOVE_PX + HEIGHT_PX + 54 + KEY_PX * (double)(all->n_series + 1), "Power",
-			    "A curve for each part of a device, under its limit; each point is a reading.");
+	mt_plot_sheet_begin(
+		&sheet, file.out, options, frame, MT_PLOT_LEFT_PX + WIDTH_PX + 24,
+		ABOVE_PX + HEIGHT_PX + 54 + KEY_PX * (double)(all->n_series + 1), "Power",
+		"A curve for each part of a device, under its limit; each point is a reading.");
 	draw(&sheet, all);
 	mt_plot_sheet_end(&sheet, frame);
 	return mt_out_file_finish(&file);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Finding the request that a command line names. A name that fits several is an error, since which of
- * them is meant cannot be known.
+ * Finding the request that a command line names. A name that fits several is an error, since which
+ * of them is meant cannot be known.
  */
 #include "cli/request_find.h"
 
@@ -9,8 +9,8 @@
 
 static int none_report(const struct mt_trace *trace, uint64_t recording_id, const char *id)
 {
-	mt_error("%s: has no request '%s'%s; 'moetrace requests %s' lists them", trace->path,
-		 id, recording_id ? " in this recording" : "", trace->path);
+	mt_error("%s: has no request '%s'%s; 'moetrace requests %s' lists them", trace->path, id,
+		 recording_id ? " in this recording" : "", trace->path);
 	return MT_EXIT_NOT_FOUND;
 }
 

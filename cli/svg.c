@@ -43,7 +43,8 @@ const char *mt_svg_class(enum mt_svg_class class)
 static void colors_write(FILE *out, bool is_dark)
 {
 	for (int i = 0; i < MT_SVG_N_CLASSES; i++)
-		fprintf(out, ".%s{%s:%s%s}", classes[i].name, is_stroke(i) ? "fill:none;stroke" : "fill",
+		fprintf(out, ".%s{%s:%s%s}", classes[i].name,
+			is_stroke(i) ? "fill:none;stroke" : "fill",
 			is_dark ? classes[i].dark : classes[i].light, classes[i].more);
 }
 
@@ -52,8 +53,10 @@ void mt_svg_begin(struct mt_svg *svg, FILE *out, double width, double height,
 {
 	*svg = (struct mt_svg){.out = out, .width = width, .height = height};
 	fprintf(out,
-		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 0 %g "
-		"%g\" role=\"img\" font-family=\"system-ui, sans-serif\" font-size=\"%d\">\n<title>",
+		"<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%g\" height=\"%g\" viewBox=\"0 "
+		"0 %g "
+		"%g\" role=\"img\" font-family=\"system-ui, sans-serif\" "
+		"font-size=\"%d\">\n<title>",
 		width, height, width, height, MT_SVG_FONT_PX);
 	mt_svg_escape(svg, title);
 	fputs("</title>\n<desc>", out);
@@ -101,9 +104,9 @@ void mt_svg_escape(const struct mt_svg *svg, const char *text)
 void mt_svg_text(const struct mt_svg *svg, double x, double y, enum mt_svg_class class,
 		 enum mt_svg_anchor anchor, const char *format, ...)
 {
-	static const char *const anchors[] = {
-		[MT_SVG_START] = "", [MT_SVG_MIDDLE] = " text-anchor=\"middle\"",
-		[MT_SVG_END] = " text-anchor=\"end\""};
+	static const char *const anchors[] = {[MT_SVG_START] = "",
+					      [MT_SVG_MIDDLE] = " text-anchor=\"middle\"",
+					      [MT_SVG_END] = " text-anchor=\"end\""};
 	char text[TEXT_BYTES];
 	va_list args;
 
@@ -118,7 +121,8 @@ void mt_svg_text(const struct mt_svg *svg, double x, double y, enum mt_svg_class
 
 void mt_svg_heading(const struct mt_svg *svg, double x, double y, const char *text)
 {
-	fprintf(svg->out, "<text x=\"%g\" y=\"%g\" class=\"text\" font-size=\"15\" font-weight=\"600\">", x,
+	fprintf(svg->out,
+		"<text x=\"%g\" y=\"%g\" class=\"text\" font-size=\"15\" font-weight=\"600\">", x,
 		y);
 	mt_svg_escape(svg, text);
 	fputs("</text>\n", svg->out);
@@ -127,15 +131,15 @@ void mt_svg_heading(const struct mt_svg *svg, double x, double y, const char *te
 void mt_svg_rect(const struct mt_svg *svg, double x, double y, double width, double height,
 		 enum mt_svg_class class)
 {
-	fprintf(svg->out, "<rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" class=\"%s\"/>\n", x, y,
-		width, height, classes[class].name);
+	fprintf(svg->out, "<rect x=\"%g\" y=\"%g\" width=\"%g\" height=\"%g\" class=\"%s\"/>\n", x,
+		y, width, height, classes[class].name);
 }
 
 void mt_svg_line(const struct mt_svg *svg, double x1, double y1, double x2, double y2,
 		 enum mt_svg_class class)
 {
-	fprintf(svg->out, "<line x1=\"%g\" y1=\"%g\" x2=\"%g\" y2=\"%g\" class=\"%s\"/>\n", x1, y1, x2, y2,
-		classes[class].name);
+	fprintf(svg->out, "<line x1=\"%g\" y1=\"%g\" x2=\"%g\" y2=\"%g\" class=\"%s\"/>\n", x1, y1,
+		x2, y2, classes[class].name);
 }
 
 /* Bytes of the next line of @text, of at most @max_bytes; a word that is longer is cut. */
@@ -156,10 +160,12 @@ static size_t line_length(const char *text, size_t max_bytes)
 double mt_svg_paragraph(const struct mt_svg *svg, double x, double y, double width,
 			enum mt_svg_class class, const char *text)
 {
-	const size_t max_bytes = width > 40 * MT_SVG_CHAR_PX ? (size_t)(width / MT_SVG_CHAR_PX) : 40;
+	const size_t max_bytes =
+		width > 40 * MT_SVG_CHAR_PX ? (size_t)(width / MT_SVG_CHAR_PX) : 40;
 
 	while (*text) {
-		const size_t n = line_length(text, max_bytes < TEXT_BYTES ? max_bytes : TEXT_BYTES - 1);
+		const size_t n =
+			line_length(text, max_bytes < TEXT_BYTES ? max_bytes : TEXT_BYTES - 1);
 
 		if (svg->out)
 			mt_svg_text(svg, x, y, class, MT_SVG_START, "%.*s", (int)n, text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * SVG as it is written: one picture to a stream. Texts are escaped here, whatever they hold, so that
- * a name from a trace is never markup; what XML cannot hold becomes U+FFFD. Colours of the frame
- * follow the theme by class names; programs without style sheets show the light one.
+ * SVG as it is written: one picture to a stream. Texts are escaped here, whatever they hold, so
+ * that a name from a trace is never markup; what XML cannot hold becomes U+FFFD. Colours of the
+ * frame follow the theme by class names; programs without style sheets show the light one.
  */
 #ifndef MT_CLI_SVG_H
 #define MT_CLI_SVG_H
@@ -70,8 +70,8 @@ double mt_svg_paragraph(const struct mt_svg *svg, double x, double y, double wid
 #define MT_SVG_NUMBER_BYTES 48
 const char *mt_svg_number(double value, int digits, char buffer[MT_SVG_NUMBER_BYTES]);
 
-#define MT_SVG_FONT_PX	11
-#define MT_SVG_CHAR_PX	6.1 /* a character's width, about */
-#define MT_SVG_LINE_PX	15
+#define MT_SVG_FONT_PX 11
+#define MT_SVG_CHAR_PX 6.1 /* a character's width, about */
+#define MT_SVG_LINE_PX 15
 
 #endif

@@ -72,21 +72,25 @@ static const struct {
 	{{"meta", "value"}, "meta"},
 	{{"model", "name"}, "model"},
 	{{"recording", "end_reason"}, "recording"},
-	{{"recording", "end_reason"}, "loss"}, /* of which report tells the recorder's own words alone */
+	{{"recording", "end_reason"},
+	 "loss"}, /* of which report tells the recorder's own words alone */
 	{{"recording", "routing_source"}, "recording"},
 	{{"string", "value"}, "kernel_event"}, /* names of kernels; other strings name ranges */
 };
 
 /* A model's name may be its path; recordings may end for the runtime's own reasons. */
 static const char sql_views[] =
-	"CREATE TEMP VIEW meta AS SELECT key, CASE WHEN key IN ('format', 'moetrace_version', 'part', "
+	"CREATE TEMP VIEW meta AS SELECT key, CASE WHEN key IN ('format', 'moetrace_version', "
+	"'part', "
 	"'engine_name', 'engine_version') OR key GLOB 'version.*' OR key GLOB 'source.*' OR "
 	"(key GLOB 'opt.*' AND key <> 'opt.socket_dir') THEN value END AS value FROM main.meta;"
 	"CREATE TEMP VIEW model AS SELECT model_id, CASE WHEN name GLOB '[/~.]*' OR "
-	"name LIKE '%/%/%' OR instr(name, '\\') THEN 'model ' || model_id ELSE name END AS name, kind, "
+	"name LIKE '%/%/%' OR instr(name, '\\') THEN 'model ' || model_id ELSE name END AS name, "
+	"kind, "
 	"architecture, n_layers, quantization FROM main.model;"
 	"CREATE TEMP VIEW recording AS SELECT recording_id, process_id, start_ns, end_ns, "
-	"CASE WHEN end_reason IN ('stopped', 'closed', 'rotated', 'dump', 'trigger', 'interrupted', "
+	"CASE WHEN end_reason IN ('stopped', 'closed', 'rotated', 'dump', 'trigger', "
+	"'interrupted', "
 	"'file_limit', 'io_error', 'killed') THEN end_reason WHEN end_reason IS NOT NULL THEN "
 	"'redacted' END AS end_reason, mode, CASE WHEN routing_source IN ('model', 'uniform', "
 	"'round-robin') OR routing_source GLOB 'zipf:[0-9]*' THEN routing_source "
@@ -173,7 +177,8 @@ struct mt_redacted *mt_redacted_new(sqlite3 *db)
 {
 	struct mt_redacted *redacted = calloc(1, sizeof(*redacted));
 	sqlite3_stmt *stmt = NULL;
-	bool is_good = redacted && sqlite3_prepare_v2(db, sql_columns, -1, &stmt, NULL) == SQLITE_OK &&
+	bool is_good = redacted &&
+		       sqlite3_prepare_v2(db, sql_columns, -1, &stmt, NULL) == SQLITE_OK &&
 		       columns_read(redacted, stmt);
 
 	sqlite3_finalize(stmt);

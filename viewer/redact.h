@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What --redact leaves out: whatever may tell of people or of their machines. A text column is left
- * out unless redact.c names it as harmless, so that one that a later schema adds is left out, too. Of
- * some columns only some values are harmless: a connection has views of its own before those tables,
- * through which the viewer's statements read these values, and users' statements none.
+ * out unless redact.c names it as harmless, so that one that a later schema adds is left out, too.
+ * Of some columns only some values are harmless: a connection has views of its own before those
+ * tables, through which the viewer's statements read these values, and users' statements none.
  */
 #ifndef MT_VIEWER_REDACT_H
 #define MT_VIEWER_REDACT_H

@@ -31,9 +31,9 @@ static void version_make(const struct mt_source *source, const struct stat *file
 			memset(&wal, 0, sizeof(wal));
 		free(path);
 	}
-	snprintf(version, MT_STATE_VERSION_BYTES, "%jx.%jx.%lx.%jx.%jx.%lx", (intmax_t)file->st_size,
-		 (intmax_t)file->st_mtim.tv_sec, file->st_mtim.tv_nsec, (intmax_t)wal.st_size,
-		 (intmax_t)wal.st_mtim.tv_sec, wal.st_mtim.tv_nsec);
+	snprintf(version, MT_STATE_VERSION_BYTES, "%jx.%jx.%lx.%jx.%jx.%lx",
+		 (intmax_t)file->st_size, (intmax_t)file->st_mtim.tv_sec, file->st_mtim.tv_nsec,
+		 (intmax_t)wal.st_size, (intmax_t)wal.st_mtim.tv_sec, wal.st_mtim.tv_nsec);
 }
 
 static const char sql_state[] =
@@ -67,7 +67,8 @@ static bool seen_read(struct mt_source *source, struct seen *seen)
 
 static bool is_writer_there(const struct mt_source *source)
 {
-	return source->writer_pid > 0 && (kill((pid_t)source->writer_pid, 0) == 0 || errno == EPERM);
+	return source->writer_pid > 0 &&
+	       (kill((pid_t)source->writer_pid, 0) == 0 || errno == EPERM);
 }
 
 static const char *state_of(const struct mt_source *source, const struct seen *seen)
@@ -124,7 +125,8 @@ void mt_state_answer(struct mt_source *source, struct mt_view_reply *reply)
 	if (!seen.state) {
 		version_make(source, &file, version);
 		if (!seen_read(source, &seen)) {
-			mt_view_reply_fail(reply, MT_REPLY_BUSY, "%s: cannot be read now", source->name);
+			mt_view_reply_fail(reply, MT_REPLY_BUSY, "%s: cannot be read now",
+					   source->name);
 			mt_view_reply_end(reply);
 			return;
 		}

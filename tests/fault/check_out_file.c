@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Files that the command writes, when the steps at their beginning and end fail: the reason is told,
- * what was there is whole, and no temporary file is left. The calls are failed by definitions of this
- * program that go before the C library's.
+ * Files that the command writes, when the steps at their beginning and end fail: the reason is
+ * told, what was there is whole, and no temporary file is left. The calls are failed by definitions
+ * of this program that go before the C library's.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -35,7 +35,8 @@ static int refuse(int error)
 
 FILE *fdopen(int fd, const char *mode)
 {
-	FILE *(*real)(int, const char *) = (FILE * (*)(int, const char *)) dlsym(RTLD_NEXT, "fdopen");
+	FILE *(*real)(int, const char *) =
+		(FILE * (*)(int, const char *)) dlsym(RTLD_NEXT, "fdopen");
 
 	if (!failing.fdopen)
 		return real(fd, mode);
@@ -158,9 +159,12 @@ static const struct {
 	const char *told;
 } ends[] = {
 	{true, 0, EIO, 0, "page cannot be written: Input/output error; nothing of it is left"},
-	{false, 0, 0, EROFS, "page cannot be written: Read-only file system; nothing of it is left"},
-	{false, 0, EACCES, EINVAL, "page cannot be written: Permission denied; nothing of it is left"},
-	{true, ENOSPC, 0, 0, "page cannot be written: No space left on device; nothing of it is left"},
+	{false, 0, 0, EROFS,
+	 "page cannot be written: Read-only file system; nothing of it is left"},
+	{false, 0, EACCES, EINVAL,
+	 "page cannot be written: Permission denied; nothing of it is left"},
+	{true, ENOSPC, 0, 0,
+	 "page cannot be written: No space left on device; nothing of it is left"},
 };
 
 START_TEST(test_finish_fails)
@@ -189,7 +193,9 @@ START_TEST(test_finish_over_what_appeared)
 	failing.renameat2 = _i ? EINVAL : 0;
 	file_put("page", "theirs");
 	ck_assert_int_eq(mt_out_file_finish(&file), MT_EXIT_FAILED);
-	ck_assert_str_eq(told, "page appeared meanwhile and is kept; give another name, or -f to replace it");
+	ck_assert_str_eq(
+		told,
+		"page appeared meanwhile and is kept; give another name, or -f to replace it");
 	expect_text("page", "theirs");
 	expect_files(1, 'p');
 }
