@@ -308,16 +308,14 @@ await part('the sheet finds shortcuts, the link is copied, less motion plays slo
 	tolerate(/never/);
 });
 
-await part('narrow, in both themes: nothing is wider than the window, nothing fails axe', async () => {
+await part('narrow: nothing is wider than the window, nothing fails axe', async () => {
 	await page.setViewportSize({width: 420, height: 800});
-	for (const scheme of ['light', 'dark']) {
-		await page.emulateMedia({colorScheme: scheme});
-		for (const view of ['overview', 'heatmap', 'request', 'oea', 'ranks', 'compare', 'query']) {
-			await open({view, with: at('ruled.db'), request: '2', table: '1'});
-			const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
-			assert.ok(over <= 0, `${view} is ${over} pixels too wide`);
-			await accessible(`${view}, narrow, ${scheme}`);
-		}
+	await page.emulateMedia({colorScheme: 'dark'});
+	for (const view of ['overview', 'heatmap', 'request', 'oea', 'ranks', 'compare', 'query']) {
+		await open({view, with: at('ruled.db'), request: '2', table: '1'});
+		const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+		assert.ok(over <= 0, `${view} is ${over} pixels too wide`);
+		await accessible(`${view}, narrow`);
 	}
 	await page.emulateMedia({colorScheme: null});
 	await page.setViewportSize({width: 1280, height: 900});

@@ -29,11 +29,11 @@ export function ticks(from: number, to: number, n: number, least = 0): number[] 
 }
 
 function axes(context: Surface, width: number, height: number, xs: [number, number], ys: [number, number],
-	xLabel: string, yLabel: string, leastStep = 0): Axes {
+	xLabel: string, yLabel: string, leastStep = 0, top = pad.top): Axes {
 	context.fillStyle = themeColor('--page');
 	context.fillRect(0, 0, width, height);
 	const x = (value: number) => pad.left + ((value - xs[0]) / (xs[1] - xs[0] || 1)) * (width - pad.left - pad.right);
-	const y = (value: number) => height - pad.bottom - ((value - ys[0]) / (ys[1] - ys[0] || 1)) * (height - pad.top - pad.bottom);
+	const y = (value: number) => height - pad.bottom - ((value - ys[0]) / (ys[1] - ys[0] || 1)) * (height - top - pad.bottom);
 	context.font = '11px system-ui, sans-serif';
 	context.strokeStyle = themeColor('--line');
 	context.fillStyle = themeColor('--quiet');
@@ -102,25 +102,45 @@ export function nearest(plot: Lines, width: number, place: number): number {
 	return best;
 }
 
+// Where the name of each line stands; those that have no room begin another row.
+function legendPlaces(context: Surface, width: number, plot: Lines): {left: number; row: number}[] {
+	context.font = '11px system-ui, sans-serif';
+	const begin = Math.max(pad.left, context.measureText(plot.yLabel).width + 24);
+	let left = begin, row = 0;
+	return plot.lines.map((line) => {
+		const length = 36 + context.measureText(line.name).width;
+		if (left > begin && left + length > width) {
+			left = begin;
+			row++;
+		}
+		const place = {left, row};
+		left += length;
+		return place;
+	});
+}
+
 export function linesDraw(surface: Surface, width: number, height: number, plot: Lines): void {
 	const all = plot.lines.flatMap((line) => line.values.filter(Number.isFinite));
 	const most = all.reduce((a, b) => Math.max(a, b), 0) || 1;
 	const least = all.reduce((a, b) => Math.min(a, b), 0);
+	const places = legendPlaces(surface, width, plot);
+	const top = pad.top + 16 * places[places.length - 1]!.row;
 	const {context, x, y} = axes(surface, width, height, [Math.min(...plot.x), Math.max(...plot.x)], [least * 1.06, most * 1.06], plot.xLabel, plot.yLabel,
-		plot.x.every(Number.isInteger) ? 1 : 0);
+		plot.x.every(Number.isInteger) ? 1 : 0, top);
 	if (plot.mark !== undefined) {
 		context.fillStyle = themeColor('--mark');
-		context.fillRect(x(plot.mark) - 6, pad.top, 12, height - pad.top - pad.bottom);
+		context.fillRect(x(plot.mark) - 6, top, 12, height - top - pad.bottom);
 	}
-	let legend = Math.max(pad.left, context.measureText(plot.yLabel).width + 24);
-	for (const line of plot.lines) {
+	plot.lines.forEach((line, n) => {
+		const {left, row} = places[n]!;
+		const middle = 12 + 16 * row;
 		context.strokeStyle = context.fillStyle = themeColor(line.color);
 		context.lineWidth = 2;
 		context.setLineDash(line.isDashed ? [5, 4] : []);
 		pathDraw(context, line.values.map((value, i) => [x(plot.x[i]!), y(value)]));
 		context.beginPath();
-		context.moveTo(legend, 12);
-		context.lineTo(legend + 18, 12);
+		context.moveTo(left, middle);
+		context.lineTo(left + 18, middle);
 		context.stroke();
 		context.setLineDash([]);
 		if (!line.isDashed && plot.x.length <= 100)
@@ -128,9 +148,8 @@ export function linesDraw(surface: Surface, width: number, height: number, plot:
 		context.textAlign = 'left';
 		context.textBaseline = 'middle';
 		context.fillStyle = themeColor('--text');
-		context.fillText(line.name, legend + 23, 12);
-		legend += 36 + context.measureText(line.name).width;
-	}
+		context.fillText(line.name, left + 23, middle);
+	});
 	context.lineWidth = 1;
 }
 
