@@ -92,8 +92,10 @@ for file in "$tmp"/asked/*; do
 		"$(grep -ao '"columns":\[[^]]*\]' "$tmp/plain/${file##*/}")"
 done
 grep -q secret.reason "$tmp/plain/info" || fail "nothing is planted"
-answered 200 GET "${base}api/traces"
-quiet_about "$tmp/body"
+for question in traces 0/state; do
+	answered 200 GET "${base}api/$question"
+	quiet_about "$tmp/body"
+done
 for text in 'known engine' '"redacted"' '"replay"' '"model 1"'; do
 	grep -q "$text" "$tmp/asked/info" || fail "question info lacks $text"
 done
