@@ -17,6 +17,9 @@ const {chromium: engine} = await import(join(packages, 'playwright-core/index.mj
 const axe = readFileSync(join(packages, 'axe-core/axe.min.js'), 'utf8');
 export const told = (name) => JSON.parse(readFileSync(join(folder, `${name}.json`), 'utf8'));
 
+// What does not happen within this time never will, however busy the machine is.
+const PATIENCE_MS = 120000;
+
 const profile = mkdtempSync(join(tmpdir(), 'moetrace-page.'));
 export const context = await engine.launchPersistentContext(profile, {
 	executablePath: chromium,
@@ -26,6 +29,7 @@ export const context = await engine.launchPersistentContext(profile, {
 	acceptDownloads: true,
 	bypassCSP: false,
 });
+context.setDefaultTimeout(PATIENCE_MS);
 export const page = context.pages()[0] ?? await context.newPage();
 let complaints = [];
 page.on('console', (message) => ['error', 'warning'].includes(message.type()) && complaints.push(message.text()));
@@ -72,7 +76,7 @@ export async function finish() {
 // Nothing is on its way any more; what was just done has had the time to ask.
 export async function quiet() {
 	await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)))));
-	await page.waitForFunction(() => !document.querySelector('.loading, [aria-busy=true]'), undefined, {timeout: 20000});
+	await page.waitForFunction(() => !document.querySelector('.loading, [aria-busy=true]'), undefined, {timeout: PATIENCE_MS});
 }
 
 export async function open(state) {

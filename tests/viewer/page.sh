@@ -8,7 +8,7 @@
 need_plain_build
 need_server
 need_json
-need_command node
+need_command node timeout
 chromium=$(command -v chromium || command -v chromium-browser || command -v google-chrome) ||
 	skip "no Chromium is installed"
 [ -d "$MOETRACE_SRCDIR/viewer/page/node_modules/playwright-core" ] ||
@@ -90,9 +90,9 @@ for file; do
 	separator=,
 done >"$tmp/names"
 echo "[$(cat "$tmp/names")]" >"$tmp/traces.json"
-view_start "$@" --time-limit 5
+view_start "$@" --time-limit 30
 for program in page page-timeline page-views; do
-	run node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
+	run timeout 900 node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
 	cat "$tmp/out"
 	[ "$status" -eq 0 ] || fail "the page does not pass $program"
 done
