@@ -34,6 +34,10 @@ viewer_tests = \
 	%D%/security.sh
 TESTS += $(viewer_tests)
 
+# Their packages are looked for in the source tree, where a release has none.
+tree_tests += %D%/bundle.sh %D%/page.sh
+tree_programs += %D%/ask tests/schema/make_trace
+
 EXTRA_DIST += \
 	%D%/bundle.sh \
 	%D%/file.sh \
