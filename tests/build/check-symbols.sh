@@ -68,12 +68,10 @@ find "$MOETRACE_BUILDDIR/common" "$MOETRACE_BUILDDIR/libtrace" "$MOETRACE_BUILDD
 	"$MOETRACE_BUILDDIR/schema" "$MOETRACE_BUILDDIR/collectors" -name '*.o' 2>/dev/null |
 	LC_ALL=C sort >"$tmp/objects"
 expect_file "$tmp/objects"
-while read -r object; do
-	nm -u "$object" | awk -v object="${object#"$MOETRACE_BUILDDIR"/}" '
-		{ sub(/@.*/, "", $NF) }
-		$NF ~ /^(exit|_exit|_Exit|quick_exit|abort|__assert_fail|stdout|stderr|psignal)$/ ||
-		$NF ~ /^(v?printf|__v?printf_chk|puts|putchar|perror|error|v?errx?|v?warnx?)$/ {
-			print object ": " $NF
-		}'
-done <"$tmp/objects" >"$tmp/calls"
+xargs nm -A -u <"$tmp/objects" | awk -v top="$MOETRACE_BUILDDIR/" '
+	{ object = substr($1, length(top) + 1); sub(/@.*/, "", $NF) }
+	$NF ~ /^(exit|_exit|_Exit|quick_exit|abort|__assert_fail|stdout|stderr|psignal)$/ ||
+	$NF ~ /^(v?printf|__v?printf_chk|puts|putchar|perror|error|v?errx?|v?warnx?)$/ {
+		print object " " $NF
+	}' >"$tmp/calls"
 [ ! -s "$tmp/calls" ] || fail "a library may not call: $(tr '\n' ' ' <"$tmp/calls")"

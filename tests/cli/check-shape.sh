@@ -20,9 +20,12 @@ violates schema "PRAGMA writable_schema = 1;
 violates schema "PRAGMA user_version = 1000;"
 violates schema "PRAGMA user_version = -1;"
 
-for table in meta process device model layer recording request request_attribute request_token \
+tables="meta process device model layer recording request request_attribute request_token \
 	pass pass_request rule topk pass_layer layer_load dispatch expert_map expert_load_window clock_snapshot stats gap diagnostic byte \
-	string launch_shape collector kernel graph_node graph_launch collector_overhead range power_sample device_link host_sample device_clock; do
+	string launch_shape collector kernel graph_node graph_launch collector_overhead range power_sample device_link host_sample device_clock"
+# Of those that are missing alike a few say all that a sanitizer can.
+! is_sanitized || tables='meta topk kernel'
+for table in $tables; do
 	cp "$tmp/sound.db" "$tmp/broken.db"
 	change "$tmp/broken.db" "DROP TABLE $table;"
 	expect_status 1 "$moetrace" check "$tmp/broken.db"
@@ -31,7 +34,9 @@ for table in meta process device model layer recording request request_attribute
 	expect_match "$tmp/out" '^the other proofs were not made: they need what is missing$'
 	expect_match "$tmp/out" 'broken.db: not sound: 1 of [0-9]+ proofs are violated$'
 done
-for view in expert_load layer_balance expert_coverage pass_summary request_summary stored_topk token_topk routed_expert layer_time pass_expert align_waste loss kernel_event kernel_summary power energy_window overlap CUPTI_ACTIVITY_KIND_KERNEL PROFILER_OVERHEAD NVTX_EVENTS; do
+views="expert_load layer_balance expert_coverage pass_summary request_summary stored_topk token_topk routed_expert layer_time pass_expert align_waste loss kernel_event kernel_summary power energy_window overlap CUPTI_ACTIVITY_KIND_KERNEL PROFILER_OVERHEAD NVTX_EVENTS"
+! is_sanitized || views='loss power'
+for view in $views; do
 	cp "$tmp/sound.db" "$tmp/broken.db"
 	change "$tmp/broken.db" "DROP VIEW $view;"
 	expect_status 1 "$moetrace" check "$tmp/broken.db"
@@ -61,9 +66,12 @@ sqlite3 -batch -separator ' ' "$tmp/full.db" "SELECT m.name, c.name, c.type,
 	FROM sqlite_schema AS m, pragma_table_info(m.name) AS c WHERE m.type = 'table'
 	AND NOT (c.pk = 1 AND c.type = 'INTEGER' AND m.sql NOT LIKE '%PRIMARY KEY (%')" >"$tmp/columns"
 [ "$(wc -l <"$tmp/columns")" -gt 120 ] || fail "the list of columns is short"
-# Each column gets one of the values, in turn: the proof is one for all columns.
+# Each column gets one of the values, in turn: the proof is one for all columns, of which sanitizers
+# see each fifth.
 n=0
 while read -r table column type has_sign; do
+	n=$((n + 1))
+	! is_sanitized || [ $((n % 5)) -eq 0 ] || continue
 	case $type in
 	INTEGER) values="'never' x'00' 1.5" ;;
 	REAL) values="'never' x'00' 9e999" ;;
@@ -72,8 +80,6 @@ while read -r table column type has_sign; do
 	*) fail "$table.$column has type $type" ;;
 	esac
 	[ "$type$has_sign" != INTEGER0 ] || values="$values -9"
-	! is_sanitized || values=${values%% *}
-	n=$((n + 1))
 	# shellcheck disable=SC2086 # one word a value
 	set -- $values
 	shift $((n % $#))

@@ -34,14 +34,17 @@ done
 
 # token_topk has a row for each stored row, those without a valid entry included.
 answer "token_topk" "$tmp/mixed.db" "
+	CREATE TEMP TABLE entries (pass_id, layer_id, row, n, PRIMARY KEY (pass_id, layer_id, row))
+		WITHOUT ROWID;
+	INSERT INTO entries SELECT pass_id, layer_id, row, count(*) FROM expected GROUP BY 1, 2, 3;
 	SELECT count(*) - (SELECT sum(n_rows) FROM pass_layer WHERE state = 0) FROM token_topk;
 	SELECT count(*) FROM (SELECT recording_id, model_id, request_id, attempt, position, pass_id,
 		row, phase, layer_id, layer, state FROM expected EXCEPT
 		SELECT recording_id, model_id, request_id, attempt, position, pass_id, row, phase,
 		layer_id, layer, state FROM token_topk);
 	SELECT count(*) FROM token_topk AS t WHERE length(topk_ids) <> k * id_bytes
-		OR n_valid <> (SELECT count(*) FROM expected AS e WHERE e.pass_id = t.pass_id
-			AND e.layer_id = t.layer_id AND e.row = t.row)
+		OR n_valid <> coalesce((SELECT n FROM entries AS e WHERE e.pass_id = t.pass_id
+			AND e.layer_id = t.layer_id AND e.row = t.row), 0)
 		OR coalesce(length(topk_weights), 2 * k) <> 2 * k
 		OR (weight_format = 'none') <> (topk_weights IS NULL) LIMIT 1;" "0
 0
