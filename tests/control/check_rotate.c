@@ -88,13 +88,15 @@ static void *load_main(void *argument)
 }
 
 static void load_begin(struct load *load, pthread_t *threads, const char *name,
-		       const struct moetrace_session_opts *opts)
+		       const struct moetrace_session_opts *given)
 {
+	struct moetrace_session_opts opts = given ? *given : toy_opts();
+
+	/* The writer may have to wait for a processor that these threads have. */
+	opts.ring_bytes = UINT64_C(32) << 20;
 	/* Enough for passes at every boundary; more is read for long afterwards. */
-	load->pause_us = suite_has_sanitizer("thread") ? 2000 :
-			 opts && opts->rotate_bytes ? 150 :
-						     1000;
-	load->toy = toy_start(name, opts, 2, 64, 4);
+	load->pause_us = suite_has_sanitizer("thread") ? 2000 : opts.rotate_bytes ? 150 : 1000;
+	load->toy = toy_start(name, &opts, 2, 64, 4);
 	load->stop = false;
 	load->n_recorded = 0;
 	load->n_not_recorded = 0;

@@ -40,16 +40,23 @@ END_TEST
 /* More rows than two bytes count. */
 START_TEST(test_70000_rows)
 {
-	struct toy toy = toy_start("large.db", NULL, 3, 300, 8);
-	const uint64_t request = toy_request(&toy, "long");
-	const struct moetrace_slice slices[] = {
+	struct moetrace_session_opts opts = toy_opts();
+	struct moetrace_slice slices[] = {
 		{.n_rows = 1},
-		{.request = request, .n_rows = 69990, .first_position = 0},
-		{.request = request, .n_rows = 9, .first_position = 69990},
+		{.n_rows = 69990, .first_position = 0},
+		{.n_rows = 9, .first_position = 69990},
 	};
-	struct moetrace_pass *pass = toy_begin(&toy, MOETRACE_PHASE_PREFILL, slices, 3);
+	struct moetrace_pass *pass;
+	uint64_t request;
+	struct toy toy;
 	sqlite3 *db;
 
+	opts.ring_bytes = UINT64_C(32) << 20;
+	toy = toy_start("large.db", &opts, 3, 300, 8);
+	request = toy_request(&toy, "long");
+	slices[1].request = request;
+	slices[2].request = request;
+	pass = toy_begin(&toy, MOETRACE_PHASE_PREFILL, slices, 3);
 	ck_assert_ptr_nonnull(pass);
 	toy_finish(&toy, pass, 70000);
 	ck_assert_int_eq(

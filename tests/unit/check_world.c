@@ -10,12 +10,12 @@
 #include "tests/unit/support/suite.h"
 #include "tests/unit/support/world.h"
 
-/* How many seeds; a race shows in few of them, and its detector is slow. */
+/* How many seeds: four have all formats of weights and all kinds of recordings. */
 static int n_seeds(void)
 {
 	if (suite_is_long())
 		return 40;
-	return suite_has_sanitizer("thread") ? 3 : 6;
+	return suite_has_sanitizer("thread") ? 3 : 4;
 }
 
 static uint32_t n_steps(void)
