@@ -11,6 +11,10 @@
 #include <check.h>
 
 #include "common/f16.h"
+#include "tests/unit/support/suite.h"
+
+/* Of each of the 65536 numbers, i. */
+#define HOLDS(condition) REQUIRE(condition, "0x%04x: %s", (unsigned)i, #condition)
 
 /* The value that sign, exponent and fraction of a binary16 spell. */
 static double half_value(uint16_t half)
@@ -30,12 +34,12 @@ START_TEST(test_f16_widen_is_exact)
 		float value = mt_f32_from_f16((uint16_t)i);
 
 		if ((i & 0x7c00) == 0x7c00) {
-			ck_assert_int_eq(isnan(value) != 0, (i & 0x3ff) != 0);
-			ck_assert_int_eq(isinf(value) != 0, (i & 0x3ff) == 0);
+			HOLDS((isnan(value) != 0) == ((i & 0x3ff) != 0));
+			HOLDS((isinf(value) != 0) == ((i & 0x3ff) == 0));
 		} else {
-			ck_assert(value == half_value((uint16_t)i));
+			HOLDS(value == half_value((uint16_t)i));
 		}
-		ck_assert_int_eq(signbit(value) != 0, (i & 0x8000) != 0);
+		HOLDS((signbit(value) != 0) == ((i & 0x8000) != 0));
 	}
 }
 END_TEST
@@ -48,9 +52,9 @@ START_TEST(test_f16_narrow_inverts_widen)
 		uint16_t back = mt_f16_from_f32(mt_f32_from_f16((uint16_t)i));
 
 		if ((i & 0x7c00) == 0x7c00 && (i & 0x3ff) != 0)
-			ck_assert_uint_eq(back, i | 0x0200);
+			HOLDS(back == (i | 0x0200));
 		else
-			ck_assert_uint_eq(back, i);
+			HOLDS(back == i);
 	}
 }
 END_TEST
@@ -64,10 +68,10 @@ START_TEST(test_f16_narrow_rounds_to_nearest_even)
 			(float)((half_value((uint16_t)i) + half_value((uint16_t)(i + 1))) / 2);
 		uint16_t even = (uint16_t)(i & 1 ? i + 1 : i);
 
-		ck_assert_uint_eq(mt_f16_from_f32(middle), even);
-		ck_assert_uint_eq(mt_f16_from_f32(-middle), even | 0x8000);
-		ck_assert_uint_eq(mt_f16_from_f32(nextafterf(middle, 0.0f)), i);
-		ck_assert_uint_eq(mt_f16_from_f32(nextafterf(middle, INFINITY)), i + 1);
+		HOLDS(mt_f16_from_f32(middle) == even);
+		HOLDS(mt_f16_from_f32(-middle) == (even | 0x8000));
+		HOLDS(mt_f16_from_f32(nextafterf(middle, 0.0f)) == i);
+		HOLDS(mt_f16_from_f32(nextafterf(middle, INFINITY)) == i + 1);
 	}
 }
 END_TEST
@@ -94,17 +98,17 @@ START_TEST(test_bf16)
 		uint32_t bits = i << 16;
 		uint16_t even = (uint16_t)(i & 1 ? i + 1 : i);
 
-		ck_assert_uint_eq(mt_f32_bits(mt_f32_from_bf16((uint16_t)i)), bits);
+		HOLDS(mt_f32_bits(mt_f32_from_bf16((uint16_t)i)) == bits);
 		if ((i & 0x7f80) == 0x7f80) {
 			uint16_t back = mt_bf16_from_f32(mt_f32_from_bits(bits));
 
-			ck_assert_uint_eq(back, i & 0x7f ? i | 0x40 : i);
+			HOLDS(back == (i & 0x7f ? i | 0x40 : i));
 			continue;
 		}
-		ck_assert_uint_eq(mt_bf16_from_f32(mt_f32_from_bits(bits)), i);
-		ck_assert_uint_eq(mt_bf16_from_f32(mt_f32_from_bits(bits | 0x7fff)), i);
-		ck_assert_uint_eq(mt_bf16_from_f32(mt_f32_from_bits(bits | 0x8000)), even);
-		ck_assert_uint_eq(mt_bf16_from_f32(mt_f32_from_bits(bits | 0x8001)), i + 1);
+		HOLDS(mt_bf16_from_f32(mt_f32_from_bits(bits)) == i);
+		HOLDS(mt_bf16_from_f32(mt_f32_from_bits(bits | 0x7fff)) == i);
+		HOLDS(mt_bf16_from_f32(mt_f32_from_bits(bits | 0x8000)) == even);
+		HOLDS(mt_bf16_from_f32(mt_f32_from_bits(bits | 0x8001)) == i + 1);
 	}
 	ck_assert_uint_eq(mt_bf16_from_f32(mt_f32_from_bits(0x7f800001u)), 0x7fc0);
 }

@@ -13,6 +13,7 @@
 #include "kernels/rope/rope.h"
 #include "tests/kernels/support/levels.h"
 #include "tests/kernels/support/random.h"
+#include "tests/unit/support/suite.h"
 
 static const uint32_t sizes[] = {1, 2, 15, 16, 17, 31, 32, 33, 64, 97, 128, 131};
 
@@ -35,10 +36,9 @@ static const struct mtk_cpu_ops *level(int index)
 static void assert_near(const float *found, const float *expected, size_t n, float tolerance)
 {
 	for (size_t i = 0; i < n; i++)
-		ck_assert_msg(fabsf(found[i] - expected[i]) <=
-				      tolerance * (1.0f + fabsf(expected[i])),
-			      "element %zu of %zu: %.9g, not %.9g", i, n, (double)found[i],
-			      (double)expected[i]);
+		REQUIRE(fabsf(found[i] - expected[i]) <= tolerance * (1.0f + fabsf(expected[i])),
+			"element %zu of %zu: %.9g, not %.9g", i, n, (double)found[i],
+			(double)expected[i]);
 }
 
 static void assert_same_bits(const float *a, const float *b, size_t n)
@@ -96,7 +96,7 @@ static void check_gemm(const struct mtk_cpu_ops *ops, enum mtk_dtype dtype, uint
 
 	assert_near(found, expected, (size_t)n_rows * n_out, 1e-5f);
 	for (size_t i = 0; i < (size_t)n_rows * n_out; i++)
-		ck_assert_float_eq(added[i], before[i] + found[i]);
+		REQUIRE(added[i] == before[i] + found[i], "element %zu", i);
 	/* A row alone gives the bits that it gives among others. */
 	for (uint32_t row = 0; row < n_rows; row++) {
 		float *alone = run_gemm(ops, &weights, x + (size_t)row * n_in, 1, NULL);
@@ -145,10 +145,9 @@ START_TEST(test_widen_every_half)
 			for (uint32_t i = 0; i < MTK_PANEL; i++) {
 				float expected = mtk_matrix_at(&weights, i, 0);
 
-				if (isnan(expected))
-					ck_assert_float_nan(y[i]);
-				else
-					ck_assert_float_eq(y[i], expected);
+				REQUIRE(isnan(expected) ? isnan(y[i]) : y[i] == expected,
+					"element %u: %g, not %g", i, (double)y[i],
+					(double)expected);
 			}
 		}
 	}
@@ -317,9 +316,10 @@ static void check_choice(const struct mtk_cpu_ops *ops, const float *logits, uin
 	ck_assert_uint_le(mtk_route_scratch_floats(n_experts) * sizeof(float), sizeof(scratch));
 	ops->route(&route, &batch, 0, 1, scratch, &result);
 	for (uint32_t j = 0; j < top_k; j++) {
-		ck_assert_msg(found_ids[j] == ids[j], "%s: choice %u is %d, not %d", ops->name, j,
-			      found_ids[j], ids[j]);
-		ck_assert_float_eq_tol(found_weights[j], weights[j], 2e-6f);
+		REQUIRE(found_ids[j] == ids[j], "%s: choice %u is %d, not %d", ops->name, j,
+			found_ids[j], ids[j]);
+		REQUIRE(fabsf(found_weights[j] - weights[j]) < 2e-6f, "%s: weight %u is %g, not %g",
+			ops->name, j, (double)found_weights[j], (double)weights[j]);
 	}
 }
 
@@ -465,7 +465,7 @@ START_TEST(test_embed)
 	for (uint32_t token = 0; token < 33; token += 8) {
 		mtk_embed(&matrix, token, hidden);
 		for (uint32_t i = 0; i < 19; i++)
-			ck_assert_float_eq(hidden[i], mtk_matrix_at(&matrix, token, i));
+			REQUIRE(hidden[i] == mtk_matrix_at(&matrix, token, i), "element %u", i);
 	}
 	free(matrix.data);
 }

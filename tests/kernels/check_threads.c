@@ -13,6 +13,7 @@
 
 #include "kernels/sample/sample.h"
 #include "kernels/threads.h"
+#include "tests/unit/support/suite.h"
 
 #define MAX_ITERATIONS 1000
 
@@ -26,8 +27,8 @@ static void count_runs(void *arg, uint32_t begin, uint32_t end)
 {
 	struct counters *counters = arg;
 
-	ck_assert_uint_lt(begin, end);
-	ck_assert_uint_le(end - begin, counters->longest);
+	REQUIRE(begin < end && end - begin <= counters->longest, "a piece from %u to %u", begin,
+		end);
 	atomic_fetch_add(&counters->n_pieces, 1);
 	for (uint32_t i = begin; i < end; i++)
 		atomic_fetch_add(&counters->runs[i], 1);
@@ -44,7 +45,8 @@ static void check_loop(struct mtk_threads *threads, uint32_t n, uint32_t grain)
 	counters.longest = mtk_threads_count(threads) == 1 ? n : grain;
 	mtk_threads_run(threads, n, grain, count_runs, &counters);
 	for (uint32_t i = 0; i < MAX_ITERATIONS; i++)
-		ck_assert_uint_eq(atomic_load(&counters.runs[i]), i < n);
+		REQUIRE(atomic_load(&counters.runs[i]) == (i < n), "iteration %u ran %u times", i,
+			atomic_load(&counters.runs[i]));
 	ck_assert_uint_eq(atomic_load(&counters.n_pieces), n_pieces);
 }
 
@@ -170,10 +172,10 @@ START_TEST(test_rng_streams)
 	for (int i = 0; i < 10000; i++) {
 		double value = mtk_rng_next(&a);
 
-		ck_assert(value >= 0.0 && value < 1.0);
-		ck_assert_double_eq(value, mtk_rng_next(&again));
-		ck_assert_double_ne(value, mtk_rng_next(&other_stream));
-		ck_assert_double_ne(value, mtk_rng_next(&other_seed));
+		REQUIRE(value >= 0.0 && value < 1.0, "number %d is %g", i, value);
+		REQUIRE(value == mtk_rng_next(&again), "number %d differs the second time", i);
+		REQUIRE(value != mtk_rng_next(&other_stream), "number %d of two streams", i);
+		REQUIRE(value != mtk_rng_next(&other_seed), "number %d of two seeds", i);
 		sum += value;
 	}
 	ck_assert_double_eq_tol(sum / 10000, 0.5, 0.02);
