@@ -30,6 +30,10 @@ if !HAVE_CHECK
 TESTS += %D%/support/no-check.sh
 endif
 
+# The harness begins the tests in this order: those that wait the longest come first, so that
+# others run meanwhile.
+include tests/fault/local.mk
+include tests/fuzz/local.mk
 include tests/build/local.mk
 include tests/unit/local.mk
 include tests/control/local.mk
@@ -45,6 +49,4 @@ include tests/schema/local.mk
 include tests/cli/local.mk
 include tests/viewer/local.mk
 include tests/demo/local.mk
-include tests/fault/local.mk
-include tests/fuzz/local.mk
 include tests/interleave/local.mk

@@ -11,6 +11,7 @@
 #include "kernels/sample/sample.h"
 #include "tests/kernels/support/levels.h"
 #include "tests/kernels/support/tinymoe.h"
+#include "tests/unit/support/suite.h"
 
 /* Of the ten that the file holds. */
 #define N_SEQUENCES 6
@@ -63,8 +64,7 @@ static void take_choice(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top
 {
 	struct runner *runner = ctx;
 
-	ck_assert_uint_eq(n_rows, runner->n_rows);
-	ck_assert_uint_eq(top_k, TOP_K);
+	REQUIRE(n_rows == runner->n_rows && top_k == TOP_K, "%u rows of %u experts", n_rows, top_k);
 	for (uint32_t row = 0; row < n_rows; row++) {
 		uint32_t to = runner->outcome_rows[row];
 
