@@ -71,7 +71,7 @@ static const struct section sections[] = {
 	 "expert_tokens, share, lift FROM ranked WHERE place <= 2 "
 	 "ORDER BY recording_id, value, place",
 	 true, false},
-	{"layer_times", "Time of the layers, in the last 1000 passes of each recording", NULL, false,
+	{"layer_times", "Time of the layers", NULL, false,
 	 false},
 };
 

@@ -268,6 +268,20 @@ static bool is_timeline(const struct mt_question *question)
 	return strcmp(question->name, "timeline") == 0;
 }
 
+/* A selection's operations lie in parts of their tables that the timeline knows. */
+static void selection_answer(const struct mt_question *question, struct mt_source_run *run,
+			     struct mt_question_part *part, struct mt_view_reply *reply)
+{
+	static const char *const names[] = {"first_kernel", "last_kernel", "first_launch", "last_launch"};
+	struct mt_question more = *question;
+	char ids[4][24];
+
+	if (more.n_parameters + 4 <= MT_QUESTION_MAX_PARAMETERS && mt_timeline_operations(question, run, ids))
+		for (size_t i = 0; i < 4; i++)
+			more.parameters[more.n_parameters++] = (struct mt_parameter){names[i], ids[i]};
+	sections_answer(&more, run, part, reply);
+}
+
 static void run_answer(const struct mt_question *question, struct mt_source_run *run,
 		       struct mt_question_part *part, struct mt_view_reply *reply)
 {
@@ -275,6 +289,8 @@ static void run_answer(const struct mt_question *question, struct mt_source_run 
 		mt_answer_query(question, run, reply);
 	else if (is_timeline(question))
 		mt_timeline_answer(question, run, reply);
+	else if (strcmp(question->name, "selection") == 0)
+		selection_answer(question, run, part, reply);
 	else if (part->section[0])
 		sections_answer(question, run, part, reply);
 	else

@@ -14,6 +14,7 @@
 #define MAX_WAIT_MS  2000
 #define MAX_REACHING 64
 #define MAX_TIME     4e18
+#define MAX_ID	     999999999999999999
 #define NAME_SLOTS   8192 /* a power of two */
 #define NAME_BYTES   200
 
@@ -492,4 +493,34 @@ void mt_timeline_answer(const struct mt_question *question, struct mt_source_run
 		mt_view_reply_fail(reply, MT_REPLY_FAILED, "out of memory for the timeline");
 	pthread_mutex_unlock(&source->timeline_lock);
 	free(making);
+}
+
+/* Of as many digits as are bound as a number. */
+static void id_print(char ret_id[24], int64_t id)
+{
+	snprintf(ret_id, 24, "%lld", (long long)(id > MAX_ID ? MAX_ID : id < 0 ? 0 : id));
+}
+
+/* Whoever selects looks at the timeline, so that it is read, or will be. */
+bool mt_timeline_operations(const struct mt_question *question, struct mt_source_run *run,
+			    char ret_ids[4][24])
+{
+	const int64_t recording_id = (int64_t)real_of(question, "recording", 0);
+	const int64_t from_ns = time_of(question, "from", INT64_MIN);
+	const int64_t until_ns = time_of(question, "until", INT64_MAX);
+	struct mt_source *source = run->source;
+	struct mt_timeline *timeline;
+	int64_t first, last;
+	bool is_known;
+
+	pthread_mutex_lock(&source->timeline_lock);
+	timeline = source->timeline && source->timeline->recording_id == recording_id ? source->timeline : NULL;
+	is_known = timeline && mt_timeline_wait(timeline, MAX_WAIT_MS);
+	for (int i = 0; is_known && i < 2; i++) {
+		mt_timeline_ids(timeline, i ? MT_SCAN_GRAPH : MT_SCAN_KERNEL, from_ns, until_ns, &first, &last);
+		id_print(ret_ids[2 * i], first);
+		id_print(ret_ids[2 * i + 1], last);
+	}
+	pthread_mutex_unlock(&source->timeline_lock);
+	return is_known;
 }

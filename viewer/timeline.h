@@ -118,7 +118,15 @@ bool mt_exact_read(struct mt_timeline *timeline, struct mt_source_run *run,
 /* What table a lane's items come from; operations come from two. */
 bool mt_exact_has(const struct mt_exact *exact, enum mt_lane_type type);
 
-/* The ids of a table within which all rows lie that reach into a stretch. */
+/*
+ * Where the operations lie that reach into a stretch, by the parameters recording, from and until: the
+ * first and last id in table kernel, and in graph_launch. Returns whether that is known: where the timeline
+ * is read, or soon is.
+ */
+bool mt_timeline_operations(const struct mt_question *question, struct mt_source_run *run,
+			    char ret_ids[4][24]);
+
+/* The same of any table, in numbers; none: the first is greater. */
 void mt_timeline_ids(struct mt_timeline *timeline, enum mt_scan_table table, int64_t from_ns,
 		     int64_t until_ns, int64_t *ret_first, int64_t *ret_last);
 

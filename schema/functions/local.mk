@@ -11,6 +11,9 @@ mt_sql_sources = \
 	%D%/diff_rows.c \
 	%D%/diff_shift.c %D%/diff_shift.h \
 	%D%/diff_side.c \
+	%D%/layer_times.c %D%/layer_times.h \
+	%D%/layer_times_internal.h \
+	%D%/layer_times_read.c \
 	%D%/load_count.c %D%/load_count.h \
 	%D%/moe_balance.c \
 	%D%/moe_balance_pass.c \
@@ -19,6 +22,7 @@ mt_sql_sources = \
 	%D%/moe_eplb.c \
 	%D%/moe_expand.c \
 	%D%/moe_fit.c \
+	%D%/moe_layer_time.c \
 	%D%/moe_load.c \
 	%D%/moe_oea.c \
 	%D%/moe_rule.c \

@@ -7,12 +7,13 @@
  * reason are not taken for ones with more experts. Times far from the first line (more than six
  * times the median distance, scaled as for a normal distribution: the program was interrupted) are
  * left out and counted. c is NULL, and part of a, where batches have one size or rows and experts
- * go together; b is NULL where all passes touched equally many experts. Of long recordings every
- * Nth pass is read.
+ * go together; b is NULL where all passes touched equally many experts. Of large files some passes are
+ * read (layer_times.h).
  */
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "layer_times.h"
 #include "mt_sql.h"
 #include "tvf.h"
 
@@ -81,9 +82,9 @@ static int prepare(sqlite3 *db, const char *sql, sqlite3_stmt **ret_stmt)
 	return sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_NO_VTAB, ret_stmt, NULL);
 }
 
-static int layer_find(struct points *points, sqlite3_stmt *stmt, uint32_t *ret_layer)
+static int layer_find(struct points *points, const struct mt_layer_time *time, uint32_t *ret_layer)
 {
-	const sqlite3_int64 layer_id = sqlite3_column_int64(stmt, 1);
+	const sqlite3_int64 layer_id = time->layer_id;
 
 	for (size_t i = 0; i < points->n_layers; i++) {
 		const size_t at = (points->hint + i) % points->n_layers;
@@ -104,24 +105,24 @@ static int layer_find(struct points *points, sqlite3_stmt *stmt, uint32_t *ret_l
 		points->layers_size = size;
 	}
 	points->layers[points->n_layers] = (struct layer){
-		.model_id = sqlite3_column_int64(stmt, 0),
+		.model_id = time->model_id,
 		.layer_id = layer_id,
-		.layer = sqlite3_column_int64(stmt, 2),
-		.is_kernel = sqlite3_column_int(stmt, 7),
+		.layer = time->layer,
+		.is_kernel = time->is_kernel,
 	};
 	*ret_layer = (uint32_t)points->n_layers++;
 	return SQLITE_OK;
 }
 
-static int point_add(struct points *points, sqlite3_stmt *stmt)
+static int point_add(struct points *points, const struct mt_layer_time *time, bool is_ruled)
 {
 	struct point point = {
-		.active = sqlite3_column_double(stmt, 3),
-		.rows = sqlite3_column_double(stmt, 4),
-		.time_ns = sqlite3_column_double(stmt, 5),
-		.is_ruled = sqlite3_column_int(stmt, 6),
+		.active = (double)time->active_experts,
+		.rows = (double)time->n_rows,
+		.time_ns = (double)time->duration_ns,
+		.is_ruled = is_ruled,
 	};
-	int rc = layer_find(points, stmt, &point.layer);
+	int rc = layer_find(points, time, &point.layer);
 
 	if (rc != SQLITE_OK)
 		return rc;
@@ -141,46 +142,48 @@ static int point_add(struct points *points, sqlite3_stmt *stmt)
 	return SQLITE_OK;
 }
 
-/* Every which pass is read, so that the points fit. */
-static int stride_find(sqlite3 *db, sqlite3_int64 *ret_stride)
+/* Whether a rule changed what was chosen. */
+static int ruled_find(sqlite3_stmt *stmt, const struct mt_layer_time *time, bool *ret_is_ruled)
 {
-	sqlite3_stmt *stmt = NULL;
-	int rc = prepare(db,
-			 "SELECT (SELECT count(*) FROM main.pass WHERE phase = 'decode')"
-			 " * (SELECT count(*) FROM main.layer)",
-			 &stmt);
+	int rc;
 
-	if (rc != SQLITE_OK)
-		return rc;
+	sqlite3_bind_int64(stmt, 1, time->pass_id);
+	sqlite3_bind_int64(stmt, 2, time->layer_id);
 	rc = sqlite3_step(stmt);
-	*ret_stride = sqlite3_column_int64(stmt, 0) / (MAX_POINTS / 2) + 1;
-	sqlite3_finalize(stmt);
-	return rc == SQLITE_ROW ? SQLITE_OK : rc;
+	*ret_is_ruled = rc == SQLITE_ROW && sqlite3_column_int(stmt, 0);
+	if (rc == SQLITE_ROW || rc == SQLITE_DONE)
+		rc = SQLITE_OK;
+	sqlite3_reset(stmt);
+	return rc;
+}
+
+static bool is_point(const struct mt_layer_time *time)
+{
+	return time->phase && strcmp(time->phase, "decode") == 0 && time->has_duration && time->duration_ns > 0 &&
+	       time->has_active_experts && time->active_experts > 0 && time->has_n_rows && time->n_rows > 0;
 }
 
 static int points_read(struct points *points, sqlite3 *db)
 {
-	static const char sql[] =
-		"SELECT t.model_id, t.layer_id, t.layer, t.active_experts, t.n_rows, t.duration_ns,"
-		" (SELECT x.rule_id IS NOT NULL FROM main.pass_layer AS pl JOIN main.topk AS x"
-		" ON x.topk_id = pl.topk_id WHERE pl.pass_id = t.pass_id"
-		" AND pl.layer_id = t.layer_id), t.source = 'kernel'"
-		" FROM main.layer_time AS t WHERE t.phase = 'decode' AND t.duration_ns > 0"
-		" AND t.active_experts > 0 AND t.n_rows > 0 AND t.pass_id % ?1 = 0";
+	static const char sql[] = "SELECT x.rule_id IS NOT NULL FROM main.pass_layer AS pl JOIN main.topk AS x"
+				  " ON x.topk_id = pl.topk_id WHERE pl.pass_id = ?1 AND pl.layer_id = ?2";
+	struct mt_layer_times *times = NULL;
+	struct mt_layer_time time;
 	sqlite3_stmt *stmt = NULL;
-	sqlite3_int64 stride;
-	int rc = stride_find(db, &stride);
+	bool is_ruled;
+	int rc = prepare(db, sql, &stmt);
 
 	if (rc == SQLITE_OK)
-		rc = prepare(db, sql, &stmt);
-	if (rc != SQLITE_OK)
-		return rc;
-	sqlite3_bind_int64(stmt, 1, stride);
-	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
-		rc = point_add(points, stmt);
-		if (rc != SQLITE_OK)
-			break;
+		rc = mt_layer_times_begin(db, MT_LAYER_TIMES_OPERATIONS, &times);
+	while (rc == SQLITE_OK && (rc = mt_layer_times_next(times, &time)) == SQLITE_ROW) {
+		rc = SQLITE_OK;
+		if (!is_point(&time))
+			continue;
+		rc = ruled_find(stmt, &time, &is_ruled);
+		if (rc == SQLITE_OK)
+			rc = point_add(points, &time, is_ruled);
 	}
+	mt_layer_times_free(times);
 	sqlite3_finalize(stmt);
 	return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }

@@ -24,6 +24,7 @@ static int (*const parts[])(sqlite3 *) = {
 	mt_sql_register_steps,
 	mt_sql_register_oea,
 	mt_sql_register_fit,
+	mt_sql_register_layer_time,
 	mt_sql_register_rule,
 	mt_sql_register_expand,
 	mt_sql_register_diff,

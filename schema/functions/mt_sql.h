@@ -15,6 +15,7 @@
  *   moe_pairs  table-valued: how often two experts were selected together
  *   moe_steps  table-valued: what consecutive positions and passes have in common
  *   moe_fit    table-valued: recorded layer times as a line of active experts and rows
+ *   moe_layer_time  table-valued: view layer_time, of some passes where the file is large
  *   moe_rule   table-valued: what the rules of a recording did
  *   moe_diff   table-valued: what differs between the choices of two recordings, by layer
  *   moe_diff_request, moe_attempts  table-valued: the same by request, and by attempts of requests
@@ -48,6 +49,7 @@ int mt_sql_register_pairs(sqlite3 *db);
 int mt_sql_register_rows(sqlite3 *db);
 int mt_sql_register_steps(sqlite3 *db);
 int mt_sql_register_fit(sqlite3 *db);
+int mt_sql_register_layer_time(sqlite3 *db);
 int mt_sql_register_rule(sqlite3 *db);
 int mt_sql_register_expand(sqlite3 *db);
 int mt_sql_register_diff(sqlite3 *db);

@@ -6,12 +6,10 @@
 SELECT * FROM moe_fit(0)
 -- @section points
 -- Of batches that look alike the median: some hundred points say it all.
-WITH passes AS (SELECT pass_id, row_number() OVER (ORDER BY pass_id) AS n, count(*) OVER () AS n_all
-	FROM pass WHERE phase = 'decode' AND (:recording IS NULL OR recording_id = :recording)),
-times AS (SELECT t.model_id, t.active_experts, t.n_rows, t.duration_ns, row_number() OVER same AS n,
+WITH times AS (SELECT t.model_id, t.active_experts, t.n_rows, t.duration_ns, row_number() OVER same AS n,
 		count(*) OVER (PARTITION BY t.model_id, t.active_experts, t.n_rows) AS n_same
-	FROM layer_time AS t
-	WHERE t.pass_id IN (SELECT pass_id FROM passes WHERE n % (1 + n_all / 1000) = 0)
+	FROM moe_layer_time AS t
+	WHERE t.phase = 'decode' AND (:recording IS NULL OR t.recording_id = :recording)
 		AND t.active_experts > 0 AND t.duration_ns > 0
 	WINDOW same AS (PARTITION BY t.model_id, t.active_experts, t.n_rows ORDER BY t.duration_ns))
 SELECT model_id, active_experts, n_rows, duration_ns, n_same AS n_batches

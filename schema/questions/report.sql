@@ -133,15 +133,13 @@ FROM (
 WHERE tokens > 0
 ORDER BY load_over_mean DESC, recording_id, model_id, layer, expert LIMIT 6
 -- @section layer_times
--- layer_time looks at each layer of a pass beside each other one: some passes say it all.
+-- Where the file is large, of some passes all over it.
 SELECT recording_id, model_id, layer, count(*) AS passes, avg(duration_ns) AS mean_duration_ns,
 	max(duration_ns) AS max_duration_ns,
 	1.0 * sum(duration_ns) / nullif(sum(sum(duration_ns))
 		OVER (PARTITION BY recording_id, model_id), 0) AS share
-FROM layer_time
-WHERE coalesce(duration_ns, 0) >= 0 AND pass_id IN (SELECT pass_id FROM (SELECT pass_id, row_number() OVER (PARTITION BY recording_id
-	ORDER BY pass_id DESC) AS n FROM pass WHERE :recording IS NULL OR recording_id = :recording)
-	WHERE n <= 1000)
+FROM moe_layer_time
+WHERE coalesce(duration_ns, 0) >= 0 AND (:recording IS NULL OR recording_id = :recording)
 GROUP BY recording_id, model_id, layer ORDER BY share DESC, layer LIMIT 6
 -- @section slow
 -- Passes that decode and took more than 1.5 times the median of their model in the recording, with the

@@ -4,7 +4,23 @@
 -- tokens, with some on either side since a character may be of four, and layers of which no row is stored.
 
 -- @section summary
-SELECT * FROM request_summary WHERE request_id = :request
+-- As view request_summary, from the passes of its time.
+WITH some AS MATERIALIZED (SELECT * FROM request WHERE request_id = :request),
+served AS (
+	SELECT pr.request_id, count(DISTINCT pr.pass_id) AS n_passes, sum(pr.n_rows) AS n_rows,
+		sum(iif(pr.phase = 'prefill', pr.n_rows, 0)) AS prefill_rows,
+		sum(iif(pr.phase = 'decode', pr.n_rows, 0)) AS decode_rows, min(p.begin_ns) AS first_pass_ns
+	FROM (SELECT min(begin_ns) AS begin_ns, max(coalesce(end_ns, 9223372036854775807)) AS end_ns FROM some) AS time
+	CROSS JOIN pass AS p ON coalesce(p.end_ns, 9223372036854775807) >= time.begin_ns AND p.begin_ns <= time.end_ns
+	CROSS JOIN pass_request AS pr ON pr.pass_id = p.pass_id
+	WHERE pr.request_id IN (SELECT request_id FROM some) GROUP BY pr.request_id)
+SELECT
+	r.request_id, r.recording_id, r.external_id, r.prompt_positions, r.n_positions, r.n_attempts,
+	coalesce(s.n_passes, 0) AS n_passes, coalesce(s.n_rows, 0) AS n_rows,
+	coalesce(s.prefill_rows, 0) AS prefill_rows, coalesce(s.decode_rows, 0) AS decode_rows, r.begin_ns,
+	s.first_pass_ns - r.begin_ns AS queue_ns, r.end_ns - r.begin_ns AS duration_ns, r.end_state,
+	r.verdict, r.reasons
+FROM some AS r LEFT JOIN served AS s USING (request_id)
 -- @section attributes
 SELECT key, value FROM request_attribute WHERE request_id = :request ORDER BY key
 -- @section reuse
@@ -13,12 +29,19 @@ FROM request_reuse WHERE request_id = :request ORDER BY attempt, first_position
 -- @section attempts
 SELECT pr.attempt, count(*) AS n_slices, sum(pr.n_rows) AS n_rows, min(pr.first_position) AS
 	first_position, max(pr.first_position + pr.n_rows - 1) AS last_position
-FROM pass_request AS pr WHERE pr.request_id = :request GROUP BY pr.attempt ORDER BY pr.attempt
+FROM request AS r
+CROSS JOIN pass AS p ON coalesce(p.end_ns, 9223372036854775807) >= r.begin_ns
+	AND p.begin_ns <= coalesce(r.end_ns, 9223372036854775807)
+CROSS JOIN pass_request AS pr ON pr.pass_id = p.pass_id AND pr.request_id = r.request_id
+WHERE r.request_id = :request GROUP BY pr.attempt ORDER BY pr.attempt
 -- @section slices
-SELECT pr.pass_id, pr.attempt, pr.phase, pr.first_position, pr.n_rows, p.begin_ns,
+SELECT p.pass_id, pr.attempt, pr.phase, pr.first_position, pr.n_rows, p.begin_ns,
 	p.end_ns - p.begin_ns AS duration_ns, p.n_rows AS pass_rows, p.verdict
-FROM pass_request AS pr JOIN pass AS p USING (pass_id)
-WHERE pr.request_id = :request ORDER BY pr.pass_id, pr.slice LIMIT 2000
+FROM request AS r
+CROSS JOIN pass AS p ON coalesce(p.end_ns, 9223372036854775807) >= r.begin_ns
+	AND p.begin_ns <= coalesce(r.end_ns, 9223372036854775807)
+CROSS JOIN pass_request AS pr ON pr.pass_id = p.pass_id AND pr.request_id = r.request_id
+WHERE r.request_id = :request ORDER BY p.pass_id, pr.slice LIMIT 2000
 -- @section tokens
 SELECT position, token_id FROM request_token
 WHERE request_id = :request AND position BETWEEN :first - 3 AND :last + 3 ORDER BY position

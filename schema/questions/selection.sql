@@ -2,6 +2,8 @@
 --
 -- What of a :recording lies between :from and :until, at least in part: passes by phase, operations
 -- by role and by name, layers, and ranges, with the spread of their times; energy by device; losses.
+-- Operations are looked for from :first_kernel to :last_kernel, and in launches of graphs from
+-- :first_launch to :last_launch, which whoever knows may tell.
 -- Percentiles are of the nearest rank, among those whose length is known. Energy is told over a
 -- second or more, by the counter if there is one, and basis says by what.
 
@@ -18,10 +20,11 @@ FROM p GROUP BY phase ORDER BY total_ns DESC
 -- @section roles
 WITH k AS (SELECT role, duration_ns, row_number() OVER (PARTITION BY role ORDER BY duration_ns) AS n,
 		count(*) OVER (PARTITION BY role) AS n_all
-	FROM kernel_event
-	WHERE recording_id = :recording AND start_ns < :until AND start_ns + duration_ns >= :from
-		AND (kernel_id IS NOT NULL OR graph_launch_id IN (SELECT graph_launch_id FROM graph_launch
-			WHERE recording_id = :recording AND start_ns < :until AND end_ns >= :from)))
+	FROM (SELECT * FROM kernel_event WHERE kernel_id BETWEEN coalesce(:first_kernel, 0) AND
+			coalesce(:last_kernel, 9223372036854775807)
+		UNION ALL SELECT * FROM kernel_event WHERE node >= 0 AND graph_launch_id
+			BETWEEN coalesce(:first_launch, 0) AND coalesce(:last_launch, 9223372036854775807))
+	WHERE recording_id = :recording AND start_ns < :until AND start_ns + duration_ns >= :from)
 SELECT role, count(*) AS n, sum(duration_ns) AS total_ns, avg(duration_ns) AS mean_ns,
 	max(duration_ns) FILTER (WHERE n <= (n_all + 1) / 2) AS p50_ns,
 	max(duration_ns) FILTER (WHERE n <= (n_all * 95 + 99) / 100) AS p95_ns,
@@ -30,10 +33,11 @@ FROM k GROUP BY role ORDER BY total_ns DESC, role
 -- @section kernels
 WITH k AS (SELECT name, role, duration_ns, row_number() OVER (PARTITION BY name ORDER BY duration_ns) AS n,
 		count(*) OVER (PARTITION BY name) AS n_all
-	FROM kernel_event
-	WHERE recording_id = :recording AND start_ns < :until AND start_ns + duration_ns >= :from
-		AND (kernel_id IS NOT NULL OR graph_launch_id IN (SELECT graph_launch_id FROM graph_launch
-			WHERE recording_id = :recording AND start_ns < :until AND end_ns >= :from)))
+	FROM (SELECT * FROM kernel_event WHERE kernel_id BETWEEN coalesce(:first_kernel, 0) AND
+			coalesce(:last_kernel, 9223372036854775807)
+		UNION ALL SELECT * FROM kernel_event WHERE node >= 0 AND graph_launch_id
+			BETWEEN coalesce(:first_launch, 0) AND coalesce(:last_launch, 9223372036854775807))
+	WHERE recording_id = :recording AND start_ns < :until AND start_ns + duration_ns >= :from)
 SELECT name, role, count(*) AS n, sum(duration_ns) AS total_ns, avg(duration_ns) AS mean_ns,
 	max(duration_ns) FILTER (WHERE n <= (n_all + 1) / 2) AS p50_ns,
 	max(duration_ns) FILTER (WHERE n <= (n_all * 95 + 99) / 100) AS p95_ns,

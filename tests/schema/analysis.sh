@@ -274,3 +274,28 @@ same "moe_rows" "$tmp/blocks.db" "
 answer "classes of moe_rows" "$tmp/domains.db" "SELECT sum(rows_from <> coalesce((SELECT max(b.rows_to) + 1 FROM moe_rows AS b
 	WHERE b.layer_id = a.layer_id AND b.phase = a.phase AND b.rows_to < a.rows_to), rows_from)),
 	sum(rows < rows_from * experts OR rows > rows_to * experts) FROM moe_rows AS a" "0|0"
+
+# ---- times of layers: all of them, or of some passes, but of these all ----
+cat "$MOETRACE_SRCDIR"/schema/[0-9]*.sql "$MOETRACE_SRCDIR"/schema/views/*.sql "$MOETRACE_SRCDIR/tests/viewer/timeline.sql" |
+	sqlite3 -batch -bail "$tmp/graphs.db" || fail "cannot make graphs.db"
+columns="recording_id, pass_id, model_id, layer_id, layer, phase, n_rows, active_experts, selected_ns, duration_ns, source,
+	busy_ns, experts_ns"
+for scenario in mixed domains graphs; do
+	same "moe_layer_time" "$tmp/$scenario.db" "SELECT $columns FROM layer_time" "SELECT $columns FROM moe_layer_time"
+done
+cp "$tmp/domains.db" "$tmp/order.db"
+cp "$tmp/domains.db" "$tmp/gaps.db"
+sqlite3 "$tmp/order.db" "UPDATE kernel SET kernel_id = kernel_id + 1000000; UPDATE kernel SET kernel_id = 1100000 - kernel_id"
+# Two passes of three were not timed, and some operations of a pass stand a little beside it.
+sqlite3 "$tmp/gaps.db" "DELETE FROM kernel WHERE pass_id % 3 > 0; UPDATE kernel SET kernel_id = kernel_id + 1000000;
+	UPDATE kernel SET kernel_id = 10 * kernel_id - 145 * (kernel_id % 4 = 1)"
+for scenario in domains order gaps; do
+	for operations in 1 60 700; do
+		answer "moe_layer_time($operations)" "$tmp/$scenario.db" "
+			CREATE TEMP TABLE whole AS SELECT $columns FROM layer_time;
+			CREATE TEMP TABLE part AS SELECT $columns FROM moe_layer_time($operations);
+			SELECT (SELECT count(*) FROM part) BETWEEN 1 AND (SELECT count(*) FROM whole) - 1, (SELECT count(*) FROM
+				(SELECT * FROM part EXCEPT SELECT * FROM whole)), (SELECT count(*) FROM whole
+				WHERE pass_id IN (SELECT pass_id FROM part)) - (SELECT count(*) FROM part);" "1|0|0"
+	done
+done

@@ -175,7 +175,7 @@ export function Overview(props: ViewProps): JSX.Element {
 				<Wait answer={hottest}>{(s) => <Table rows={of('hottest')(s)} name="hottest" caption="The hottest experts" hide={['recording_id']} link={layerLink} />}</Wait>
 			</div>
 			<Wait answer={times}>{(s) => of('layer_times')(s).rows.length > 0
-				? <Table rows={of('layer_times')(s)} name="layer_times" caption="Time of the layers, in the last 1000 passes" hide={['recording_id']} link={layerLink} /> : null}</Wait>
+				? <Table rows={of('layer_times')(s)} name="layer_times" caption="Time of the layers" hide={['recording_id']} link={layerLink} /> : null}</Wait>
 			<Models {...props} />
 			{props.info.diagnostics.length > 0 && (
 				<section>
