@@ -159,20 +159,6 @@ static const char sql_layers[] =
 static const char sql_later[] =
 	"SELECT min(selected_ns) FROM main.pass_layer WHERE pass_id = ?1 AND selected_ns > ?2";
 
-/* Where operations are few, layers may still be many. */
-static int stride_find(struct mt_layer_times *times, sqlite3_int64 n_operations)
-{
-	sqlite3_int64 n_layers = 0, stride;
-	int rc = mt_layer_times_number(times->db,
-				       "SELECT (SELECT count(*) FROM main.pass) * (SELECT count(*) FROM main.layer)",
-				       0, &n_layers);
-
-	stride = n_layers / n_operations + 1;
-	if (times->passes.stride && times->passes.stride < stride)
-		times->passes.stride = stride;
-	return rc;
-}
-
 int mt_layer_times_begin(sqlite3 *db, sqlite3_int64 n_operations, struct mt_layer_times **ret_times)
 {
 	struct mt_layer_times *times = sqlite3_malloc64(sizeof(*times));
@@ -185,8 +171,6 @@ int mt_layer_times_begin(sqlite3 *db, sqlite3_int64 n_operations, struct mt_laye
 	times->db = db;
 	times->last_pass = INT64_MIN;
 	rc = mt_kernel_times_read(db, n_operations, &times->timed, &times->passes);
-	if (rc == SQLITE_OK)
-		rc = stride_find(times, n_operations);
 	if (rc == SQLITE_OK)
 		rc = mt_graph_times_read(db, &times->passes, &times->timed);
 	if (rc == SQLITE_OK)

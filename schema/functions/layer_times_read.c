@@ -219,7 +219,7 @@ static int order_look(sqlite3 *db, sqlite3_int64 first, sqlite3_int64 last, bool
 
 /* What there is: the ids of table kernel, passes, operations of graphs. */
 struct extent {
-	sqlite3_int64 first, last, n_passes, n_nodes;
+	sqlite3_int64 first, last, n_passes, n_nodes, n_layers;
 };
 
 static int extent_read(sqlite3 *db, struct extent *extent)
@@ -233,6 +233,8 @@ static int extent_read(sqlite3 *db, struct extent *extent)
 	if (rc == SQLITE_OK)
 		rc = mt_layer_times_number(db, "SELECT sum(coalesce(n_nodes, 0)) FROM main.graph_launch", 0,
 					   &extent->n_nodes);
+	if (rc == SQLITE_OK)
+		rc = mt_layer_times_number(db, "SELECT count(*) FROM main.layer", 0, &extent->n_layers);
 	return rc;
 }
 
@@ -289,6 +291,17 @@ static int rows_read(sqlite3 *db, const struct extent *extent, sqlite3_int64 n_o
 	return rc;
 }
 
+/* Where operations are few, layers may still be many; one pass at least is among them. */
+static void stride_limit(const struct extent *extent, sqlite3_int64 n_operations, struct mt_passes *passes)
+{
+	const sqlite3_int64 by_layers = extent->n_passes / (n_operations / (extent->n_layers + 1) + 1) + 1;
+
+	if (passes->stride < by_layers)
+		passes->stride = by_layers;
+	if (passes->stride > extent->n_passes / 2 + 1)
+		passes->stride = extent->n_passes / 2 + 1;
+}
+
 int mt_kernel_times_read(sqlite3 *db, sqlite3_int64 n_operations, struct mt_timed_table *table,
 			 struct mt_passes *passes)
 {
@@ -309,6 +322,8 @@ int mt_kernel_times_read(sqlite3 *db, sqlite3_int64 n_operations, struct mt_time
 
 		passes->stride = (sqlite3_int64)(n_all / ((uint64_t)n_operations / 2 + 1)) + 1;
 	}
+	if (passes->stride)
+		stride_limit(&extent, n_operations, passes);
 	return rc == SQLITE_OK ? rows_read(db, &extent, n_operations, table, passes) : rc;
 }
 

@@ -319,6 +319,15 @@ async function frames(address) {
 	}, address);
 }
 
+await part('what takes long can be stopped', async () => {
+	await open({view: 'overview', trace: '2'});
+	await page.route('**/api/2/requests?*', () => undefined);
+	await page.goto(`${address}#view=request&trace=2`);
+	await page.getByRole('button', {name: 'Stop'}).click({timeout: 20000});
+	await page.getByText('Stopped. Come back to this view').waitFor();
+	await page.unroute('**/api/2/requests?*');
+});
+
 await part('a large trace: 61 x 256, a million bars', async () => {
 	const begin = Date.now();
 	await open({view: 'overview', trace: '2'});

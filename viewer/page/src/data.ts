@@ -149,12 +149,35 @@ export async function askState(trace: number): Promise<TraceState> {
 	return (await fetched(`api/${trace}/state`)).json() as Promise<TraceState>;
 }
 
+// What is on its way; a large trace may take long.
+const onTheirWay = new Set<AbortController>();
+
+export function stopAsking(): void {
+	for (const controller of onTheirWay)
+		controller.abort();
+}
+
+// The server ends what nobody waits for any more.
+async function stoppable<T>(get: (signal: AbortSignal) => Promise<T>): Promise<T> {
+	const controller = new AbortController();
+	onTheirWay.add(controller);
+	try {
+		return await get(controller.signal);
+	} catch (error) {
+		if (controller.signal.aborted)
+			throw new AnswerError('Stopped. Come back to this view to ask again.', 0);
+		throw error;
+	} finally {
+		onTheirWay.delete(controller);
+	}
+}
+
 function json<T>(trace: number, question: string, parameters: Parameters): Promise<T> {
 	const text = questionText(question, parameters);
 	return once(`${trace}/${text}`, async () => {
 		if (inside)
 			return insideAnswer(trace, text) as T;
-		return (await fetched(`api/${trace}/${text}`)).json() as Promise<T>;
+		return stoppable(async (signal) => (await fetched(`api/${trace}/${text}`, {signal})).json() as Promise<T>);
 	});
 }
 
@@ -195,12 +218,12 @@ export function arraysOf(buffer: ArrayBuffer): Arrays {
 export function askArrays(trace: number, question: string, parameters: Parameters = {},
 	signal?: AbortSignal): Promise<Arrays> {
 	const text = questionText(question, parameters);
-	const get = async () => {
+	const get = async (until: AbortSignal) => {
 		if (inside)
 			return arraysOf(bytesOf(insideAnswer(trace, text) as string).buffer as ArrayBuffer);
-		return arraysOf(await (await fetched(`api/${trace}/${text}`, {signal})).arrayBuffer());
+		return arraysOf(await (await fetched(`api/${trace}/${text}`, {signal: until})).arrayBuffer());
 	};
-	return signal ? get() : once(`${trace}/${text}`, get);
+	return signal ? get(signal) : once(`${trace}/${text}`, () => stoppable(get));
 }
 
 export async function askQuery(trace: number, sql: string, signal: AbortSignal): Promise<Rows> {

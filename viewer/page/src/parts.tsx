@@ -3,7 +3,8 @@
 // Small parts that views share: what waits, what failed, choices, and the line that is read aloud.
 import type {ComponentChildren, JSX} from 'preact';
 import type {Answer} from './state';
-import {useState} from 'preact/hooks';
+import {useEffect, useState} from 'preact/hooks';
+import {stopAsking} from './data';
 
 export function Wait<T>({answer, children, what = 'Counting'}: {
 	answer: Answer<T>;
@@ -13,8 +14,18 @@ export function Wait<T>({answer, children, what = 'Counting'}: {
 	if (answer.error)
 		return <p class="error" role="alert">{answer.error.message}</p>;
 	if (answer.value === undefined)
-		return <p class="loading" aria-live="polite">{answer.isLate ? `${what} ...` : ''}</p>;
+		return <p class="loading" aria-live="polite">{answer.isLate ? `${what} ...` : ''}{answer.isLate && <Patience />}</p>;
 	return <div class={answer.isLate ? 'late' : ''} aria-busy={answer.isLate}>{children(answer.value)}</div>;
+}
+
+// After a while: how long it takes already, and a way out.
+function Patience(): JSX.Element | null {
+	const [seconds, set] = useState(0);
+	useEffect(() => {
+		const timer = setInterval(() => set((n) => n + 1), 1000);
+		return () => clearInterval(timer);
+	}, []);
+	return seconds < 2 ? null : <span aria-live="off"> {seconds} s <button type="button" onClick={stopAsking}>Stop</button></span>;
 }
 
 export function Choice({label, value, options, onChange}: {
