@@ -14,6 +14,7 @@
 
 #include "libtrace/store/schema_sql.h"
 #include "viewer/timeline.h"
+#include "viewer/view.h"
 
 #define PATH_BYTES 64
 
@@ -75,7 +76,7 @@ static void setup(void)
 
 	trace_make();
 	snprintf(uri, sizeof(uri), "file:%s?mode=ro", path);
-	ck_assert(mt_source_init(&source, path, uri, false, false, &stops));
+	ck_assert(mt_source_init(&source, &(struct mt_view_file){.path = path, .uri = uri}, false, &stops));
 }
 
 static void teardown(void)
