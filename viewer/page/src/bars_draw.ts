@@ -114,6 +114,18 @@ function colorsOf(kinds: string[]): Uint32Array {
 	return colorCache.colors;
 }
 
+// The style sheet is asked once a picture.
+const themeColors = new Map<string, string>();
+
+function theme(name: string): string {
+	let color = themeColors.get(name);
+	if (color === undefined) {
+		color = themeColor(name);
+		themeColors.set(name, color);
+	}
+	return color;
+}
+
 // ---- text ----
 
 const widths = new Map<string, number>();
@@ -248,7 +260,7 @@ function textsDraw(surface: Surface, texts: Label[], hatched: [number, number][]
 }
 
 function frame(surface: Surface, left: number, top: number, width: number, height: number): void {
-	surface.strokeStyle = themeColor('--focus');
+	surface.strokeStyle = theme('--focus');
 	surface.lineWidth = 2;
 	surface.strokeRect(left, top, width, height);
 	surface.lineWidth = 1;
@@ -276,7 +288,15 @@ interface Path {
 	high: number[];
 }
 
+// A counter's path, its scale and its labels are drawn from the same points of a picture.
+let paths: {strip: Strip; sight: Sight; of: Map<number, Path>} | null = null;
+
 function pathOf(strip: Strip, sight: Sight, lane: Lane): Path {
+	if (paths?.strip !== strip || paths.sight !== sight)
+		paths = {strip, sight, of: new Map()};
+	const known = paths.of.get(lane.counter!);
+	if (known)
+		return known;
 	const {time, low, high} = strip.bars.of as Record<string, NumberArray>;
 	const last = strip.pointOf[lane.counter! + 1]!;
 	const path: Path = {x: [], low: [], high: []};
@@ -291,6 +311,7 @@ function pathOf(strip: Strip, sight: Sight, lane: Lane): Path {
 		if (time![i]! > sight.until)
 			break;
 	}
+	paths.of.set(lane.counter!, path);
 	return path;
 }
 
@@ -305,7 +326,7 @@ function counterDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane): 
 	surface.beginPath();
 	surface.rect(LABELS, lane.top - 2, sight.width - LABELS, lane.height + 4);
 	surface.clip();
-	surface.strokeStyle = themeColor('--line');
+	surface.strokeStyle = theme('--line');
 	for (const tick of ticks(0, most, 2)) {
 		surface.beginPath();
 		surface.moveTo(LABELS, Math.round(y(tick)) + 0.5);
@@ -325,7 +346,7 @@ function counterDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane): 
 			surface.lineTo(end, y(path.high.at(-1)!));
 	};
 	if (path.x.length) {
-		surface.fillStyle = themeColor('--accent');
+		surface.fillStyle = theme('--accent');
 		surface.globalAlpha = 0.14;
 		surface.beginPath();
 		surface.moveTo(path.x[0]!, bottom);
@@ -333,7 +354,7 @@ function counterDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane): 
 		surface.lineTo(isStepped ? Math.max(end, path.x.at(-1)!) : path.x.at(-1)!, bottom);
 		surface.fill();
 		surface.globalAlpha = 1;
-		surface.strokeStyle = themeColor('--accent');
+		surface.strokeStyle = theme('--accent');
 		surface.lineWidth = 1.4;
 		surface.beginPath();
 		surface.moveTo(path.x[0]!, y(path.high[0]!));
@@ -349,12 +370,12 @@ function counterDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane): 
 		});
 		surface.stroke();
 		// So few that they are seen one by one: then it is seen what was read and what is a line between.
-		surface.fillStyle = themeColor('--accent');
+		surface.fillStyle = theme('--accent');
 		if (path.x.length < (sight.width - LABELS) / 12)
 			path.x.forEach((x, i) => surface.fillRect(x - 2, y(path.high[i]!) - 2, 4, 4));
 	}
 	if (counter.limit > 0) {
-		surface.strokeStyle = surface.fillStyle = themeColor('--bad');
+		surface.strokeStyle = surface.fillStyle = theme('--bad');
 		surface.lineWidth = 1.4;
 		surface.setLineDash([6, 4]);
 		surface.beginPath();
@@ -369,9 +390,9 @@ function counterDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane): 
 		const text = `limit ${real(counter.limit, 1)} ${counter.unit}`;
 		surface.textAlign = 'right';
 		surface.textBaseline = 'top';
-		surface.fillStyle = themeColor('--page');
+		surface.fillStyle = theme('--page');
 		surface.fillRect(sight.width - widthOf(surface, text) - 8, y(counter.limit) + 2, widthOf(surface, text) + 8, 13);
-		surface.fillStyle = themeColor('--bad');
+		surface.fillStyle = theme('--bad');
 		surface.fillText(text, sight.width - 4, y(counter.limit) + 3);
 	}
 }
@@ -385,12 +406,12 @@ function axisDraw(surface: Surface, strip: Strip, sight: Sight, height: number):
 	for (const tick of list) {
 		const at = x(tick + strip.start);
 		const text = pointText(tick, list.length > 1 ? list[1]! - list[0]! : 1e9, Math.abs(sight.until - strip.start));
-		surface.strokeStyle = themeColor('--line');
+		surface.strokeStyle = theme('--line');
 		surface.beginPath();
 		surface.moveTo(Math.round(at) + 0.5, AXIS - 6);
 		surface.lineTo(Math.round(at) + 0.5, height);
 		surface.stroke();
-		surface.fillStyle = themeColor('--quiet');
+		surface.fillStyle = theme('--quiet');
 		const half = widthOf(surface, text) / 2;
 		surface.textAlign = 'center';
 		surface.fillText(text, Math.max(LABELS + half, Math.min(at, sight.width - half - 1)), 3);
@@ -403,7 +424,7 @@ function gapDraw(surface: Surface, gap: Gap, left: number, right: number, height
 	surface.beginPath();
 	surface.rect(left, AXIS - 4, wide - left, height);
 	surface.clip();
-	surface.strokeStyle = themeColor('--loss');
+	surface.strokeStyle = theme('--loss');
 	surface.lineWidth = 1.5;
 	for (let x = left - height; x < wide; x += 7) {
 		surface.beginPath();
@@ -415,20 +436,20 @@ function gapDraw(surface: Surface, gap: Gap, left: number, right: number, height
 	const text = `${count(gap.nLost)} lost`;
 	const space = widthOf(surface, text) + 8;
 	const at = Math.min(left, width - space);
-	surface.fillStyle = themeColor('--page');
+	surface.fillStyle = theme('--page');
 	surface.fillRect(at, AXIS, space, 15);
-	surface.fillStyle = themeColor('--loss');
+	surface.fillStyle = theme('--loss');
 	surface.textAlign = 'left';
 	surface.textBaseline = 'top';
 	surface.fillText(text, at + 4, AXIS + 2);
 }
 
 function labelsDraw(surface: Surface, strip: Strip, sight: Sight, layout: Layout): void {
-	surface.fillStyle = themeColor('--page');
+	surface.fillStyle = theme('--page');
 	surface.fillRect(0, 0, LABELS - 2, layout.height);
 	surface.textAlign = 'left';
 	surface.textBaseline = 'middle';
-	surface.fillStyle = themeColor('--text');
+	surface.fillStyle = theme('--text');
 	surface.font = `600 ${FONT}`;
 	for (const heading of layout.headings)
 		surface.fillText(heading.text, 4, heading.top + HEADING / 2 + 1);
@@ -436,7 +457,7 @@ function labelsDraw(surface: Surface, strip: Strip, sight: Sight, layout: Layout
 	layout.lanes.forEach((lane, i) => {
 		const isCursor = i === sight.lane && sight.cursor !== null;
 		surface.textAlign = 'left';
-		surface.fillStyle = isCursor ? themeColor('--focus') : themeColor('--text');
+		surface.fillStyle = isCursor ? theme('--focus') : theme('--text');
 		if (isCursor)
 			surface.fillRect(2, lane.top, 3, lane.height);
 		if (lane.track !== undefined) {
@@ -449,7 +470,7 @@ function labelsDraw(surface: Surface, strip: Strip, sight: Sight, layout: Layout
 		const [what, ...of] = counter.name.split(' of ');
 		const unit = what!.includes(counter.unit) ? '' : ` (${counter.unit})`;
 		surface.fillText(fit(surface, `${what}${unit}`, LABELS - 58), 12, lane.top + 10);
-		surface.fillStyle = themeColor('--quiet');
+		surface.fillStyle = theme('--quiet');
 		surface.fillText(fit(surface, of.join(' of '), LABELS - 58), 12, lane.top + 25);
 		surface.textAlign = 'right';
 		const most = scaleOf(strip, sight, lane);
@@ -459,7 +480,8 @@ function labelsDraw(surface: Surface, strip: Strip, sight: Sight, layout: Layout
 }
 
 function timelineDraw(surface: Surface, strip: Strip, sight: Sight, layout: Layout, ratio: number): void {
-	surface.fillStyle = themeColor('--page');
+	themeColors.clear();
+	surface.fillStyle = theme('--page');
 	surface.fillRect(0, 0, sight.width, layout.height);
 	surface.font = FONT;
 	axisDraw(surface, strip, sight, layout.height);
@@ -482,14 +504,14 @@ function timelineDraw(surface: Surface, strip: Strip, sight: Sight, layout: Layo
 	textsDraw(surface, texts, hatched);
 	if (sight.selection && sight.selection.until >= sight.from && sight.selection.from <= sight.until) {
 		const left = Math.max(LABELS, x(sight.selection.from)), right = Math.min(sight.width, x(sight.selection.until));
-		surface.fillStyle = themeColor('--mark');
+		surface.fillStyle = theme('--mark');
 		surface.fillRect(left, AXIS - 6, right - left, layout.height);
-		surface.strokeStyle = themeColor('--accent');
+		surface.strokeStyle = theme('--accent');
 		surface.strokeRect(left + 0.5, AXIS - 5.5, Math.max(1, right - left - 1), layout.height - AXIS + 4);
 	}
 	if (sight.cursor !== null && sight.cursor >= sight.from && sight.cursor <= sight.until) {
 		const lane = layout.lanes[sight.lane];
-		surface.fillStyle = themeColor('--focus');
+		surface.fillStyle = theme('--focus');
 		surface.fillRect(Math.round(x(sight.cursor)) - 0.5, AXIS - 6, 1, layout.height);
 		if (lane)
 			surface.fillRect(Math.round(x(sight.cursor)) - 3, lane.top + lane.height / 2 - 3, 6, 6);
