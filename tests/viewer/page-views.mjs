@@ -195,6 +195,21 @@ await part('OEA: other rules and ranks as the verb has them', async () => {
 	assert.equal(await page.locator('main [role=alert]').count(), 0);
 });
 
+await part('OEA: layers that choose different numbers of experts are apart', async () => {
+	const trace = at('hostile.db');
+	await open({view: 'oea', trace, k0: '2'});
+	const groups = await asked(trace, 'SELECT phase, k, n_batches, active_before, active_after FROM moe_oea(0) WHERE k0 = 2 AND recording_id = 1 AND model_id = 1');
+	assert.ok(new Set(groups.map((row) => row.k)).size > 1);
+	for (const summary of await page.locator('.oea > div > details > summary, .oea > details > summary').all())
+		if (/passes, layers/.test(await summary.innerText()))
+			await summary.click();
+	for (const row of groups) {
+		const figures = await text(`section[aria-label="${row.phase} passes, layers with top ${row.k}"]`);
+		const real = (value) => (value / row.n_batches).toLocaleString('en', {maximumFractionDigits: 3});
+		assert.ok(figures.includes(`: ${row.n_batches} batches of`) && figures.includes(`${real(row.active_before)} → ${real(row.active_after)}`), `${row.phase} ${row.k}: ${figures}`);
+	}
+});
+
 await part('OEA: whether a rule did anything, in the words of the verb', async () => {
 	await open({view: 'oea', trace: at('ruled.db')});
 	const [verdict] = told('verify');

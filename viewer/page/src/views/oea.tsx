@@ -16,23 +16,28 @@ import {RuleControls, ruleOf} from './oea_rule';
 import type {TimeLine} from './oea_time';
 import {Fit, TimeControls, TimeFacts, useTimeLine} from './oea_time';
 
+// Layers that choose different numbers of experts are groups of their own.
 function keyOf(row: Row): string {
-	return `${String(row['model_id'])} ${String(row['phase'])}`;
+	return `${String(row['phase'])} ${String(row['k'])}`;
+}
+
+function nameOf(row: Row, hasManyK: boolean): string {
+	return `${String(row['phase'])} passes${hasManyK ? `, layers with top ${String(row['k'])}` : ''}`;
 }
 
 const numbers = (rows: Row[], column: string) => rows.map((row) => (typeof row[column] === 'number' ? (row[column] as number) : NaN));
 
-function One({rows, k0, line, ruleName}: {rows: Row[]; k0: number; line: TimeLine | null; ruleName: string}): JSX.Element {
+function One({rows, name, k0, line, ruleName}: {rows: Row[]; name: string; k0: number; line: TimeLine | null; ruleName: string}): JSX.Element {
 	const row = rows.find((each) => Number(each['k0']) === k0) ?? rows[rows.length - 1]!;
 	const phase = String(row['phase']);
 	const hasLost = typeof row['lost_weight'] === 'number';
 	return (
-		<section aria-label={`${phase} passes`}>
-			<h2>{phase} passes: {count(row['batches'])} batches of {real(row['rows'], 2)} rows</h2>
+		<section aria-label={name}>
+			<h2>{name}: {count(row['batches'])} batches of {real(row['rows'], 2)} rows</h2>
 			<div class="columns">
 				{rows.length > 1 && (
 					<div>
-						<LinesChart name={`oea-${phase}`} title="Active experts a batch" label={`Active experts by k0: with k0 ${k0} ${real(row['active_after'])}, as recorded ${real(row['active_before'])}`}
+						<LinesChart name={`oea-${phase}-top${String(row['k'])}`} title="Active experts a batch" label={`Active experts by k0: with k0 ${k0} ${real(row['active_after'])}, as recorded ${real(row['active_before'])}`}
 							plot={{
 								x: numbers(rows, 'k0'), xLabel: 'k0', yLabel: 'experts', mark: Number(row['k0']),
 								lines: [
@@ -41,7 +46,7 @@ function One({rows, k0, line, ruleName}: {rows: Row[]; k0: number; line: TimeLin
 									{name: 'if choices were even', values: numbers(rows, 'uniform_after'), color: '--warn', isDashed: true},
 								],
 							}} />
-						{hasLost && <LinesChart name={`oea-lost-${phase}`} title="What it costs" label={`Lost weight by k0: with k0 ${k0} ${percent(row['lost_weight'])}`} height={170}
+						{hasLost && <LinesChart name={`oea-lost-${phase}-top${String(row['k'])}`} title="What it costs" label={`Lost weight by k0: with k0 ${k0} ${percent(row['lost_weight'])}`} height={170}
 							plot={{
 								x: numbers(rows, 'k0'), xLabel: 'k0', yLabel: '%', mark: Number(row['k0']),
 								lines: [
@@ -73,13 +78,13 @@ function Expand({rows}: {rows: Rows}): JSX.Element {
 			{objects(rows).map((row, i) => (
 				<section key={i} aria-label={`${String(row['phase'])} passes`}>
 					<h2>{String(row['phase'])} passes: {count(row['rows'])} rows, of {count(row['known_rows'])} the candidates are known</h2>
-					<dl class="inline">
+					{Number(row['known_rows']) === 0 ? <p class="none">No row has further candidates with their scores: hand them over with the selections to know.</p> : <dl class="inline">
 						<div><dt>further experts a row</dt><dd>{real(row['further_a_row'])}</dd></div>
 						<div><dt>of them active in the batch anyway</dt><dd>{real(row['free_a_row'])}</dd></div>
 						<div><dt>to be loaded</dt><dd>{real(row['loading_a_row'])}</dd></div>
 						<div><dt>active experts a batch</dt><dd>{real(row['active_before'])} &rarr; {real(row['active_after'])}</dd></div>
 						<div><dt>rows that ran out of candidates</dt><dd>{percent(row['full_share'], 1)}</dd></div>
-					</dl>
+					</dl>}
 				</section>
 			))}
 			<Table rows={rows} name="further experts" hide={['recording_id']} />
@@ -128,7 +133,7 @@ function Parts({rows, by, k0}: {rows: Rows; by: string; k0: number}): JSX.Elemen
 	const at = rows.columns.indexOf('k0');
 	const mine = {...rows, rows: rows.rows.filter((row) => row[at] === k0)};
 	const list = objects(mine);
-	const phases = [...new Set(list.map((row) => String(row['phase'])))];
+	const phases = [...new Set(list.map((row) => String(row['phase'])))].filter((phase) => by === 'layer' || isOneK({...mine, rows: mine.rows.filter((row) => row[mine.columns.indexOf('phase')] === phase)}));
 	return (
 		<>
 			{phases.map((phase) => {
@@ -148,6 +153,11 @@ function Parts({rows, by, k0}: {rows: Rows; by: string; k0: number}): JSX.Elemen
 function ofModel(rows: Rows, model: number): Rows {
 	const at = rows.columns.indexOf('model_id');
 	return {...rows, rows: rows.rows.filter((row) => row[at] === model)};
+}
+
+function isOneK(rows: Rows): boolean {
+	const at = rows.columns.indexOf('k');
+	return rows.rows.every((row) => row[at] === rows.rows[0]![at]);
 }
 
 // What this trace cannot tell, or was not asked for, takes no room.
@@ -191,8 +201,9 @@ export function Oea(props: ViewProps): JSX.Element {
 				{(rows) => {
 					const all = objects(rows).filter((row) => row['model_id'] === model);
 					const groups = [...new Set(all.map(keyOf))].map((key) => all.filter((row) => keyOf(row) === key))
-						.sort((a, b) => Number(b[0]!['phase'] === 'decode') - Number(a[0]!['phase'] === 'decode'));
-					const one = (group: Row[]) => <One rows={group} k0={at} line={line} ruleName={rule.name} />;
+						.sort((a, b) => Number(b[0]!['phase'] === 'decode') - Number(a[0]!['phase'] === 'decode') || Number(b[0]!['k']) - Number(a[0]!['k']));
+					const hasManyK = new Set(all.map((row) => row['k'])).size > 1;
+					const one = (group: Row[]) => <One rows={group} name={nameOf(group[0]!, hasManyK)} k0={at} line={line} ruleName={rule.name} />;
 					return (
 						<>
 							{groups.length === 0 && <p class="none">No decode batch can be judged; below is why.</p>}
@@ -201,7 +212,7 @@ export function Oea(props: ViewProps): JSX.Element {
 								const row = group.find((each) => each['k0'] === at) ?? group[group.length - 1]!;
 								return (
 									<details class="behind" key={keyOf(group[0]!)}>
-										<summary>{String(row['phase'])} passes: {count(row['batches'])} batches, active experts {real(row['active_before'])} &rarr; {real(row['active_after'])} ({percent(row['ratio'], 1)})</summary>
+										<summary>{nameOf(row, hasManyK)}: {count(row['batches'])} batches, active experts {real(row['active_before'])} &rarr; {real(row['active_after'])} ({percent(row['ratio'], 1)})</summary>
 										{one(group)}
 									</details>
 								);
@@ -217,7 +228,7 @@ export function Oea(props: ViewProps): JSX.Element {
 			{!isExpand && figures.value && (
 				<section aria-label="All figures">
 					<h2>All figures</h2>
-					<Table rows={ofModel(figures.value, model)} name="every k0" hide={['recording_id', 'model_id', 'layer', 'max_batch_rows', 'k', ...emptyColumns(figures.value)]} most={16} />
+					<Table rows={ofModel(figures.value, model)} name="every k0" hide={['recording_id', 'model_id', 'layer', 'max_batch_rows', ...(isOneK(figures.value) ? ['k'] : []), ...emptyColumns(figures.value)]} most={16} />
 					{!isFile && <Choice label="by" value={by} options={[['', 'all layers and batches'], ['layer', 'layer'], ['batch', 'size of batches']]} onChange={(value) => adjust({by: value})} />}
 					{by !== '' && <Wait answer={parts}>{(more) => <Parts rows={ofModel(more, model)} by={by} k0={at} />}</Wait>}
 				</section>
