@@ -392,8 +392,6 @@ static error_t margins_complete(struct mt_run_options *options)
 
 	if (!options->records_margins)
 		return 0;
-	if (options->device.kind != MT_DEVICE_CPU)
-		return mt_args_error(args, "--margins is of --device cpu alone");
 	if (options->mode != MOETRACE_MODE_PER_TOKEN)
 		return mt_args_error(args, "--margins is of mode per_token: other modes keep no rows");
 	if (mt_rule_oea(&options->rule) || options->n_compare > 0 ||

@@ -76,7 +76,7 @@ static void session_open(struct rig *rig, struct lane *lane)
 	rig_must(mtk_serve_record_model(lane->session, rig->backend, NULL, rig->shape,
 					&lane->model, &error),
 		 &error, "model");
-	lane->lane = rig->backend->ops->record(lane->context, lane->session, lane->model);
+	lane->lane = rig->backend->ops->record(lane->context, lane->session, lane->model, false);
 	if (!lane->lane)
 		rig_must(MOETRACE_E_IO, NULL, "no lane");
 }

@@ -8,6 +8,7 @@
 #ifndef MTK_ENGINE_BACKEND_H
 #define MTK_ENGINE_BACKEND_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -61,10 +62,11 @@ struct mtk_backend_ops {
 			 struct mtk_backend_texts *ret_texts);
 	/*
 	 * Have the passes of the context recorded where they run: a lane of the session for them,
-	 * or NULL, where the hooks must do it. NULL: the hooks always do.
+	 * or NULL, where the hooks must do it. With margins the lane gets what the hook row_facts
+	 * is told. NULL: the hooks always do.
 	 */
 	struct moetrace_cuda_lane *(*record)(void *context, struct moetrace_session *session,
-					     uint32_t model);
+					     uint32_t model, bool with_margins);
 	/* Rows that a batch is filled up with; NULL: none. */
 	uint32_t (*padding_rows)(void *context, const struct mtk_batch *batch);
 };

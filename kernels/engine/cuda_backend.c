@@ -46,13 +46,29 @@ static int adopt(struct mtk_cuda_context *context)
 	return moetrace_cuda_adopt(context->lane, &buffer);
 }
 
+/* Whether the kernels of all layers that have margins can store them. */
+static bool records_margins(const struct mtk_cuda_context *context)
+{
+	const struct mtk_model *model = context->model;
+
+	for (uint32_t i = 0; i < model->config.n_layers; i++) {
+		const struct mtk_route_config *route = &model->layers[i].route;
+
+		if (!route->hash_table && !mtk_route_cuda_records_margins(route))
+			return false;
+	}
+	return context->state->settings.recording == MTK_CUDA_RECORD_FUSED;
+}
+
 static struct moetrace_cuda_lane *record(void *memory, struct moetrace_session *session,
-					 uint32_t model)
+					 uint32_t model, bool with_margins)
 {
 	struct mtk_cuda_context *context = memory;
 	struct moetrace_cuda_lane_info info;
 	struct moetrace_cuda *cuda;
 
+	if (with_margins && !records_margins(context))
+		return NULL;
 	/* Why there is none is recorded by attach. */
 	if (moetrace_cuda_attach(session, NULL, &cuda) != MOETRACE_OK)
 		return NULL;
@@ -60,14 +76,13 @@ static struct moetrace_cuda_lane *record(void *memory, struct moetrace_session *
 	info.stream = context->state->stream;
 	info.model = model;
 	info.order = MOETRACE_ORDER_SELECTION;
+	info.with_margins = with_margins;
 	if (moetrace_cuda_lane_add(cuda, &info, &context->lane) != MOETRACE_OK ||
 	    adopt(context) != MOETRACE_OK)
 		return NULL;
+	context->lane_has_margins = with_margins;
 	/* Graphs that were captured without it would not record. */
-	for (uint32_t i = 0; i < MTK_CUDA_N_GRAPHS; i++) {
-		mtk_cuda_graph_destroy(context->graphs[i]);
-		context->graphs[i] = NULL;
-	}
+	mtk_cuda_graphs_forget(context);
 	return context->lane;
 }
 

@@ -195,6 +195,8 @@ static int take_moe(struct mtk_cuda_context *c, struct mtk_error *error)
 			{&c->base_ids, n_base, sizeof(int32_t)},
 			{&c->base_weights, n_base, sizeof(float)},
 			{&c->n_base, c->rules ? n : 0, sizeof(uint32_t)},
+			{&c->margins, n_all, sizeof(float)},
+			{&c->row_flags, n_all, sizeof(uint8_t)},
 			{&c->is_loaded, c->rules ? moe->n_columns / 32 + 1 : 0, sizeof(uint32_t)},
 			{&c->given_ids, c->choice ? n_all * moe->width : 0, sizeof(int32_t)},
 			{&c->row_numbers, c->choice ? n : 0, sizeof(int32_t)},
@@ -354,14 +356,21 @@ int mtk_cuda_context_create(struct mtk_backend *backend,
 	return MOETRACE_OK;
 }
 
+void mtk_cuda_graphs_forget(struct mtk_cuda_context *context)
+{
+	for (uint32_t i = 0; i < MTK_CUDA_N_GRAPHS; i++) {
+		mtk_cuda_graph_destroy(context->graphs[i]);
+		context->graphs[i] = NULL;
+	}
+}
+
 void mtk_cuda_context_destroy(void *memory)
 {
 	struct mtk_cuda_context *context = memory;
 
 	if (!context)
 		return;
-	for (uint32_t i = 0; i < MTK_CUDA_N_GRAPHS; i++)
-		mtk_cuda_graph_destroy(context->graphs[i]);
+	mtk_cuda_graphs_forget(context);
 	while (context->n_blocks > 0)
 		mtk_cuda_free(context->blocks[--context->n_blocks]);
 	mtk_cuda_host_free(context->host_inputs);
@@ -370,6 +379,8 @@ void mtk_cuda_context_destroy(void *memory)
 	mtk_cuda_host_free(context->host_ids);
 	mtk_cuda_host_free(context->host_weights);
 	mtk_cuda_host_free(context->host_base_ids);
+	mtk_cuda_host_free(context->host_margins);
+	mtk_cuda_host_free(context->host_row_flags);
 	free(context->choice_scratch);
 	mtk_kv_cache_destroy(context->kv);
 	free(context->rules);

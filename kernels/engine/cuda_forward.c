@@ -119,6 +119,16 @@ static int capture(struct mtk_cuda_pass *pass, void **ret_graph)
 	return MOETRACE_OK;
 }
 
+/* Graphs write margins if those do which were captured before. */
+static void match_facts(struct mtk_cuda_pass *pass)
+{
+	struct mtk_cuda_context *c = pass->context;
+
+	if (c->graphs_have_facts != pass->has_facts)
+		mtk_cuda_graphs_forget(c);
+	c->graphs_have_facts = pass->has_facts;
+}
+
 static int launch(struct mtk_cuda_pass *pass)
 {
 	struct mtk_cuda_context *c = pass->context;
@@ -131,6 +141,7 @@ static int launch(struct mtk_cuda_pass *pass)
 	/* All rows, padding included, so that the graph holds for any number of others. */
 	pass->n_wanted = pass->n_rows;
 	pass->inputs.wanted_rows = NULL;
+	match_facts(pass);
 	if (!*graph)
 		status = capture(pass, graph);
 	pass->n_wanted = n_wanted;
@@ -172,6 +183,11 @@ static int hooks_allocate(struct mtk_cuda_pass *pass)
 		status = mtk_cuda_host_alloc(n_rows * c->model->moe.width *
 						     sizeof(*c->host_base_ids),
 					     pass->error, (void **)&c->host_base_ids);
+	if (!status && !c->host_margins && pass->has_facts)
+		status = mtk_cuda_host_alloc(n_rows * sizeof(*c->host_margins), pass->error,
+					     (void **)&c->host_margins);
+	if (!status && !c->host_row_flags && pass->has_facts)
+		status = mtk_cuda_host_alloc(n_rows, pass->error, (void **)&c->host_row_flags);
 	return status;
 }
 
@@ -184,6 +200,18 @@ static int fetch_layer(struct mtk_cuda_pass *pass, void *to, const void *from, u
 	return mtk_cuda_download((char *)to + first, (const char *)from + first,
 				 (size_t)n_rows * n_entries * 4, pass->context->state->stream,
 				 pass->error);
+}
+
+static int fetch_facts(struct mtk_cuda_pass *pass, uint32_t layer, uint32_t n_rows)
+{
+	struct mtk_cuda_context *c = pass->context;
+	const size_t first = (size_t)layer * c->n_rows_max;
+	int status = mtk_cuda_download(c->host_margins + first, c->margins + first,
+				       n_rows * sizeof(*c->margins), c->state->stream, pass->error);
+
+	return status ? status
+		      : mtk_cuda_download(c->host_row_flags + first, c->row_flags + first, n_rows,
+					  c->state->stream, pass->error);
 }
 
 static int fetch_choices(struct mtk_cuda_pass *pass, uint32_t n_rows)
@@ -202,8 +230,21 @@ static int fetch_choices(struct mtk_cuda_pass *pass, uint32_t n_rows)
 		if (!status && pass->has_rule)
 			status = fetch_layer(pass, c->host_base_ids, c->base_ids, i, n_rows, n_base,
 					     n_base);
+		if (!status && pass->has_facts && mtk_cuda_pass_has_facts(pass, i))
+			status = fetch_facts(pass, i, n_rows);
 	}
 	return status;
+}
+
+static void tell_facts(const struct mtk_cuda_context *c, const struct mtk_forward_hooks *hooks,
+		       uint32_t layer, uint32_t n_rows)
+{
+	const size_t first = (size_t)layer * c->n_rows_max;
+
+	for (uint32_t row = 0; row < n_rows; row++)
+		c->host_row_flags[first + row] &= MTK_ROUTE_FLAG_NAN | MTK_ROUTE_FLAG_TIE;
+	hooks->row_facts(hooks->ctx, layer, n_rows, c->host_margins + first,
+			 c->host_row_flags + first);
 }
 
 static void call_hooks(const struct mtk_cuda_pass *pass, const struct mtk_forward_hooks *hooks,
@@ -219,6 +260,8 @@ static void call_hooks(const struct mtk_cuda_pass *pass, const struct mtk_forwar
 		if (hooks->base_experts && acts)
 			hooks->base_experts(hooks->ctx, i, n_rows, n_base,
 					    c->host_base_ids + first * n_base);
+		if (pass->has_facts && mtk_cuda_pass_has_facts(pass, i))
+			tell_facts(c, hooks, i, n_rows);
 		if (hooks->select_experts)
 			hooks->select_experts(hooks->ctx, i, n_rows, mtk_cuda_pass_width(pass, i),
 					      c->host_ids + first * c->n_width_max,
@@ -229,7 +272,8 @@ static void call_hooks(const struct mtk_cuda_pass *pass, const struct mtk_forwar
 static int run(struct mtk_cuda_pass *pass, const struct mtk_batch *batch,
 	       const struct mtk_forward_hooks *hooks, const struct mtk_forward_result *result)
 {
-	const bool has_hooks = hooks && (hooks->select_experts || hooks->base_experts);
+	const bool has_hooks =
+		hooks && (hooks->select_experts || hooks->base_experts || hooks->row_facts);
 	int status = send_inputs(pass, batch);
 
 	if (!status)
@@ -270,6 +314,7 @@ int mtk_cuda_forward(void *memory, const struct mtk_batch *batch,
 	if (pass.is_graph)
 		pass.n_rows += mtk_cuda_padding_rows(c, batch);
 	pass.has_rule = c->rules && has_decode(batch);
+	pass.has_facts = hooks && hooks->row_facts;
 	if (pass.n_rows > c->n_rows_max || mtk_kv_append_begin(c->kv, &c->model->config, batch))
 		return mtk_error_set(error, MOETRACE_E_INVALID,
 				     "a pass of %u rows failed: its rows do not fit the cache",

@@ -69,6 +69,8 @@ struct mtk_cuda_context {
 	float *base_weights;
 	uint32_t *n_base;
 	uint32_t *is_loaded;
+	float *margins;	       /* [n_layers][rows], as the next; of passes that tell row_facts */
+	uint8_t *row_flags;
 	int32_t *given_ids;    /* [n_layers][rows][top_k]; NULL without a choice, as the next */
 	int32_t *row_numbers;
 	struct mtk_align_cuda_result align;
@@ -90,11 +92,15 @@ struct mtk_cuda_context {
 	int32_t *host_given_ids;
 	double *choice_scratch;
 	void *graphs[MTK_CUDA_N_GRAPHS];
+	bool graphs_have_facts; /* they write margins and row_flags */
 	struct moetrace_cuda_lane *lane;
+	bool lane_has_margins;
 	/* What hooks are given, made when the first are. */
 	int32_t *host_ids;
 	float *host_weights;
 	int32_t *host_base_ids;
+	float *host_margins;
+	uint8_t *host_row_flags;
 	/* Device memory of the context, freed together. */
 	void *blocks[64];
 	uint32_t n_blocks;
@@ -106,6 +112,7 @@ struct mtk_cuda_pass {
 	uint32_t n_rows; /* that are launched: with padding */
 	bool is_graph;
 	bool has_rule;	 /* rules act */
+	bool has_facts;	 /* the hook row_facts is told of it */
 	uint32_t n_wanted;
 	struct mtk_cuda_inputs inputs; /* on the device */
 	const struct mtk_forward_hooks *taps; /* that look at each layer; NULL: none do */
@@ -121,6 +128,9 @@ int mtk_cuda_context_create(struct mtk_backend *backend,
 			    const struct mtk_context_settings *settings, void **ret_context,
 			    struct mtk_error *error);
 void mtk_cuda_context_destroy(void *context);
+
+/* What was captured holds no more: it is captured again when it is needed. */
+void mtk_cuda_graphs_forget(struct mtk_cuda_context *context);
 
 /* The alignment of a pass of so many rows of a width. */
 struct mtk_align_settings mtk_cuda_align_settings(const struct mtk_cuda_context *context,
@@ -141,6 +151,9 @@ int mtk_cuda_pass_gather(struct mtk_cuda_pass *pass);
 /* y = matrix * x, of the activations' type, rows one after another. */
 int mtk_cuda_pass_linear(struct mtk_cuda_pass *pass, const struct mtk_cuda_matrix *matrix,
 			 uint32_t n_rows, const void *x, const float *bias, float *y);
+
+/* Whether margins and flags of rows are those of the layer's choice in this pass: a router's own. */
+bool mtk_cuda_pass_has_facts(const struct mtk_cuda_pass *pass, uint32_t layer);
 
 /* Entries of a row of a layer, in this pass. */
 uint32_t mtk_cuda_pass_width(const struct mtk_cuda_pass *pass, uint32_t layer);

@@ -21,14 +21,22 @@
 struct chosen {
 	int32_t *ids;
 	float *weights;
+	float *margins; /* NULL: not wanted, or not of this choice; as row_flags */
+	uint8_t *row_flags;
 };
 
 static struct chosen final_of(const struct mtk_cuda_pass *pass)
 {
 	const struct mtk_cuda_context *c = pass->context;
-	const size_t first = (size_t)pass->layer * c->n_rows_max * c->n_width_max;
+	const size_t first_row = (size_t)pass->layer * c->n_rows_max;
+	const size_t first = first_row * c->n_width_max;
+	struct chosen chosen = {.ids = c->ids + first, .weights = c->weights + first};
 
-	return (struct chosen){c->ids + first, c->weights + first};
+	if (pass->has_facts && mtk_cuda_pass_has_facts(pass, pass->layer)) {
+		chosen.margins = c->margins + first_row;
+		chosen.row_flags = c->row_flags + first_row;
+	}
+	return chosen;
 }
 
 static struct chosen base_of(const struct mtk_cuda_pass *pass)
@@ -36,7 +44,7 @@ static struct chosen base_of(const struct mtk_cuda_pass *pass)
 	const struct mtk_cuda_context *c = pass->context;
 	const size_t first = (size_t)pass->layer * c->n_rows_max * c->model->moe.width;
 
-	return (struct chosen){c->base_ids + first, c->base_weights + first};
+	return (struct chosen){.ids = c->base_ids + first, .weights = c->base_weights + first};
 }
 
 static const struct mtk_oea *rule_of(const struct mtk_cuda_pass *pass, uint32_t layer)
@@ -44,6 +52,13 @@ static const struct mtk_oea *rule_of(const struct mtk_cuda_pass *pass, uint32_t 
 	const struct mtk_oea *rules = pass->context->rules;
 
 	return pass->has_rule && rules[layer].k0 != 0 ? &rules[layer] : NULL;
+}
+
+bool mtk_cuda_pass_has_facts(const struct mtk_cuda_pass *pass, uint32_t layer)
+{
+	const struct mtk_cuda_context *c = pass->context;
+
+	return !c->choice && !rule_of(pass, layer) && !c->model->layers[layer].route.hash_table;
 }
 
 uint32_t mtk_cuda_pass_width(const struct mtk_cuda_pass *pass, uint32_t layer)
@@ -69,13 +84,19 @@ static struct mtk_route_config config_of(const struct mtk_cuda_pass *pass)
 	return config;
 }
 
-/* Whether the router's own kernel records the layer. */
+/* Whether the lane gets the layer's margins. */
+static bool records_margins(const struct mtk_cuda_pass *pass)
+{
+	return pass->context->lane_has_margins && mtk_cuda_pass_has_facts(pass, pass->layer);
+}
+
+/* Whether the router's own kernel records the layer: with margins every one does. */
 static bool is_fused(const struct mtk_cuda_pass *pass, const struct mtk_route_config *config)
 {
 	const struct mtk_cuda_context *c = pass->context;
 
 	return c->lane && c->state->settings.recording == MTK_CUDA_RECORD_FUSED &&
-	       mtk_route_cuda_records(config);
+	       (records_margins(pass) || mtk_route_cuda_records(config));
 }
 
 static int run_route(struct mtk_cuda_pass *pass, const struct chosen *to)
@@ -83,7 +104,10 @@ static int run_route(struct mtk_cuda_pass *pass, const struct chosen *to)
 	struct mtk_cuda_context *c = pass->context;
 	const struct mtk_cuda_layer *layer = &c->state->weights.layers[pass->layer];
 	const struct mtk_route_config config = config_of(pass);
-	const struct mtk_route_result result = {.ids = to->ids, .weights = to->weights};
+	const struct mtk_route_result result = {.ids = to->ids,
+						.weights = to->weights,
+						.flags = to->row_flags,
+						.margins = to->margins};
 	struct moetrace_cuda_target target;
 	struct mtk_route_cuda_batch batch = {
 		.n_rows = pass->n_rows,
@@ -92,6 +116,8 @@ static int run_route(struct mtk_cuda_pass *pass, const struct chosen *to)
 		.bias = layer->correction_bias,
 		.token_ids = pass->inputs.token_ids,
 		.hash_table = layer->hash_table,
+		/* The kernel that stores margins is the one that can write them, too. */
+		.with_margins = records_margins(pass) || to->margins,
 	};
 
 	if (c->choice) {

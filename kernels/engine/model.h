@@ -229,7 +229,7 @@ struct mtk_forward_hooks {
 	 * Where a router chose by its scores, before select_experts: the rows' margins, and of
 	 * their flags those of a NaN and of a tie; [n_rows] each. They are computed for this hook
 	 * alone. Neither where a rule or a given choice acts is it called, nor of a layer with a
-	 * hash table. The CPU has it alone.
+	 * hash table.
 	 */
 	void (*row_facts)(void *ctx, uint32_t layer, uint32_t n_rows, const float *margins,
 			  const uint8_t *flags);

@@ -497,7 +497,8 @@ static void lane_open(struct mtk_server *server)
 
 	if (recorder->session && server->backend->ops->record && !server->options.oea)
 		recorder->lane = server->backend->ops->record(server->context, recorder->session,
-							      recorder->model);
+							      recorder->model,
+							      server->records_margins);
 }
 
 int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *recording,

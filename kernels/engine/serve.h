@@ -109,7 +109,7 @@ struct mtk_serve_recording {
 	const char *model_name;
 	bool records_tokens;
 	bool records_kernels; /* the times of the engine's operations */
-	bool records_margins; /* and flags of rows, where the CPU computes */
+	bool records_margins; /* and flags of rows */
 	/* Handles of the model and of the rule, of an earlier server of the session; 0: it is added,
 	   and its handle written here. NULL: it is added. */
 	uint32_t *model;

@@ -25,7 +25,6 @@
 struct mtk_serve_recorder {
 	struct moetrace_session *session; /* NULL: nothing is recorded */
 	bool records_tokens;
-	bool records_margins;
 	uint32_t model;
 	uint64_t *requests;		     /* [n_sequences] handles */
 	struct moetrace_slice *slices;	     /* [n_batch] */

@@ -167,8 +167,6 @@ static int launch(const struct route_args *args, uint32_t width, cudaStream_t st
 {
 	const size_t n_bytes = (args->n + args->config.n_groups) * sizeof(double);
 
-	if (args->result.margins)
-		return launch_define(args, n_bytes, stream, error);
 	if (mtk_route_lean_launch(args, width, n_bytes, stream))
 		return MOETRACE_OK;
 	switch (width) {
@@ -202,6 +200,28 @@ static int launch(const struct route_args *args, uint32_t width, cudaStream_t st
 	return MOETRACE_OK;
 }
 
+/*
+ * The definition goes over what was chosen, for what it alone knows. Ids are the same by either, but
+ * of weights the last bits are not: those of the kernel that is fast stay, so that a run gives the
+ * same with margins as without.
+ */
+static int launch_margins(struct route_args *args, uint32_t width,
+			  const struct moetrace_cuda_target *target, cudaStream_t stream,
+			  struct mtk_error *error)
+{
+	int status = MOETRACE_OK;
+
+	if (width > 0 && args->result.weights) {
+		status = launch(args, width, stream, error);
+		args->has_weights = true;
+	}
+	if (status)
+		return status;
+	return target ? mtk_route_record_define(args, target, stream, error)
+		      : launch_define(args, (args->n + args->config.n_groups) * sizeof(double),
+				      stream, error);
+}
+
 bool mtk_route_cuda_records(const struct mtk_route_config *config)
 {
 	const char *reason;
@@ -217,6 +237,9 @@ bool mtk_route_cuda_records_margins(const struct mtk_route_config *config)
 int mtk_route_cuda(const struct mtk_route_config *config, const struct mtk_route_cuda_batch *batch,
 		   const struct mtk_route_result *result, void *stream, struct mtk_error *error)
 {
+	const bool records = batch->target && batch->target->word;
+	const bool records_margins = records && (batch->with_margins || result->margins) &&
+				     mtk_route_cuda_records_margins(config);
 	struct route_args args;
 	const char *reason;
 	uint32_t width = mtk_route_cuda_lane_columns(config, &reason);
@@ -236,19 +259,15 @@ int mtk_route_cuda(const struct mtk_route_config *config, const struct mtk_route
 	args.result = *result;
 	if (width > 0)
 		prepare_fast(&args, width);
-	if (batch->target && batch->target->word && batch->with_margins &&
-	    mtk_route_cuda_records_margins(config)) {
-		status = mtk_route_record_define(&args, batch->target, (cudaStream_t)stream, error);
-		return status ? status : mtk_cuda_launched(error, "routing");
+	if (records_margins || result->margins) {
+		status = launch_margins(&args, width, records_margins ? batch->target : NULL,
+					(cudaStream_t)stream, error);
+	} else if (records && mtk_route_record_has(config, width)) {
+		mtk_route_record_launch(&args, width, (args.n + config->n_groups) * sizeof(double),
+					batch->target, (cudaStream_t)stream);
+		status = MOETRACE_OK;
+	} else {
+		status = launch(&args, width, (cudaStream_t)stream, error);
 	}
-	if (batch->target && batch->target->word && mtk_route_record_has(config, width)) {
-		const size_t n_bytes = (args.n + config->n_groups) * sizeof(double);
-
-		mtk_route_record_launch(&args, width, n_bytes, batch->target, (cudaStream_t)stream);
-		return mtk_cuda_launched(error, "routing");
-	}
-	status = launch(&args, width, (cudaStream_t)stream, error);
-	if (!status)
-		status = mtk_cuda_launched(error, "routing");
-	return status;
+	return status ? status : mtk_cuda_launched(error, "routing");
 }

@@ -30,8 +30,8 @@ struct mtk_route_cuda_batch {
 	/* In host memory, copied: where the rows are recorded as they are chosen, of a setting that
 	   mtk_route_cuda_records() is true for; NULL: nowhere. */
 	const struct moetrace_cuda_target *target;
-	/* They are recorded with margins and flags of ties: the definition routes every row then, of
-	   a setting that mtk_route_cuda_records_margins() is true for. */
+	/* They are recorded with margins and flags of ties, of a setting that
+	   mtk_route_cuda_records_margins() is true for. */
 	bool with_margins;
 };
 
@@ -43,8 +43,9 @@ bool mtk_route_cuda_records_margins(const struct mtk_route_config *config);
 
 /*
  * Route a batch by a setting that was checked. Launches one kernel into the stream, does not wait,
- * and may be captured in a graph. The pointers of @result are to device memory. For margins the
- * definition routes every row.
+ * and may be captured in a graph. The pointers of @result are to device memory. For margins, with
+ * @result or with the batch's target, the definition routes every row once more behind it; ids and
+ * weights stay as they are without.
  *
  * Returns MOETRACE_OK, or what the launch failed with.
  */

@@ -163,6 +163,14 @@ route_write_defined(const struct route_args *args, uint32_t row, const struct ro
 		route_write_empty_row(args, row, lane, flags, with_margin);
 }
 
+static __device__ __forceinline__ float route_given_weight(const struct route_args *args,
+							    uint32_t row, uint32_t slot)
+{
+	const size_t width = args->config.top_k + args->config.n_shared_slots;
+
+	return args->result.weights[row * width + slot];
+}
+
 /* Any setting, by the definition, margins included; a warp a block. */
 template <class Hook>
 static __global__ void __launch_bounds__(32)
@@ -187,6 +195,8 @@ static __global__ void __launch_bounds__(32)
 		entry = define_row(&one, buffers, buffers + args.n, &flags);
 		if (Hook::HAS_HEAD || args.result.margins)
 			margin = define_margin(&one, buffers, entry.id);
+		if (args.has_weights && threadIdx.x < args.config.top_k)
+			entry.weight = route_given_weight(&args, row, threadIdx.x);
 	} else {
 		const int32_t token = args.token_ids[row];
 

@@ -62,7 +62,6 @@ refused() {
 		--margins "$@"
 	expect_absent no.db
 }
-refused 'device cpu' --device cuda
 refused 'per_token' --mode per_pass
 refused "router's own choice" --oea k0=4
 refused "router's own choice" --routing uniform

@@ -3,7 +3,7 @@
  * Decoding with the example model on a GPU, in batches of many sizes: a graph, which is padded to a
  * power of two, gives the bits that launches give, in both precisions; with fp32 inputs a row has
  * the bits that it has in any other batch; greedy continuations are the reference's; and each way to
- * record stores the ids that the pass chose.
+ * record stores the ids that the pass chose, with margins where they are asked for.
  */
 #include <check.h>
 #include <sqlite3.h>
@@ -34,6 +34,7 @@ enum {
 struct results {
 	int32_t ids[N_LAYERS][N_POSITIONS][N_SLOTS][TOP_K];
 	float weights[N_LAYERS][N_POSITIONS][N_SLOTS][TOP_K];
+	float margins[N_LAYERS][N_POSITIONS][N_SLOTS];
 	float logits[N_POSITIONS][N_SLOTS][N_VOCAB];
 	int32_t greedy_ids[N_POSITIONS][N_SLOTS];
 };
@@ -46,6 +47,7 @@ struct rig {
 	void *context;
 	struct mtk_kv_cache *kv;
 	struct results *results;
+	bool has_margins;
 	uint32_t position; /* of the pass in hand */
 	uint32_t n_rows;
 };
@@ -90,6 +92,15 @@ static void take_choice(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top
 	       sizeof(*weights) * n_rows * TOP_K);
 }
 
+static void take_facts(void *ctx, uint32_t layer, uint32_t n_rows, const float *margins,
+		       const uint8_t *flags)
+{
+	struct rig *rig = ctx;
+
+	(void)flags;
+	memcpy(rig->results->margins[layer][rig->position], margins, sizeof(*margins) * n_rows);
+}
+
 /* Bytes of the golden sequences, begun at another place for each sequence. */
 static int32_t token_of(const uint8_t *tokens, uint32_t sequence, uint32_t position)
 {
@@ -114,7 +125,9 @@ static void begin_pass(const struct rig *rig, uint64_t number, const struct mtk_
 /* Decode @n_rows sequences side by side, from nothing. */
 static void run_batch(struct rig *rig, const uint8_t *tokens, uint32_t n_rows)
 {
-	const struct mtk_forward_hooks hooks = {.ctx = rig, .select_experts = take_choice};
+	const struct mtk_forward_hooks hooks = {.ctx = rig,
+						.select_experts = take_choice,
+						.row_facts = rig->has_margins ? take_facts : NULL};
 	int32_t token_ids[N_SLOTS], positions[N_SLOTS];
 	uint32_t slots[N_SLOTS];
 	uint8_t ones[N_SLOTS];
@@ -274,9 +287,10 @@ END_TEST
 
 /* ---- recording ---- */
 
-/* The ids of every pass and layer in the file are those that the hooks were told. */
-static void expect_recorded(const char *path, const struct results *results, uint32_t n_rows)
+/* The ids, and margins, of every pass and layer in the file are those that the hooks were told. */
+static void expect_recorded(const char *path, const struct rig *rig, uint32_t n_rows)
 {
+	const struct results *results = rig->results;
 	sqlite3_stmt *stmt = NULL;
 	sqlite3 *db = NULL;
 	uint32_t n = 0;
@@ -285,35 +299,48 @@ static void expect_recorded(const char *path, const struct results *results, uin
 	ck_assert_int_eq(
 		sqlite3_prepare_v2(db,
 				   "SELECT p.runtime_pass, l.layer_id - 1, substr(t.topk_ids,"
-				   " l.topk_row * t.k + 1, p.n_rows * t.k), p.padding_rows"
+				   " l.topk_row * t.k + 1, p.n_rows * t.k), p.padding_rows,"
+				   " substr(t.margins, l.topk_row * 4 + 1, p.n_rows * 4)"
 				   " FROM pass AS p JOIN pass_layer AS l USING (pass_id)"
 				   " JOIN topk AS t USING (topk_id) WHERE p.verdict = 'complete'",
 				   -1, &stmt, NULL),
 		SQLITE_OK);
 	for (; sqlite3_step(stmt) == SQLITE_ROW; n++) {
-		const int32_t(*want)[TOP_K] = results->ids[sqlite3_column_int(stmt, 1)]
-							  [sqlite3_column_int(stmt, 0)];
+		const int layer = sqlite3_column_int(stmt, 1), pass = sqlite3_column_int(stmt, 0);
+		const int32_t(*want)[TOP_K] = results->ids[layer][pass];
 		const uint8_t *got = sqlite3_column_blob(stmt, 2);
 
 		ck_assert_int_eq(sqlite3_column_bytes(stmt, 2), (int)n_rows * TOP_K);
 		ck_assert_int_eq(sqlite3_column_int(stmt, 3), 7);
 		for (uint32_t i = 0; i < n_rows * TOP_K; i++)
 			ck_assert_int_eq(got[i], want[i / TOP_K][i % TOP_K]);
+		if (!rig->has_margins) {
+			ck_assert_int_eq(sqlite3_column_type(stmt, 4), SQLITE_NULL);
+			continue;
+		}
+		ck_assert_int_eq(sqlite3_column_bytes(stmt, 4), (int)(n_rows * sizeof(float)));
+		ck_assert_mem_eq(sqlite3_column_blob(stmt, 4), results->margins[layer][pass],
+				 n_rows * sizeof(float));
 	}
 	ck_assert_uint_eq(n, N_POSITIONS * N_LAYERS);
 	sqlite3_finalize(stmt);
 	ck_assert_int_eq(sqlite3_close(db), SQLITE_OK);
 }
 
+/* Each way to record, and the first once more with margins. */
 START_TEST(test_recording)
 {
+	const bool has_margins = _i > MTK_CUDA_RECORD_ADOPT;
+	const enum mtk_cuda_recording way = has_margins ? MTK_CUDA_RECORD_FUSED
+							: (enum mtk_cuda_recording)_i;
 	uint8_t *tokens = tinymoe_read_file("tests/data/tinymoe/golden/tokens.u8", 1610, NULL);
 	struct moetrace_session *session;
 	struct mtk_error error;
 	struct rig rig;
 	char path[64];
 
-	open_rig(&rig, MTK_CUDA_FP32, false, (enum mtk_cuda_recording)_i);
+	open_rig(&rig, MTK_CUDA_FP32, false, way);
+	rig.has_margins = has_margins;
 	rig.results = results_new();
 	snprintf(path, sizeof(path), "/tmp/check_decode-%ld-%d.db", (long)getpid(), _i);
 	ck_assert_int_eq(moetrace_session_open(path, NULL, &session), MOETRACE_OK);
@@ -321,11 +348,11 @@ START_TEST(test_recording)
 						&error),
 			 MOETRACE_OK);
 	ck_assert_int_eq(moetrace_start(session, NULL), MOETRACE_OK);
-	rig.lane = rig.backend->ops->record(rig.context, session, rig.model);
+	rig.lane = rig.backend->ops->record(rig.context, session, rig.model, has_margins);
 	ck_assert_ptr_nonnull(rig.lane);
 	run_batch(&rig, tokens, 9);
 	ck_assert_int_eq(moetrace_session_close(session), MOETRACE_OK);
-	expect_recorded(path, rig.results, 9);
+	expect_recorded(path, &rig, 9);
 	unlink(path);
 	free(rig.results);
 	close_rig(&rig);
@@ -341,7 +368,7 @@ static Suite *make_suite(void)
 	tcase_set_timeout(tcase, 120);
 	tcase_add_loop_test(tcase, test_sizes, 0, 2);
 	tcase_add_loop_test(tcase, test_greedy_text, 0, 2);
-	tcase_add_loop_test(tcase, test_recording, 0, MTK_CUDA_RECORD_ADOPT + 1);
+	tcase_add_loop_test(tcase, test_recording, 0, MTK_CUDA_RECORD_ADOPT + 2);
 	suite_add_tcase(suite, tcase);
 	return suite;
 }

@@ -39,6 +39,8 @@ struct results {
 	float router_logits[N_LAYERS][N_ROWS][N_EXPERTS];
 	int32_t ids[N_LAYERS][N_ROWS][TOP_K];
 	float weights[N_LAYERS][N_ROWS][TOP_K];
+	float margins[N_LAYERS][N_ROWS]; /* zero where the rig has no facts, as the next */
+	uint8_t flags[N_LAYERS][N_ROWS];
 	float moe_out[N_LAYERS][N_ROWS][N_HIDDEN];
 	float logits[N_ROWS][N_VOCAB];
 	int32_t greedy_ids[N_ROWS];
@@ -59,6 +61,7 @@ struct rig {
 	uint8_t *tokens; /* [N_SEQUENCES][N_TOKENS + 1] */
 	uint32_t slots[N_SEQUENCES];
 	struct results *results;
+	bool has_facts; /* margins and flags are asked for */
 	/* The pass in hand: the row of the results that each of its rows is. */
 	uint32_t rows[N_ROWS];
 	uint32_t n_rows;
@@ -113,6 +116,18 @@ static void take_router_logits(void *ctx, uint32_t layer, uint32_t n_rows, uint3
 		       n * sizeof(*logits));
 }
 
+static void take_facts(void *ctx, uint32_t layer, uint32_t n_rows, const float *margins,
+		       const uint8_t *flags)
+{
+	struct rig *rig = ctx;
+
+	ck_assert_uint_eq(n_rows, rig->n_rows);
+	for (uint32_t r = 0; r < n_rows; r++) {
+		rig->results->margins[layer][rig->rows[r]] = margins[r];
+		rig->results->flags[layer][rig->rows[r]] = flags[r];
+	}
+}
+
 static void take_choice(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
 			const int32_t *ids, const float *weights)
 {
@@ -152,6 +167,7 @@ static void run_pass(struct rig *rig, struct mtk_backend *backend, void *context
 	const struct mtk_forward_hooks hooks = {
 		.ctx = rig,
 		.select_experts = take_choice,
+		.row_facts = rig->has_facts ? take_facts : NULL,
 		.router_logits = has_taps ? take_router_logits : NULL,
 		.moe_output = has_taps ? take_moe_out : NULL,
 	};
@@ -404,6 +420,30 @@ END_TEST
 
 /* ---- against the CPU, where rows depend on each other ---- */
 
+/* The passes of PLAN_DECODE by the CPU, into the rig's results. */
+static void run_on_cpu(struct rig *rig, const struct mtk_oea *oea)
+{
+	const struct mtk_context_settings context = {.n_slots = N_SEQUENCES,
+						     .n_context = N_TOKENS,
+						     .n_rows_max = N_SEQUENCES,
+						     .n_threads = 1,
+						     .oea = oea};
+	struct mtk_backend cpu = mtk_backend_cpu(rig->tiny.model);
+	struct mtk_error error;
+	void *on_cpu;
+
+	ck_assert_int_eq(cpu.ops->context_create(&cpu, &context, &on_cpu, &error), 0);
+	for (uint32_t s = 0; s < N_SEQUENCES; s++)
+		ck_assert_int_eq(mtk_kv_cache_slot_acquire(cpu.ops->cache(on_cpu), &rig->slots[s]),
+				 0);
+	for (uint32_t t = 0; t < N_TOKENS; t++) {
+		for (uint32_t s = 0; s < N_SEQUENCES; s++)
+			add_row(rig, s, t);
+		run_pass(rig, &cpu, on_cpu, rig->slots, false);
+	}
+	cpu.ops->context_destroy(on_cpu);
+}
+
 static uint32_t n_rows_below_k(const struct results *results)
 {
 	uint32_t n = 0;
@@ -419,30 +459,13 @@ START_TEST(test_rule)
 					       {.k0 = 4, .p = 0.5, .max_rank = 20}};
 	const struct mtk_cuda_backend_settings settings = {.precision = MTK_CUDA_FP32};
 	const struct mtk_oea *rule = &rules[_i];
-	struct mtk_context_settings context = {.n_slots = N_SEQUENCES,
-					       .n_context = N_TOKENS,
-					       .n_rows_max = N_SEQUENCES,
-					       .n_threads = 1,
-					       .oea = rule};
 	struct results *gpu;
-	struct mtk_error error;
-	struct mtk_backend cpu;
 	uint32_t n_same = 0;
 	struct rig rig;
-	void *on_cpu;
 
 	gpu = results_of(&settings, PLAN_DECODE, rule);
 	open_rig(&rig, &settings, rule, NULL);
-	cpu = mtk_backend_cpu(rig.tiny.model);
-	ck_assert_int_eq(cpu.ops->context_create(&cpu, &context, &on_cpu, &error), 0);
-	for (uint32_t s = 0; s < N_SEQUENCES; s++)
-		ck_assert_int_eq(mtk_kv_cache_slot_acquire(cpu.ops->cache(on_cpu), &rig.slots[s]),
-				 0);
-	for (uint32_t t = 0; t < N_TOKENS; t++) {
-		for (uint32_t s = 0; s < N_SEQUENCES; s++)
-			add_row(&rig, s, t);
-		run_pass(&rig, &cpu, on_cpu, rig.slots, false);
-	}
+	run_on_cpu(&rig, rule);
 	for (size_t row = 0; row < (size_t)N_LAYERS * N_ROWS; row++)
 		n_same += memcmp(gpu->ids[row / N_ROWS][row % N_ROWS],
 				 rig.results->ids[row / N_ROWS][row % N_ROWS],
@@ -451,9 +474,64 @@ START_TEST(test_rule)
 	       n_same, N_LAYERS * N_ROWS, n_rows_below_k(gpu), n_rows_below_k(rig.results));
 	/* A near tie in the union changes the rows of its pass, and later ones a little. */
 	ck_assert_uint_ge(n_same, N_LAYERS * N_ROWS * 99 / 100);
-	cpu.ops->context_destroy(on_cpu);
 	close_rig(&rig);
 	free(gpu);
+}
+END_TEST
+
+/* Graphs that were captured without margins are captured again when these are asked for. */
+static struct results *results_with_facts(const struct mtk_cuda_backend_settings *settings,
+					  enum plan plan)
+{
+	struct results *results = malloc(sizeof(*results));
+	struct rig rig;
+
+	ck_assert_ptr_nonnull(results);
+	open_rig(&rig, settings, NULL, NULL);
+	add_row(&rig, 0, 0);
+	run_pass(&rig, rig.backend, rig.context, rig.slots, false);
+	ck_assert(rig.results->margins[0][0] == 0.0f);
+	mtk_kv_cache_slot_release(rig.kv, rig.slots[0]);
+	ck_assert_int_eq(mtk_kv_cache_slot_acquire(rig.kv, &rig.slots[0]), 0);
+	rig.has_facts = true;
+	run_plan(&rig, plan, false);
+	*results = *rig.results;
+	close_rig(&rig);
+	return results;
+}
+
+START_TEST(test_margins)
+{
+	const struct mtk_cuda_backend_settings graphs = {.precision = MTK_CUDA_FP32};
+	const struct mtk_cuda_backend_settings eager = {.precision = MTK_CUDA_FP32,
+							.without_graphs = true};
+	struct results *plain = results_of(&graphs, PLAN_DECODE, NULL);
+	struct results *told = results_with_facts(&graphs, PLAN_DECODE);
+	struct results *launched = results_with_facts(&eager, PLAN_CHUNKS);
+	float worst = 0.0f, largest = 0.0f;
+	struct rig rig;
+
+	ck_assert_mem_eq(told->ids, plain->ids, sizeof(told->ids));
+	ck_assert_mem_eq(told->weights, plain->weights, sizeof(told->weights));
+	ck_assert_mem_eq(told, launched, sizeof(*told));
+	open_rig(&rig, &graphs, NULL, NULL);
+	rig.has_facts = true;
+	run_on_cpu(&rig, NULL);
+	ck_assert_mem_eq(told->flags, rig.results->flags, sizeof(told->flags));
+	for (size_t i = 0; i < (size_t)N_LAYERS * N_ROWS; i++) {
+		const float want = rig.results->margins[i / N_ROWS][i % N_ROWS];
+		const float got = told->margins[i / N_ROWS][i % N_ROWS];
+
+		worst = fmaxf(worst, fabsf(got - want));
+		largest = fmaxf(largest, want);
+	}
+	printf("margins up to %.2g: largest difference %.2g\n", (double)largest, (double)worst);
+	ck_assert_float_le(worst, 1e-5f);
+	ck_assert_float_ge(largest, 1e-3f);
+	close_rig(&rig);
+	free(plain);
+	free(told);
+	free(launched);
 }
 END_TEST
 
@@ -560,6 +638,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tcase, test_any_batch);
 	tcase_add_test(tcase, test_16bit);
 	tcase_add_loop_test(tcase, test_rule, 0, 4);
+	tcase_add_test(tcase, test_margins);
 	tcase_add_test(tcase, test_choice);
 	tcase_add_test(tcase, test_copied_prefix);
 	tcase_add_test(tcase, test_errors);

@@ -53,7 +53,7 @@ static void open_run(struct run *run)
 						&run->model, &error),
 			 0);
 	ck_assert_int_eq(moetrace_start(run->session, NULL), 0);
-	run->lane = run->backend->ops->record(run->context, run->session, run->model);
+	run->lane = run->backend->ops->record(run->context, run->session, run->model, false);
 	ck_assert_ptr_nonnull(run->lane);
 }
 
