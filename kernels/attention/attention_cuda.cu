@@ -7,6 +7,11 @@
  * share elements are added up at the end, first within a warp. Heads whose size is no multiple of
  * 16 bytes are taken element by element.
  *
+ * A few rows would leave most multiprocessors idle: then several blocks share a row's positions, so
+ * many that each multiprocessor has one. Each leaves its sums in scratch memory with the largest
+ * score that they refer to, and the one that is done last brings all to one reference and adds them
+ * up, in the order of the positions.
+ *
  * What counts at decoding is how much of the cache is on its way at once: a warp a head, which waits
  * for nobody but has few loads in flight, took four times as long on an H200.
  */
@@ -24,11 +29,17 @@
 #define N_AT_ONCE (TILE / N_GROUPS)
 #define MAX_DIM	  MTK_ATTENTION_CUDA_MAX_HEAD_DIM
 
+#define SPLIT_BLOCKS 256 /* that share rows, in a launch at most */
+#define MAX_SPLITS   64	 /* of a row; at most a tile */
+#define MIN_CHUNK    TILE /* positions of a block: fewer do not pay for what joins them */
+#define SPLIT_FLOATS (N_HEADS * (MAX_DIM + 2)) /* sums, their references, the sums of weights */
+
 struct shared {
 	float queries[N_HEADS][MAX_DIM]; /* at the end: the warps' sums */
 	float weights[N_HEADS][TILE];
 	float scales[N_HEADS];
 	float sums[N_HEADS];
+	bool is_last;
 };
 
 /* The block's row and heads. */
@@ -58,6 +69,34 @@ static __device__ __forceinline__ struct place find_place(const struct mtk_atten
 	place.first = ((size_t)a->slots[place.row] * a->n_kv_heads + kv_head) * a->n_context *
 		      a->head_dim;
 	return place;
+}
+
+/* The block's positions, and how many blocks share the row. */
+struct chunk {
+	uint32_t begin;
+	uint32_t end;
+	uint32_t n_blocks;
+};
+
+static __device__ __forceinline__ struct chunk find_chunk(uint32_t n_positions)
+{
+	const uint32_t even = (n_positions + gridDim.z - 1) / gridDim.z;
+	const uint32_t n = max((even + N_GROUPS - 1) / N_GROUPS * N_GROUPS, (uint32_t)MIN_CHUNK);
+	struct chunk chunk;
+
+	chunk.begin = blockIdx.z * n;
+	chunk.end = min(n_positions, chunk.begin + n);
+	chunk.n_blocks = (n_positions + n - 1) / n;
+	return chunk;
+}
+
+/* What the block `split` of the row and heads leaves for the last one. */
+static __device__ __forceinline__ float *find_part(const struct mtk_attention_cuda *a,
+						   uint32_t split)
+{
+	const size_t block = (blockIdx.x * gridDim.y + blockIdx.y) * (size_t)gridDim.z + split;
+
+	return (float *)((uint32_t *)a->scratch + SPLIT_BLOCKS) + block * SPLIT_FLOATS;
 }
 
 /* V elements that lie side by side, read at once. */
@@ -189,14 +228,15 @@ static __device__ __forceinline__ void add_values(const struct mtk_attention_cud
 }
 
 /*
- * Add up what the parts have of each head. Where a warp has whole parts they are joined first; the
- * others fit where the queries were, which are not needed any more.
+ * Add up what the parts have of each head, for the output or, not divided by the weights yet, into
+ * sums. Where a warp has whole parts they are joined first; the others fit where the queries were,
+ * which are not needed any more.
  */
 template <class T, int V>
 static __device__ __forceinline__ void write_heads(const struct mtk_attention_cuda *a,
 						   const struct place *place,
 						   const struct share *share, struct shared *shared,
-						   float out[N_HEADS][V])
+						   float out[N_HEADS][V], float *sums)
 {
 	float *parts = &shared->queries[0][0];
 	const uint32_t dim = a->head_dim, n_across = dim / V;
@@ -221,10 +261,113 @@ static __device__ __forceinline__ void write_heads(const struct mtk_attention_cu
 			continue;
 		for (uint32_t p = 0; p < share->n_parts / n_joined; p++)
 			sum += parts[p * dim + threadIdx.x];
-		element_store((T *)a->out +
-				      (place->row * a->n_heads + place->first_head + h) * dim +
-				      threadIdx.x,
-			      sum / shared->sums[h]);
+		if (sums)
+			sums[h * dim + threadIdx.x] = sum;
+		else
+			element_store((T *)a->out +
+					      (place->row * a->n_heads + place->first_head + h) *
+						      dim +
+					      threadIdx.x,
+				      sum / shared->sums[h]);
+	}
+}
+
+/* Whether all other blocks of the row and heads have left their sums. */
+static __device__ __forceinline__ bool is_last(const struct mtk_attention_cuda *a,
+					       uint32_t n_blocks, struct shared *shared)
+{
+	uint32_t *counter = (uint32_t *)a->scratch + blockIdx.x * gridDim.y + blockIdx.y;
+
+	__syncthreads();
+	if (threadIdx.x == 0) {
+		/* Of the whole block's sums, which the barrier has brought before it. */
+		__threadfence();
+		shared->is_last = atomicAdd(counter, 1u) + 1 == n_blocks;
+		/* For the next launch. */
+		if (shared->is_last)
+			*counter = 0;
+		__threadfence();
+	}
+	__syncthreads();
+	return shared->is_last;
+}
+
+/* W elements side by side, of memory that other blocks wrote. */
+template <int W> static __device__ __forceinline__ void load_fresh(const float *from, float *ret)
+{
+	if constexpr (W == 4) {
+		const float4 four = __ldcg((const float4 *)from);
+
+		ret[0] = four.x;
+		ret[1] = four.y;
+		ret[2] = four.z;
+		ret[3] = four.w;
+	} else {
+		ret[0] = __ldcg(from);
+	}
+}
+
+/* Warp h: the weights of the blocks' sums for head h, and what these are divided by. */
+static __device__ __forceinline__ void weigh_blocks(const float *parts, uint32_t n_blocks,
+						    struct shared *shared)
+{
+	const uint32_t lane = threadIdx.x % 32, h = threadIdx.x / 32;
+	const float *references = parts + N_HEADS * MAX_DIM + h;
+	float reference[MAX_SPLITS / 32], sums[MAX_SPLITS / 32], max = -INFINITY, sum = 0.0f;
+
+#pragma unroll
+	for (int i = 0; i < MAX_SPLITS / 32; i++) {
+		const uint32_t b = i * 32 + lane;
+
+		reference[i] = b < n_blocks ? __ldcg(references + b * SPLIT_FLOATS) : -INFINITY;
+		sums[i] = b < n_blocks ? __ldcg(references + b * SPLIT_FLOATS + N_HEADS) : 0.0f;
+	}
+#pragma unroll
+	for (int i = 0; i < MAX_SPLITS / 32; i++)
+		max = fmaxf(max, reference[i]);
+	for (int step = 16; step > 0; step /= 2)
+		max = fmaxf(max, __shfl_xor_sync(ELEMENT_ALL_LANES, max, step));
+#pragma unroll
+	for (int i = 0; i < MAX_SPLITS / 32; i++) {
+		const float weight = expf(reference[i] - max);
+
+		shared->weights[h][i * 32 + lane] = weight;
+		sum = fmaf(weight, sums[i], sum);
+	}
+	sum = element_sum(sum);
+	if (lane == 0)
+		shared->sums[h] = sum;
+}
+
+/* Each thread adds up W elements of a head at a time. */
+template <class T, int W>
+static __device__ __forceinline__ void join_blocks(const struct mtk_attention_cuda *a,
+						   const struct place *place, uint32_t n_blocks,
+						   struct shared *shared)
+{
+	const uint32_t dim = a->head_dim;
+	const float *parts = find_part(a, 0);
+	T *out = (T *)a->out + (place->row * a->n_heads + place->first_head) * dim;
+
+	weigh_blocks(parts, n_blocks, shared);
+	__syncthreads();
+	for (uint32_t i = threadIdx.x * W; i < place->n_heads * dim; i += N_THREADS * W) {
+		const uint32_t h = i / dim;
+		float values[W] = {};
+
+#pragma unroll 8
+		for (uint32_t b = 0; b < n_blocks; b++) {
+			const float weight = shared->weights[h][b];
+			float x[W];
+
+			load_fresh<W>(parts + b * SPLIT_FLOATS + i, x);
+#pragma unroll
+			for (int w = 0; w < W; w++)
+				values[w] = fmaf(weight, x[w], values[w]);
+		}
+#pragma unroll
+		for (int w = 0; w < W; w++)
+			element_store(out + i + w, values[w] / shared->sums[h]);
 	}
 }
 
@@ -247,18 +390,20 @@ __global__ void __launch_bounds__(N_THREADS)
 	const float *queries =
 		a.queries + place.row * a.query_stride + (size_t)place.first_head * a.head_dim;
 	const struct share share = find_share<V>(a.head_dim);
+	const struct chunk chunk = find_chunk(place.n_positions);
+	float *part = chunk.n_blocks > 1 ? find_part(&a, blockIdx.z) : NULL;
 	float max = -INFINITY, sum = 0.0f;
 	float out[N_HEADS][V] = {};
 
-	if (place.n_positions == 0) {
+	if (place.n_positions == 0 && blockIdx.z == 0)
 		write_zeros<K>(&a, &place);
+	if (blockIdx.z >= chunk.n_blocks)
 		return;
-	}
 	for (uint32_t i = threadIdx.x; i < N_HEADS * a.head_dim; i += N_THREADS)
 		shared.queries[i / a.head_dim][i % a.head_dim] =
 			i < place.n_heads * a.head_dim ? queries[i] : 0.0f;
-	for (uint32_t begin = 0; begin < place.n_positions; begin += TILE) {
-		const uint32_t n = min(place.n_positions - begin, (uint32_t)TILE);
+	for (uint32_t begin = chunk.begin; begin < chunk.end; begin += TILE) {
+		const uint32_t n = min(chunk.end - begin, (uint32_t)TILE);
 
 		__syncthreads();
 		score_tile<K, V>(&a, &place, begin, n, &shared);
@@ -268,9 +413,21 @@ __global__ void __launch_bounds__(N_THREADS)
 		if (share.is_there)
 			add_values<K, V>(&a, &place, begin, n, &share, &shared, out);
 	}
-	if (threadIdx.x % 32 == 0)
+	if (threadIdx.x % 32 == 0) {
 		shared.sums[threadIdx.x / 32] = sum;
-	write_heads<K, V>(&a, &place, &share, &shared, out);
+		if (part) {
+			part[N_HEADS * MAX_DIM + threadIdx.x / 32] = max;
+			part[N_HEADS * (MAX_DIM + 1) + threadIdx.x / 32] = sum;
+		}
+	}
+	write_heads<K, V>(&a, &place, &share, &shared, out, part);
+	if (part && is_last(&a, chunk.n_blocks, &shared))
+		join_blocks<K, (V > 1 ? 4 : 1)>(&a, &place, chunk.n_blocks, &shared);
+}
+
+size_t mtk_attention_cuda_scratch_bytes(void)
+{
+	return SPLIT_BLOCKS * (sizeof(uint32_t) + SPLIT_FLOATS * sizeof(float));
 }
 
 static int check(const struct mtk_attention_cuda *a, struct mtk_error *error)
@@ -286,12 +443,30 @@ static int check(const struct mtk_attention_cuda *a, struct mtk_error *error)
 	return MOETRACE_OK;
 }
 
+/* Blocks that may share a row: of any number of rows up to a power of two the same. */
+static uint32_t count_splits(const struct mtk_attention_cuda *a, uint32_t n_blocks_a_row)
+{
+	uint64_t n_blocks = n_blocks_a_row, n;
+	int device, n_processors = 0;
+
+	if (!a->scratch || a->n_rows > MTK_ATTENTION_CUDA_SPLIT_ROWS ||
+	    cudaGetDevice(&device) != cudaSuccess ||
+	    cudaDeviceGetAttribute(&n_processors, cudaDevAttrMultiProcessorCount, device) !=
+		    cudaSuccess)
+		return 1;
+	for (uint32_t i = 1; i < a->n_rows; i *= 2)
+		n_blocks *= 2;
+	n = (n_processors < SPLIT_BLOCKS ? n_processors : SPLIT_BLOCKS) / n_blocks;
+	return n > MAX_SPLITS ? MAX_SPLITS : n > 1 ? (uint32_t)n : 1;
+}
+
 template <class K> static void launch(const struct mtk_attention_cuda *a, cudaStream_t on)
 {
 	constexpr int V = 16 / sizeof(K);
 	const uintptr_t pointers = (uintptr_t)a->keys | (uintptr_t)a->values;
 	const uint32_t n_group = a->n_heads / a->n_kv_heads;
-	const dim3 grid(a->n_rows, a->n_kv_heads * ((n_group + N_HEADS - 1) / N_HEADS));
+	const uint32_t n_blocks = a->n_kv_heads * ((n_group + N_HEADS - 1) / N_HEADS);
+	const dim3 grid(a->n_rows, n_blocks, count_splits(a, n_blocks));
 
 	if (a->head_dim % V == 0 && pointers % 16 == 0)
 		attention_kernel<K, V><<<grid, N_THREADS, 0, on>>>(*a);

@@ -8,6 +8,7 @@
 
 #include <moetrace/status.h>
 
+#include "kernels/attention/attention_cuda.h"
 #include "kernels/engine/cuda_internal.h"
 #include "kernels/experts/experts_f32_cuda.h"
 #include "kernels/oea/oea.h"
@@ -155,6 +156,8 @@ static int take_dense(struct mtk_cuda_context *c, struct mtk_error *error)
 		{&c->normed, n_hidden, element},
 		{&c->qkv, n * mtk_model_qkv_width(config), sizeof(float)},
 		{&c->attention, n * config->n_heads * config->head_dim, element},
+		{&c->attention_scratch, c->state->settings.precision == MTK_CUDA_16BIT ? 1 : 0,
+		 mtk_attention_cuda_scratch_bytes()},
 		{&c->attention_out, n_hidden, sizeof(float)},
 		{&c->moe_out, n * moe->n_in, sizeof(float)},
 		{&c->shared_gate_up, n * moe->n_shared_gate_up, sizeof(float)},

@@ -61,6 +61,7 @@ struct mtk_cuda_context {
 	void *normed;	       /* [rows][n_hidden], of the activations' type, as attention */
 	float *qkv;
 	void *attention;
+	void *attention_scratch; /* NULL with fp32 inputs, whose rows have the same bits in any batch */
 	float *attention_out;
 	float *router_logits;
 	int32_t *ids;	       /* [n_layers][rows][n_width_max], as the next */

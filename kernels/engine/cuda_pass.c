@@ -171,6 +171,7 @@ static int run_attention(struct mtk_cuda_pass *pass)
 		.keys = c->keys + pass->layer * c->kv_layer_bytes,
 		.values = c->values + pass->layer * c->kv_layer_bytes,
 		.out = c->attention,
+		.scratch = c->attention_scratch,
 	};
 
 	return mtk_attention_cuda(&attention, c->state->stream, pass->error);
