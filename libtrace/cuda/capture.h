@@ -110,6 +110,7 @@ struct moetrace_cuda {
 	void *write_kernel; /* NULL: there are no kernels */
 	void *timer_kernel;
 	void *store_kernel;
+	void *store_one_kernel; /* of one layer */
 	int has_write;      /* the stream writes values */
 	int has_wait;       /* it waits for values */
 	int device;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * Launching the store kernel: for all layers of a pass in one launch, or for one.
- */
+/* Launching the store kernels: for all layers of a pass in one launch, or for one. */
 #include <moetrace/cuda.h>
 
+#include <stddef.h>
 #include <string.h>
 
 #include "libtrace/abi.h"
@@ -11,6 +10,10 @@
 #include "libtrace/cuda/store_args.h"
 
 #define ROWS_A_BLOCK (MT_CUDA_STORE_THREADS / 32)
+
+_Static_assert(offsetof(struct mt_cuda_store_one, layer) ==
+		       offsetof(struct mt_cuda_store_args, layers),
+	       "one is the begin of the other");
 
 static int check_layers(const struct moetrace_cuda_lane *lane,
 			const struct moetrace_cuda_layers *layers)
@@ -55,31 +58,33 @@ static int fill_layer(struct moetrace_cuda_lane *lane, const struct moetrace_cud
 	to->ids = layers->ids[i];
 	to->weights = layers->weight_type ? layers->weights[i] : 0;
 	if (!to->ids || (layers->weight_type && !to->weights) ||
-	    (args->ids_row_bytes && args->ids_row_bytes != ids_bytes))
+	    (args->rows.ids_bytes && args->rows.ids_bytes != ids_bytes))
 		return MOETRACE_E_INVALID;
-	args->ids_row_bytes = ids_bytes;
-	args->weights_row_bytes = weights_bytes;
+	args->rows.ids_bytes = ids_bytes;
+	args->rows.weights_bytes = weights_bytes;
 	return MOETRACE_OK;
 }
 
 static int launch(struct moetrace_cuda_lane *lane, void *stream,
 		  const struct moetrace_cuda_layers *layers, uint32_t first, uint32_t n)
 {
+	const struct moetrace_cuda *cuda = lane->cuda;
+	/* The kernel of one layer has a block more, for what it says of the layer. */
+	uint32_t n_blocks = (layers->n_rows + ROWS_A_BLOCK - 1) / ROWS_A_BLOCK + (n == 1);
 	struct mt_cuda_store_args args;
 	void *parameters[] = { &args };
 	int status = MOETRACE_OK;
 
 	memset(&args, 0, sizeof(args));
-	args.n_rows = layers->n_rows;
-	args.id_type = layers->id_type;
-	args.weight_type = layers->weight_type;
+	args.rows.n_rows = layers->n_rows;
+	args.rows.id_type = layers->id_type;
+	args.rows.weight_type = layers->weight_type;
 	for (uint32_t i = 0; !status && i < n; i++)
 		status = fill_layer(lane, layers, first + i, &args, &args.layers[i]);
 	if (status || !layers->n_rows)
 		return status;
-	return lane->cuda->cu->launch(lane->cuda->store_kernel,
-				      (layers->n_rows + ROWS_A_BLOCK - 1) / ROWS_A_BLOCK, n, 1,
-				      MT_CUDA_STORE_THREADS, 1, 1, 0, stream, parameters, NULL) ?
+	return cuda->cu->launch(n == 1 ? cuda->store_one_kernel : cuda->store_kernel, n_blocks, n, 1,
+				MT_CUDA_STORE_THREADS, 1, 1, 0, stream, parameters, NULL) ?
 		       MOETRACE_E_IO :
 		       MOETRACE_OK;
 }

@@ -80,29 +80,87 @@ static __device__ float read_weight(uint64_t row, uint32_t type, uint32_t i)
 	return weight;
 }
 
+/* A row of a layer, of any types and width, by a warp. */
+static __device__ void store_row(const struct mt_cuda_store_rows &rows,
+				 const struct mt_cuda_store_layer &layer,
+				 const struct moetrace_cuda_row &to)
+{
+	const uint32_t lane = threadIdx.x % 32;
+	const uint64_t at = moetrace_cuda_row_at(to);
+	const uint64_t ids = layer.ids + to.row * rows.ids_bytes;
+	const uint64_t weights = layer.weights + to.row * rows.weights_bytes;
+
+	for (uint32_t i = lane; i < moetrace_cuda_k(to); i += 32) {
+		const float weight =
+			layer.weights ? read_weight(weights, rows.weight_type, i) : 0.0f;
+
+		moetrace_cuda_put(at, i, clamp_id(read_id(ids, rows.id_type, i)),
+				  __float_as_uint(weight));
+	}
+	if (lane == 0)
+		moetrace_cuda_put(at, moetrace_cuda_k(to), moetrace_cuda_mark(to, 0), 0);
+}
+
+static __device__ __forceinline__ uint32_t find_row(void)
+{
+	return blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+}
+
 /* Block (x, y): rows of layer y, a warp a row. */
 extern "C" __global__ void mt_store(const __grid_constant__ struct mt_cuda_store_args args)
 {
 	const struct mt_cuda_store_layer &layer = args.layers[blockIdx.y];
-	const uint32_t row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32;
+	const struct moetrace_cuda_row to = moetrace_cuda_open(layer.target, find_row());
+
+	if (to.row >= args.rows.n_rows || !moetrace_cuda_is_on(to))
+		return;
+	store_row(args.rows, layer, to);
+	if (to.row == 0 && threadIdx.x == 0)
+		moetrace_cuda_store_head(to, args.rows.n_rows);
+}
+
+/* 32 bits of every lane that has some, else 0; no lane waits for them here. */
+static __device__ __forceinline__ uint32_t load_if(bool is_there, uint64_t address)
+{
+	uint32_t bits;
+
+	asm volatile("{\n\t"
+		     ".reg .pred is_there;\n\t"
+		     "setp.ne.u32 is_there, %2, 0;\n\t"
+		     "mov.u32 %0, 0;\n\t"
+		     "@is_there ld.global.u32 %0, [%1];\n\t"
+		     "}"
+		     : "=&r"(bits)
+		     : "l"(address), "r"(static_cast<uint32_t>(is_there)));
+	return bits;
+}
+
+/*
+ * Block x: rows of the layer, a warp a row; the last block: the layer's head. In a graph this is on
+ * the way of every layer, so that the entries are on their way before the lane's word has come.
+ */
+extern "C" __global__ void mt_store_one(const __grid_constant__ struct mt_cuda_store_one one)
+{
+	const struct mt_cuda_store_rows &rows = one.rows;
+	const struct mt_cuda_store_layer &layer = one.layer;
 	const uint32_t lane = threadIdx.x % 32;
-	const struct moetrace_cuda_row to = moetrace_cuda_open(layer.target, row);
 
-	if (row >= args.n_rows || !moetrace_cuda_is_on(to))
+	if (blockIdx.x == gridDim.x - 1) {
+		if (threadIdx.x == 0)
+			moetrace_cuda_store_layer(layer.target, rows.n_rows);
 		return;
-	const uint64_t at = moetrace_cuda_row_at(to);
-	const uint64_t ids = layer.ids + row * args.ids_row_bytes;
-	const uint64_t weights = layer.weights + row * args.weights_row_bytes;
-	for (uint32_t i = lane; i < moetrace_cuda_k(to); i += 32) {
-		const float weight =
-			layer.weights ? read_weight(weights, args.weight_type, i) : 0.0f;
-
-		moetrace_cuda_put(at, i, clamp_id(read_id(ids, args.id_type, i)),
-				  __float_as_uint(weight));
 	}
-	if (lane != 0)
+	struct moetrace_cuda_row to = moetrace_cuda_open(layer.target, find_row());
+	if (rows.id_type != MOETRACE_TYPE_I32 || moetrace_cuda_k(to) > 31 ||
+	    (layer.weights && rows.weight_type != MOETRACE_TYPE_F32)) {
+		if (to.row < rows.n_rows && moetrace_cuda_is_on(to))
+			store_row(rows, layer, to);
 		return;
-	moetrace_cuda_put(at, moetrace_cuda_k(to), moetrace_cuda_mark(to, 0), 0);
-	if (row == 0)
-		moetrace_cuda_store_head(to, args.n_rows);
+	}
+	const bool is_entry = to.is_entry && to.row < rows.n_rows;
+	const uint32_t id = load_if(is_entry, layer.ids + to.row * rows.ids_bytes + lane * 4);
+	const uint32_t weight = load_if(is_entry && layer.weights,
+					layer.weights + to.row * rows.weights_bytes + lane * 4);
+	moetrace_cuda_arrive(to);
+	moetrace_cuda_store_entries(to, static_cast<int32_t>(id), __uint_as_float(weight), 0);
 }

@@ -10,6 +10,12 @@
 #define PROBE_VALUE UINT64_C(0x5a17c0de)
 #define N_TIMES 8
 
+static void forget_kernels(struct moetrace_cuda *cuda)
+{
+	cuda->write_kernel = cuda->timer_kernel = NULL;
+	cuda->store_kernel = cuda->store_one_kernel = NULL;
+}
+
 static void load_kernels(struct moetrace_cuda *cuda)
 {
 	const struct mt_cu *cu = cuda->cu;
@@ -20,8 +26,9 @@ static void load_kernels(struct moetrace_cuda *cuda)
 	}
 	if (cu->module_function(&cuda->write_kernel, cuda->module, "mt_write") ||
 	    cu->module_function(&cuda->timer_kernel, cuda->module, "mt_timer") ||
-	    cu->module_function(&cuda->store_kernel, cuda->module, "mt_store"))
-		cuda->write_kernel = cuda->timer_kernel = cuda->store_kernel = NULL;
+	    cu->module_function(&cuda->store_kernel, cuda->module, "mt_store") ||
+	    cu->module_function(&cuda->store_one_kernel, cuda->module, "mt_store_one"))
+		forget_kernels(cuda);
 }
 
 /* Did the value reach the word, which is cleared again? The ring is not in use yet. */
@@ -99,7 +106,7 @@ int mt_cuda_probe(struct moetrace_cuda *cuda, void *stream)
 {
 	load_kernels(cuda);
 	if (!can_launch(cuda, stream))
-		cuda->write_kernel = cuda->timer_kernel = cuda->store_kernel = NULL;
+		forget_kernels(cuda);
 	cuda->has_write = can_write(cuda, stream);
 	cuda->has_wait = cuda->has_write && can_wait(cuda, stream);
 	if (cuda->timer_kernel)

@@ -114,10 +114,12 @@ START_TEST(test_fused)
 	const uint32_t n = is_small() ? 20 : 200;
 	struct fixture f = open_fixture("fused.db", 64, n, 0);
 	struct graph *graph = graph_new(f.buffers, f.stream, 0, n_layers, f.targets, NULL, NULL);
+	static const struct moetrace_cuda_target none[MAX_LAYERS];
 	struct moetrace_cuda_status status;
 	sqlite3 *db;
 
-	/* Outside of a pass nothing is stored. */
+	/* Nothing is stored without a target, nor outside of a pass. */
+	graph_eager(f.buffers, f.stream, 0, n_layers, none);
 	graph_launch(graph, f.stream);
 	for (uint32_t i = 0; i < n; i++) {
 		begin(&f, i, _i == 0 ? 0 : 4);

@@ -210,10 +210,10 @@ API int cuModuleUnload(void *module)
 API int cuModuleGetFunction(void **function, void *module, const char *name);
 API int cuModuleGetFunction(void **function, void *module, const char *name)
 {
-	static const char *const names[] = {"mt_write", "mt_timer", "mt_store"};
+	static const char *const names[] = {"mt_write", "mt_timer", "mt_store", "mt_store_one"};
 
 	CALLED("cuModuleGetFunction");
-	for (uintptr_t i = 0; i < 3; i++) {
+	for (uintptr_t i = 0; i < 4; i++) {
 		char entry[64] = ".visible .entry ";
 
 		strcat(entry, names[i]);
@@ -234,12 +234,12 @@ API int cuLaunchKernel(void *function, unsigned int grid_x, unsigned int grid_y,
 		       unsigned int block_z, unsigned int shared_bytes, void *stream,
 		       void **parameters, void **extra)
 {
-	static void (*const runs[])(void *) = {run_write, run_timer, run_store};
+	static void (*const runs[])(void *) = {run_write, run_timer, run_store, run_store};
 	uintptr_t which = (uintptr_t)function - 1;
 	struct work *work;
 
 	CALLED("cuLaunchKernel");
-	if (which > 2 || grid_z != 1 || block_y != 1 || block_z != 1 || shared_bytes || extra ||
+	if (which > 3 || grid_z != 1 || block_y != 1 || block_z != 1 || shared_bytes || extra ||
 	    !grid_x || !grid_y || !block_x)
 		return 1;
 	work = fake_work_new(KIND_CALL, MAX_PARAMETER_BYTES);

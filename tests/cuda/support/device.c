@@ -130,15 +130,15 @@ static double read_weight(const uint8_t *row, uint32_t type, uint32_t i)
 static void store_layer_row(const struct mt_cuda_store_args *args,
 			    const struct mt_cuda_store_layer *layer, uint64_t word, uint32_t row)
 {
-	const uint8_t *ids = (const uint8_t *)(uintptr_t)layer->ids + row * args->ids_row_bytes;
+	const uint8_t *ids = (const uint8_t *)(uintptr_t)layer->ids + row * args->rows.ids_bytes;
 	const uint8_t *weights =
-		(const uint8_t *)(uintptr_t)layer->weights + row * args->weights_row_bytes;
+		(const uint8_t *)(uintptr_t)layer->weights + row * args->rows.weights_bytes;
 	int64_t row_ids[MOETRACE_MAX_TOP_K];
 	double row_weights[MOETRACE_MAX_TOP_K];
 
 	for (uint32_t i = 0; i < device_k(&layer->target); i++) {
-		row_ids[i] = read_id(ids, args->id_type, i);
-		row_weights[i] = layer->weights ? read_weight(weights, args->weight_type, i) : 0;
+		row_ids[i] = read_id(ids, args->rows.id_type, i);
+		row_weights[i] = layer->weights ? read_weight(weights, args->rows.weight_type, i) : 0;
 	}
 	device_store_row(&layer->target, word, row, row_ids, row_weights, 0);
 }
@@ -155,9 +155,9 @@ void device_store(const void *given, uint64_t timer_ns)
 
 		if (!device_is_on(&layer->target, word))
 			continue;
-		for (uint32_t row = 0; row < args->n_rows && row < n_covered; row++)
+		for (uint32_t row = 0; row < args->rows.n_rows && row < n_covered; row++)
 			store_layer_row(args, layer, word, row);
-		if (args->n_rows)
-			device_store_head(&layer->target, word, args->n_rows, timer_ns);
+		if (args->rows.n_rows)
+			device_store_head(&layer->target, word, args->rows.n_rows, timer_ns);
 	}
 }
