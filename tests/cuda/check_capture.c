@@ -50,12 +50,16 @@ static struct moetrace_cuda_lane *add_lane(struct fixture *f, void *stream)
 static struct fixture open_fixture(const char *name, uint32_t n_rows, uint32_t n_kept,
 				   uint64_t ring_bytes)
 {
+	struct moetrace_session_opts session_opts = toy_opts();
 	struct fixture f = {.n_rows = n_rows};
 	struct moetrace_cuda_opts opts;
 	char reason[256];
 
 	gpu_open();
-	f.toy = toy_start(name, NULL, n_layers, GRAPH_EXPERTS, GRAPH_TOP_K);
+	/* Under a tool passes are in flight for long. */
+	if (is_small())
+		session_opts.stop_timeout_ms = 60000;
+	f.toy = toy_start(name, &session_opts, n_layers, GRAPH_EXPERTS, GRAPH_TOP_K);
 	f.stream = graph_stream_new();
 	f.buffers = graph_buffers_new(n_layers, n_rows, n_kept);
 	MOETRACE_INIT(&opts);
