@@ -324,7 +324,7 @@ static __device__ __noinline__ void route_lean_again(const struct route_lean_arg
 }
 
 template <enum route_lean KIND, int N, int K, int Q, class Hook>
-__global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 8 ? 10 : N <= 16 ? 8 : 5)
+__global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 4 ? 16 : N <= 8 ? 10 : N <= 16 ? 8 : 5)
 	route_lean_kernel(const __grid_constant__ struct route_lean_args lean,
 			  const __grid_constant__ Hook hook,
 			  const __grid_constant__ struct route_args args)
