@@ -65,7 +65,8 @@ SUFFIXES = .cu
 	$(AM_V_at)$(MKDIR_P) $(@D)
 	$(AM_V_NVCC)$(NVCC_COMPILE) -MD -MP -MF $(@:.o=.cu.d) -c -o $@ $<
 
--include $(wildcard $(kernels_libmtk_cuda_a_OBJECTS:.o=.cu.d))
+-include $(wildcard $(kernels_libmtk_cuda_a_OBJECTS:.o=.cu.d) \
+	tests/kernels/cuda/*.cu.d tests/cuda/support/*.cu.d bench/cuda/*.cu.d)
 
 clean-local: clean-cuda
 clean-cuda:
