@@ -3,8 +3,8 @@
  * Attention on a GPU: each row attends to the positions of its slot up to its own, as
  * kernels/attention/attention.h defines it, with scores and sums in fp32. Without scratch the order
  * of a sum depends on the row's position alone: the same bits in any batch. With scratch few rows
- * are spread over the GPU, each over several blocks; then the order depends on the power of two that
- * holds the pass's rows, too. All arrays in device memory.
+ * are spread over the GPU, each over several blocks; then the order depends on the power of two
+ * that holds the pass's rows, and on the GPU, too. All arrays in device memory.
  */
 #ifndef MTK_ATTENTION_ATTENTION_CUDA_H
 #define MTK_ATTENTION_ATTENTION_CUDA_H

@@ -61,7 +61,7 @@ struct mtk_cuda_context {
 	void *normed;	       /* [rows][n_hidden], of the activations' type, as attention */
 	float *qkv;
 	void *attention;
-	void *attention_scratch; /* NULL with fp32 inputs, whose rows have the same bits in any batch */
+	void *attention_scratch; /* NULL with fp32 inputs, where a row's bits are those of any batch */
 	float *attention_out;
 	float *router_logits;
 	int32_t *ids;	       /* [n_layers][rows][n_width_max], as the next */
@@ -153,7 +153,7 @@ int mtk_cuda_pass_gather(struct mtk_cuda_pass *pass);
 int mtk_cuda_pass_linear(struct mtk_cuda_pass *pass, const struct mtk_cuda_matrix *matrix,
 			 uint32_t n_rows, const void *x, const float *bias, float *y);
 
-/* Whether margins and flags of rows are those of the layer's choice in this pass: a router's own. */
+/* Whether margins and flags of rows are of the layer's choice in this pass: a router's own. */
 bool mtk_cuda_pass_has_facts(const struct mtk_cuda_pass *pass, uint32_t layer);
 
 /* Entries of a row of a layer, in this pass. */

@@ -496,9 +496,9 @@ static void lane_open(struct mtk_server *server)
 	struct mtk_serve_recorder *recorder = &server->recorder;
 
 	if (recorder->session && server->backend->ops->record && !server->options.oea)
-		recorder->lane = server->backend->ops->record(server->context, recorder->session,
-							      recorder->model,
-							      server->records_margins);
+		recorder->lane =
+			server->backend->ops->record(server->context, recorder->session,
+						     recorder->model, server->records_margins);
 }
 
 int mtk_server_run(struct mtk_server *server, const struct mtk_serve_recording *recording,
