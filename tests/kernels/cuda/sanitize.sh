@@ -1,9 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 #
-# The routing kernels, those of the other layers and the capture under compute-sanitizer: no access out of bounds, no race for
-# shared memory, nothing read that was never written. The tests are small, since each launch takes a
-# thousand times as long, and that of the capture runs in one process, which the tool can follow.
+# The routing kernels, those of the other layers and the capture under compute-sanitizer: no access out
+# of bounds, no race for shared memory, nothing read that was never written. The tests are small, since
+# each launch takes a thousand times as long, and that of the capture runs in one process, which the
+# tool can follow.
 
 set -u
 : "${MOETRACE_BUILDDIR:=.}"
