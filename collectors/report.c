@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * What the collectors share: their reports, and small files of the kernel's.
+ * What the collectors share: their reports, small files of the kernel's, and patience with looks that
+ * fail.
  */
 #include "collectors/report.h"
 
@@ -58,4 +59,24 @@ int mtc_read_number(const char *path, int64_t *ret_value)
 	}
 	*ret_value = value;
 	return 0;
+}
+
+int mtc_retry_is_due(struct mtc_retry *retry)
+{
+	if (!retry->n_to_skip)
+		return 1;
+	retry->n_to_skip--;
+	return 0;
+}
+
+void mtc_retry_worked(struct mtc_retry *retry)
+{
+	*retry = (struct mtc_retry){ .n_failed = 0 };
+}
+
+int mtc_retry_failed(struct mtc_retry *retry)
+{
+	retry->n_to_skip = UINT32_C(1) << (retry->n_failed < 8 ? retry->n_failed : 8);
+	retry->n_failed++;
+	return retry->n_failed >= MTC_MAX_FAILED;
 }

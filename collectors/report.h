@@ -21,7 +21,24 @@ int mtc_read_text(const char *path, char *ret_text, int text_bytes);
  */
 int mtc_is_library(const char *path, char *ret_error, int error_bytes);
 
-/* The number that a file begins with; -1: it has none, errno says why. */
+/* The number that a file begins with; -1: it has none, errno says why (EINVAL: it holds no number). */
 int mtc_read_number(const char *path, int64_t *ret_value);
+
+/*
+ * Looks that fail: one is no reason to end. After a failure looks are left out, twice as many each
+ * time; after MTC_MAX_FAILED in a row nobody should go on.
+ */
+#define MTC_MAX_FAILED 5u
+
+struct mtc_retry {
+	uint32_t n_failed; /* in a row */
+	uint32_t n_to_skip;
+};
+
+/* Whether this look is to be made, or is left out. */
+int mtc_retry_is_due(struct mtc_retry *retry);
+void mtc_retry_worked(struct mtc_retry *retry);
+/* Returns whether that was the last one. */
+int mtc_retry_failed(struct mtc_retry *retry);
 
 #endif

@@ -129,7 +129,7 @@ static const char *place(char *ret_path, const char *variable, const char *other
 {
 	const char *value = secure_getenv(variable);
 
-	snprintf(ret_path, 256, "%s", value && *value ? value : otherwise);
+	snprintf(ret_path, MT_PLACE_BYTES, "%s", value && *value ? value : otherwise);
 	return ret_path;
 }
 
@@ -144,13 +144,38 @@ static void wait_until_open(struct mt_source *source)
 	pthread_mutex_unlock(&source->collect->lock);
 }
 
-/* How long a call may last. */
-static uint64_t hang_ns(void)
+/* How long a call may last; 0: what the environment says is no such number. */
+static uint64_t hang_ms(const char *value)
 {
-	const char *value = secure_getenv("MOETRACE_COLLECTOR_TIMEOUT_MS");
-	unsigned long ms = value ? strtoul(value, NULL, 10) : 0;
+	uint64_t ms = 0;
 
-	return (ms && ms <= MAX_HANG_MS ? ms : DEFAULT_HANG_MS) * MT_NS_PER_MS;
+	if (!value || !*value)
+		return DEFAULT_HANG_MS;
+	while (*value >= '0' && *value <= '9' && ms <= MAX_HANG_MS)
+		ms = ms * 10 + (uint64_t)(*value++ - '0');
+	return *value || ms > MAX_HANG_MS ? 0 : ms;
+}
+
+int mt_collect_check_environment(void)
+{
+	static const char *const places[] = { "MOETRACE_CUPTI", "MOETRACE_CUPTI_MODE", "MOETRACE_PROC",
+					      "MOETRACE_POWERCAP", "MOETRACE_NVML" };
+	const char *timeout = secure_getenv("MOETRACE_COLLECTOR_TIMEOUT_MS");
+
+	if (!hang_ms(timeout))
+		return mt_open_error(MOETRACE_E_INVALID,
+				     "MOETRACE_COLLECTOR_TIMEOUT_MS is '%.40s': set it to a number "
+				     "of milliseconds from 1 to %lu",
+				     timeout, MAX_HANG_MS);
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		const char *value = secure_getenv(places[i]);
+
+		if (value && strlen(value) >= MT_PLACE_BYTES)
+			return mt_open_error(MOETRACE_E_INVALID,
+					     "%s has %zu bytes: set it to at most %u", places[i],
+					     strlen(value), MT_PLACE_BYTES - 1);
+	}
+	return MOETRACE_OK;
 }
 
 int mt_collect_open(struct moetrace_session *session, const char *list,
@@ -175,7 +200,8 @@ int mt_collect_open(struct moetrace_session *session, const char *list,
 	collect->places.proc = place(collect->paths[0], "MOETRACE_PROC", "/proc");
 	collect->places.powercap = place(collect->paths[1], "MOETRACE_POWERCAP", "/sys/class/powercap");
 	collect->places.nvml = place(collect->paths[2], "MOETRACE_NVML", "libnvidia-ml.so.1");
-	collect->hang_ns = hang_ns();
+	collect->hang_ns =
+		hang_ms(secure_getenv("MOETRACE_COLLECTOR_TIMEOUT_MS")) * MT_NS_PER_MS;
 	pthread_mutex_init(&collect->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -80,6 +80,8 @@ struct mt_collect_status {
  * first wrong name is copied to @ret_wrong [32].
  */
 int mt_collect_check(const char *list, char *ret_wrong);
+/* Whether the variables of the environment can be followed; else the error of the opening is set. */
+int mt_collect_check_environment(void);
 /* The names of all, with commas between them. */
 void mt_collect_names(char *ret_names, size_t names_bytes);
 

@@ -32,7 +32,7 @@ struct mt_collect {
 	struct moetrace_session *session; /* for its names, which the threads do not outlive */
 	uint64_t start_monotonic_ns;
 	struct mt_collector_places places;
-	char paths[5][256];
+	char paths[5][MT_PLACE_BYTES];
 	uint64_t hang_ns;
 	struct mt_ties ties;              /* its own memory, since callbacks may outlive the session */
 	pthread_mutex_t lock;             /* protects all that follows */

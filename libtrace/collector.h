@@ -220,6 +220,9 @@ struct mt_collector_out {
 	void (*dropped)(void *context, int64_t n);
 };
 
+/* A place of a collector with its end: longer ones are refused, never cut. */
+#define MT_PLACE_BYTES 1024u
+
 /* Where a collector looks; never NULL. Tests and unusual systems set others. */
 struct mt_collector_places {
 	const char *proc;     /* /proc */

@@ -46,7 +46,7 @@ static int read_executable(char *ret_path, size_t path_bytes)
 
 void mt_program_name(char *ret_name, size_t name_bytes)
 {
-	char path[1024];
+	char path[MT_PATH_BYTES];
 	const char *slash;
 
 	if (!read_executable(path, sizeof(path)))
@@ -112,7 +112,7 @@ static int write_process(struct mt_store *store, const struct moetrace_session_o
 	const struct moetrace_rank *const ranks[] = { &opts->tp, &opts->pp, &opts->ep, &opts->dp };
 	char host[256] = "";
 	char boot_id[64];
-	char executable[1024];
+	char executable[MT_PATH_BYTES];
 	struct mt_process_row row = { .pid = getpid() };
 
 	if (gethostname(host, sizeof(host) - 1) == 0)

@@ -171,6 +171,16 @@ static int read_start(struct mt_settings *settings)
 	return MOETRACE_OK;
 }
 
+/* Read by the tool of ranges itself; here it is looked at. */
+static int check_nvtx(void)
+{
+	const char *value = environment("MOETRACE_NVTX");
+
+	if (!value || strcmp(value, "0") == 0 || strcmp(value, "1") == 0)
+		return MOETRACE_OK;
+	return mt_open_error(MOETRACE_E_INVALID, "MOETRACE_NVTX is '%.40s': set it to 0 or 1", value);
+}
+
 static int read_mode(struct mt_settings *settings)
 {
 	const char *value = environment("MOETRACE_MODE");
@@ -296,6 +306,10 @@ int mt_options_resolve(struct moetrace_session *session, const char *path,
 	if (!status)
 		status = check_collectors(collectors ? "MOETRACE_COLLECTORS" : "options: collectors",
 					  to->collectors);
+	if (!status)
+		status = mt_collect_check_environment();
+	if (!status)
+		status = check_nvtx();
 	if (!status)
 		status = read_start(&session->settings);
 	if (!status)

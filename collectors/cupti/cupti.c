@@ -20,6 +20,7 @@
 #include "collectors/cupti/launches.h"
 #include "collectors/cupti/mode.h"
 #include "collectors/cupti/records.h"
+#include "collectors/cupti/roles.h"
 #include "collectors/cupti/sampler.h"
 #include "collectors/registry.h"
 #include "collectors/report.h"
@@ -29,6 +30,7 @@
 #define QUIET_NS     UINT64_C(1000000000)
 /* What CUPTI's clock may lie outside of two looks at CLOCK_REALTIME. */
 #define CLOCK_SLACK_NS 1000000u
+#define CLOCK_TRIES    3
 
 /* What there is once a process. */
 static struct {
@@ -46,6 +48,7 @@ struct cupti {
 	uint64_t quiet_ns;    /* when the last record came, or the recording began */
 	int has_kernels;      /* records of kernels are on, and no sampler switches them */
 	int is_recording;
+	struct mtc_retry retry;
 	char library_note[160];
 };
 
@@ -104,20 +107,27 @@ static void compare_clock(const struct cupti *cupti)
 				  read_timestamp, NULL);
 }
 
-/* CUPTI's stamps are CLOCK_REALTIME, unless somebody gave it another clock. */
-static int check_clock(struct mt_collector_report *report)
+/* Whether one reading lies between two of CLOCK_REALTIME, which may be set in just that moment. */
+static int has_realtime(void)
 {
 	uint64_t before_ns = realtime_ns();
 	uint64_t cupti_ns = 0;
 	int result = shared.api.timestamp(&cupti_ns);
 	uint64_t after_ns = realtime_ns();
 
-	if (result == MTC_CUPTI_OK && cupti_ns + CLOCK_SLACK_NS >= before_ns &&
-	    cupti_ns <= after_ns + CLOCK_SLACK_NS)
-		return 0;
+	return result == MTC_CUPTI_OK && cupti_ns + CLOCK_SLACK_NS >= before_ns &&
+	       cupti_ns <= after_ns + CLOCK_SLACK_NS;
+}
+
+/* CUPTI's stamps are CLOCK_REALTIME, unless somebody gave it another clock. */
+static int check_clock(struct mt_collector_report *report)
+{
+	for (int i = 0; i < CLOCK_TRIES; i++)
+		if (has_realtime())
+			return 0;
 	mtc_report(report, MT_COLLECTOR_UNSUPPORTED,
 		   "CUPTI's clock is not CLOCK_REALTIME: another part of the program gave it a "
-		   "clock of its own, and its times cannot be placed");
+		   "clock of its own, and its times cannot be placed; record without that profiler");
 	return -1;
 }
 
@@ -147,12 +157,23 @@ static void say_quiet(struct cupti *cupti, uint32_t n, struct mt_collector_repor
 		snprintf(report->reason, sizeof(report->reason), "%s", cupti->library_note);
 }
 
-static void fail(int result, struct mt_collector_report *report)
+/* One failure is no end; what came until then is there. */
+static void fail(struct cupti *cupti, int result, struct mt_collector_report *report)
 {
 	const char *text = "";
 
 	(void)shared.api.result_string(result, &text);
-	mtc_report(report, MT_COLLECTOR_FAILED, "CUPTI failed: %.150s", text);
+	cupti->out->dropped(cupti->out->context, MT_UNKNOWN);
+	if (mtc_retry_failed(&cupti->retry))
+		mtc_report(report, MT_COLLECTOR_FAILED,
+			   "CUPTI failed %u times in a row: %.80s (error %d); end what else profiles the "
+			   "program, or try another version of CUPTI with MOETRACE_CUPTI",
+			   MTC_MAX_FAILED, text, result);
+	else
+		mtc_report(report, MT_COLLECTOR_ON,
+			   "CUPTI failed: %.80s (error %d); how many records were lost is not known; if "
+			   "that goes on, end what else profiles the program",
+			   text, result);
 }
 
 static void cupti_poll(void *collector, struct mt_collector_report *report)
@@ -160,7 +181,7 @@ static void cupti_poll(void *collector, struct mt_collector_report *report)
 	struct cupti *cupti = collector;
 	int result = MTC_CUPTI_OK;
 
-	if (check_clock(report))
+	if (!mtc_retry_is_due(&cupti->retry) || check_clock(report))
 		return;
 	if (cupti->is_recording && cupti->sampler)
 		result = mtc_cupti_sampler_result(cupti->sampler);
@@ -169,7 +190,8 @@ static void cupti_poll(void *collector, struct mt_collector_report *report)
 	if (result == MTC_CUPTI_OK)
 		result = shared.api.flush(0);
 	if (result != MTC_CUPTI_OK)
-		return fail(result, report);
+		return fail(cupti, result, report);
+	mtc_retry_worked(&cupti->retry);
 	compare_clock(cupti);
 	say_quiet(cupti, take_filled(cupti), report);
 	mtc_cupti_graphs_settle(cupti->records.graphs, 0);
@@ -225,11 +247,20 @@ static int is_mode(const char *text)
 
 static int set_mode(struct cupti *cupti, const char *mode, struct mt_collector_report *report)
 {
+	char wrong[60];
+
 	if (mtc_cupti_mode_parse(mode, &cupti->mode)) {
 		mtc_report(report, MT_COLLECTOR_FAILED,
 			   "the mode is '%.40s': set it to off, graph, eager, kernel, kernel:every=N, "
 			   "kernel:per_s=N or kernel:window=START+LENGTH",
 			   mode);
+		return -1;
+	}
+	if (mtc_cupti_roles_check(wrong, sizeof(wrong))) {
+		mtc_report(report, MT_COLLECTOR_FAILED,
+			   "MOETRACE_KERNEL_ROLES has '%s': write PATTERN=ROLE, with commas between "
+			   "entries and a role that table string names, such as *my_gemm*=experts",
+			   wrong);
 		return -1;
 	}
 	snprintf(report->mode, sizeof(report->mode), "%s", mode);
@@ -267,7 +298,9 @@ static int subscribe(struct mt_collector_report *report)
 			   "no driver: CUPTI is there, libcuda.so.1 is not; install the GPU's driver, "
 			   "in a container have the host's let in");
 	else
-		mtc_report(report, MT_COLLECTOR_UNSUPPORTED, "CUPTI does not start: %.150s", text);
+		mtc_report(report, MT_COLLECTOR_UNSUPPORTED, "CUPTI does not start: %.80s (error %d); its version has to be that of the "
+			   "driver or an older one: name another with MOETRACE_CUPTI",
+			   text, result);
 	return -1;
 }
 
@@ -347,7 +380,9 @@ static int start(struct cupti *cupti, struct mt_collector_report *report)
 		result = enable_kinds(cupti);
 	if (result != MTC_CUPTI_OK) {
 		mtc_report(report, MT_COLLECTOR_UNSUPPORTED,
-			   "CUPTI refuses records of this kind (error %d)", result);
+			   "CUPTI refuses records of this kind (error %d): choose another mode, such as "
+			   "graph or kernel, or another version with MOETRACE_CUPTI",
+			   result);
 		(void)shared.api.unsubscribe(shared.subscriber);
 		return -1;
 	}
@@ -383,7 +418,8 @@ static void cupti_open(const struct mt_collector_places *places, const struct mt
 	int none = 0;
 
 	if (!cupti) {
-		mtc_report(ret_report, MT_COLLECTOR_FAILED, "out of memory");
+		mtc_report(ret_report, MT_COLLECTOR_FAILED,
+			   "out of memory: let the program have more, and start it again");
 		return;
 	}
 	cupti->out = out;
@@ -391,17 +427,20 @@ static void cupti_open(const struct mt_collector_places *places, const struct mt
 		goto err_cupti;
 	if (!atomic_compare_exchange_strong(&shared.is_used, &none, 1)) {
 		mtc_report(ret_report, MT_COLLECTOR_BUSY,
-			   "another session of this process has CUPTI");
+			   "another session of this process has CUPTI: close it first, or record there");
 		goto err_cupti;
 	}
 	if (!shared.api.library &&
 	    mtc_cupti_open(places->cupti, &shared.api, error, sizeof(error))) {
 		shared.api.library = NULL;
-		mtc_report(ret_report, MT_COLLECTOR_ABSENT, "no CUPTI: %s", error);
+		mtc_report(ret_report, MT_COLLECTOR_ABSENT, "no CUPTI: %.150s; install the CUDA toolkit's CUPTI, or name the library with "
+			   "MOETRACE_CUPTI",
+			   error);
 		goto err_used;
 	}
 	if (make_memory(cupti)) {
-		mtc_report(ret_report, MT_COLLECTOR_FAILED, "out of memory");
+		mtc_report(ret_report, MT_COLLECTOR_FAILED,
+			   "out of memory: let the program have more, and start it again");
 		goto err_graphs;
 	}
 	if (start(cupti, ret_report))

@@ -12,6 +12,8 @@
 
 #include <moetrace/moetrace.h>
 
+#define PATTERN_BYTES 256
+
 struct role {
 	const char *pattern;
 	uint32_t role;
@@ -66,60 +68,87 @@ uint32_t mtc_cupti_role_moves_data(uint32_t role)
  * The function's own name in a mangled one, with :: between its parts: what comes before its arguments,
  * which name types that say nothing of it. What is not mangled is taken whole.
  */
-static void own_name(const char *name, char *ret_name, size_t name_bytes)
+static const char *own_name(const char *name, char *room, size_t room_bytes)
 {
 	const char *at = name + 2;
 	size_t used = 0;
 	int is_nested;
 
-	snprintf(ret_name, name_bytes, "%s", name);
 	if (strncmp(name, "_Z", 2) != 0)
-		return;
+		return name;
 	is_nested = *at == 'N';
 	at += is_nested;
 	while (*at >= '0' && *at <= '9') {
 		char *end;
 		unsigned long n = strtoul(at, &end, 10);
 
-		if (n > strlen(end) || used + n + 3 > name_bytes)
-			return;
-		used += (size_t)snprintf(ret_name + used, name_bytes - used, "%s%.*s",
+		if (n > strlen(end) || used + n + 3 > room_bytes)
+			break;
+		used += (size_t)snprintf(room + used, room_bytes - used, "%s%.*s",
 					 used ? "::" : "", (int)n, end);
 		at = end + n;
 		if (!is_nested)
-			return;
+			break;
 	}
+	return used ? room : name;
+}
+
+/* An entry of the person's own table; where the next one begins. Its role is UINT32_MAX if it is none. */
+static const char *next_own(const char *at, char *ret_pattern, size_t pattern_bytes,
+			    uint32_t *ret_role)
+{
+	size_t n_entry = strcspn(at, ",");
+	const char *equals = memchr(at, '=', n_entry);
+	size_t n_pattern = equals ? (size_t)(equals - at) : 0;
+
+	*ret_role = UINT32_MAX;
+	if (n_pattern && n_pattern < pattern_bytes) {
+		snprintf(ret_pattern, pattern_bytes, "%.*s", (int)n_pattern, at);
+		*ret_role = role_of(equals + 1, n_entry - n_pattern - 1);
+	}
+	return at + n_entry + (at[n_entry] == ',');
 }
 
 /* Returns whether an entry of the person's own table matches. */
 static int find_own(const char *name, uint32_t *ret_role)
 {
 	const char *at = secure_getenv("MOETRACE_KERNEL_ROLES");
-	char pattern[256];
+	char pattern[PATTERN_BYTES];
+	uint32_t role;
 
 	while (at && *at) {
-		size_t n_entry = strcspn(at, ",");
-		const char *equals = memchr(at, '=', n_entry);
-		size_t n_pattern = equals ? (size_t)(equals - at) : 0;
-		uint32_t role = equals ? role_of(equals + 1, n_entry - n_pattern - 1) : UINT32_MAX;
-
-		if (role != UINT32_MAX && n_pattern < sizeof(pattern)) {
-			snprintf(pattern, sizeof(pattern), "%.*s", (int)n_pattern, at);
-			if (fnmatch(pattern, name, FNM_CASEFOLD) == 0) {
-				*ret_role = role;
-				return 1;
-			}
+		at = next_own(at, pattern, sizeof(pattern), &role);
+		if (role != UINT32_MAX && fnmatch(pattern, name, FNM_CASEFOLD) == 0) {
+			*ret_role = role;
+			return 1;
 		}
-		at += n_entry + (at[n_entry] == ',');
+	}
+	return 0;
+}
+
+int mtc_cupti_roles_check(char *ret_wrong, size_t wrong_bytes)
+{
+	const char *at = secure_getenv("MOETRACE_KERNEL_ROLES");
+	char pattern[PATTERN_BYTES];
+	uint32_t role;
+
+	while (at && *at) {
+		const char *entry = at;
+
+		at = next_own(at, pattern, sizeof(pattern), &role);
+		if (role != UINT32_MAX)
+			continue;
+		snprintf(ret_wrong, wrong_bytes, "%.*s", (int)strcspn(entry, ","), entry);
+		return -1;
 	}
 	return 0;
 }
 
 void mtc_cupti_role(const char *name, uint32_t *ret_role, uint32_t *ret_moves_data)
 {
-	char own[256];
+	char room[1024];
+	const char *own = own_name(name, room, sizeof(room));
 
-	own_name(name, own, sizeof(own));
 	*ret_role = MOETRACE_ROLE_OTHER;
 	*ret_moves_data = 0;
 	if (find_own(name, ret_role) || find_own(own, ret_role)) {

@@ -5,6 +5,7 @@
 #ifndef MTC_CUPTI_ROLES_H
 #define MTC_CUPTI_ROLES_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /*
@@ -12,6 +13,9 @@
  * MOETRACE_KERNEL_ROLES, PATTERN=ROLE with commas between them, comes before the built-in table.
  */
 void mtc_cupti_role(const char *name, uint32_t *ret_role, uint32_t *ret_moves_data);
+
+/* Whether that variable can be followed; -1: no, and its first wrong entry. */
+int mtc_cupti_roles_check(char *ret_wrong, size_t wrong_bytes);
 
 /* Whether kernels of a role move data between ranks. */
 uint32_t mtc_cupti_role_moves_data(uint32_t role);

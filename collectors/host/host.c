@@ -16,14 +16,14 @@
 
 struct host {
 	const struct mt_collector_out *out;
-	char self[512]; /* folder of the process */
+	char self[MT_PLACE_BYTES + 8]; /* folder of the process */
 	int64_t page_bytes;
 };
 
 /* The processor time of a thread, which its schedstat begins with. */
 static int64_t thread_cpu_ns(const struct host *host, const char *thread)
 {
-	char path[1024];
+	char path[MT_PLACE_BYTES + 320];
 	int64_t value;
 
 	snprintf(path, sizeof(path), "%s/task/%s/schedstat", host->self, thread);
@@ -32,7 +32,7 @@ static int64_t thread_cpu_ns(const struct host *host, const char *thread)
 
 static int is_recorder(const struct host *host, const char *thread)
 {
-	char path[1024];
+	char path[MT_PLACE_BYTES + 320];
 	char name[32];
 
 	snprintf(path, sizeof(path), "%s/task/%s/comm", host->self, thread);
@@ -42,7 +42,7 @@ static int is_recorder(const struct host *host, const char *thread)
 /* A thread may end while it is looked at; then it is none of the recorder's. */
 static void read_threads(const struct host *host, struct mt_host_reading *reading)
 {
-	char path[1024];
+	char path[MT_PLACE_BYTES + 320];
 	const struct dirent *entry;
 	DIR *folder;
 
@@ -66,11 +66,13 @@ static void read_threads(const struct host *host, struct mt_host_reading *readin
 			reading->recorder_cpu_ns += cpu_ns;
 	}
 	closedir(folder);
+	if (!reading->n_threads)
+		reading->n_threads = reading->recorder_cpu_ns = MT_UNKNOWN;
 }
 
 static void read_memory(const struct host *host, struct mt_host_reading *reading)
 {
-	char path[1024];
+	char path[MT_PLACE_BYTES + 320];
 	char text[128];
 	long long n_pages;
 
@@ -86,15 +88,18 @@ static void host_poll(void *collector, struct mt_collector_report *report)
 	struct mt_host_reading reading = { 0, 0, MT_UNKNOWN, MT_UNKNOWN, MT_UNKNOWN };
 	struct timespec cpu;
 
+	reading.time_ns = host->out->now_ns(host->out->context);
+	read_threads(host, &reading);
+	read_memory(host, &reading);
+	/* After that of its threads, which then is not more. */
 	if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &cpu)) {
-		mtc_report(report, MT_COLLECTOR_FAILED, "the process's processor time: %s",
+		mtc_report(report, MT_COLLECTOR_FAILED,
+			   "the process's processor time cannot be read: %s; let the sandbox that it "
+			   "runs in allow clock_gettime()",
 			   strerror(errno));
 		return;
 	}
-	reading.time_ns = host->out->now_ns(host->out->context);
 	reading.process_cpu_ns = (int64_t)cpu.tv_sec * 1000000000 + cpu.tv_nsec;
-	read_threads(host, &reading);
-	read_memory(host, &reading);
 	host->out->host(host->out->context, &reading);
 }
 
@@ -104,7 +109,8 @@ static void host_open(const struct mt_collector_places *places, const struct mt_
 	struct host *host = calloc(1, sizeof(*host));
 
 	if (!host) {
-		mtc_report(ret_report, MT_COLLECTOR_FAILED, "out of memory");
+		mtc_report(ret_report, MT_COLLECTOR_FAILED,
+			   "out of memory: let the program have more, and start it again");
 		return;
 	}
 	host->out = out;
@@ -112,7 +118,9 @@ static void host_open(const struct mt_collector_places *places, const struct mt_
 	snprintf(host->self, sizeof(host->self), "%s/self", places->proc);
 	if (access(host->self, R_OK))
 		mtc_report(ret_report, MT_COLLECTOR_ON,
-			   "%s: %s: memory and threads are not known", host->self, strerror(errno));
+			   "%.100s: %.40s: memory and threads are not known; mount /proc, or name it "
+			   "with MOETRACE_PROC",
+			   host->self, strerror(errno));
 	*ret_collector = host;
 }
 

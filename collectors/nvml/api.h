@@ -11,6 +11,7 @@
 
 /* Results. */
 #define MTC_NVML_OK		0
+#define MTC_NVML_BAD_ARGUMENT	2 /* of a field or scope that the driver does not know */
 #define MTC_NVML_NOT_SUPPORTED	3
 #define MTC_NVML_NO_PERMISSION	4
 #define MTC_NVML_NOT_FOUND	6
@@ -18,8 +19,16 @@
 
 /* Fields of get_field_values(). */
 #define MTC_NVML_TOTAL_ENERGY  83u  /* mJ since the driver was loaded */
+#define MTC_NVML_POWER_LIMIT   190u /* mW, enforced */
+#define MTC_NVML_ENERGY	       191u /* mJ since the driver was loaded */
 #define MTC_NVML_POWER_AVERAGE 185u /* mW, over a second */
 #define MTC_NVML_POWER_INSTANT 186u /* mW */
+
+/* What a field is of; total energy is of the GPU. */
+#define MTC_NVML_SCOPE_GPU    0u
+#define MTC_NVML_SCOPE_MODULE 1u /* the board, with a processor on it */
+#define MTC_NVML_SCOPE_MEMORY 2u
+#define MTC_NVML_N_SCOPES     3u
 
 /* Types of a value. */
 #define MTC_NVML_DOUBLE 0u
@@ -53,7 +62,6 @@ struct mtc_nvml_sample {
 		uint64_t u64;
 	} value;
 };
-
 
 struct mtc_nvml_gpu; /* the library's */
 

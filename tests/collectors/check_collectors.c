@@ -140,6 +140,7 @@ START_TEST(test_readings)
 	suite_sleep_ms(1200);
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
 	db = finish(&toy);
+	agree_prove(toy.path);
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(name || ':' || state) FROM (SELECT * FROM"
 				     " collector ORDER BY name)"),
 			 "host:on,null:on,nvml:on,rapl:on");
@@ -156,14 +157,30 @@ START_TEST(test_readings)
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(name || power_limit_mw) FROM device"
 				     " WHERE kind = 'cuda'"), "Fake GPU650000,Fake GPU650000");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) BETWEEN 2 AND 100 FROM power_sample"
-				    " WHERE device_id = 2 AND source = 'poll'"), 1);
+				    " WHERE device_id = 2 AND source = 'poll' AND domain = 'gpu'"), 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE source = 'poll' AND"
-				    " device_id > 1 AND (instant_mw IS NOT 300000 OR average_mw IS NOT"
+				    " device_id > 1 AND domain = 'gpu' AND (instant_mw IS NOT 300000 OR average_mw IS NOT"
 				    " 299000 OR energy_mj IS NULL OR cost_ns IS NULL)"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) BETWEEN 1 AND 10 FROM power_sample WHERE"
 				    " device_id = 2 AND limit_mw IN (700000, 650000) AND throttle_reasons = 4 AND"
 				    " processor_mhz = 1980 AND memory_mhz = 2619 AND"
 				    " temperature_c = 45"), 1);
+	/* Parts of them are domains of their own, as often as the GPU, and told in the same call. */
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(device_id || domain || instant_mw || '/' ||"
+				     " average_mw || '/' || n) FROM (SELECT p.*, count(*) - (SELECT count(*)"
+				     " FROM power_sample AS g WHERE g.device_id = p.device_id AND g.domain ="
+				     " 'gpu' AND g.source = 'poll') AS n FROM power_sample AS p WHERE domain"
+				     " IN ('module', 'memory') AND cost_ns IS NULL AND energy_mj IS NOT NULL"
+				     " GROUP BY device_id, domain, instant_mw, average_mw)"),
+			 "2memory60000/59000/0,3module500000/499000/0");
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(DISTINCT device_id || domain || limit_mw) FROM"
+				     " power_sample WHERE domain <> 'gpu' AND limit_mw IS NOT NULL"),
+			 "3module900000");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE device_id > 1 AND"
+				    " source = 'buffer' AND domain <> 'gpu'"), 0);
+	ck_assert_str_eq(db_text(db, "SELECT reason FROM collector WHERE name = 'nvml'"),
+			 "power of GPUs is read; power of the module by 1, of memory by 1 of 2 GPU(s) "
+			 "is not supported: it is unknown, not 0");
 	/* Every change of the limit is there, and counts from when it was seen. */
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(limit_w) FROM (SELECT CAST(limit_w AS INTEGER) AS"
 				     " limit_w, min(time_ns) AS since FROM power WHERE device_id = 2 AND"
@@ -198,7 +215,8 @@ static const struct {
 	{ "no library", "/nonexistent/libnvidia-ml.so.1", "", "absent", "no NVML: " },
 	{ "another library", "libm.so.6", "", "absent", "no nvmlInit_v2" },
 	{ "no driver", NULL, "no_driver", "absent", "Driver Not Loaded" },
-	{ "no permission", NULL, "no_permission", "denied", "Insufficient Permissions" },
+	{ "no permission", NULL, "no_permission", "denied", "Insufficient Permissions; let the user open "
+							    "/dev/nvidiactl" },
 	{ "no GPU", NULL, "no_gpu", "absent", "no GPU" },
 	{ "no power", NULL, "unsupported", "unsupported", "neither power nor energy" },
 };
@@ -366,6 +384,32 @@ START_TEST(test_nvml_hang)
 }
 END_TEST
 
+/* Its end does not come back: the program's does, and the file is whole. */
+START_TEST(test_nvml_end_hangs)
+{
+	uint64_t begin_ns;
+	struct toy toy;
+	sqlite3 *db;
+
+	use_fake("libfake_nvml.so");
+	set("FAKE_NVML", "end_stalls");
+	set("MOETRACE_COLLECTOR_TIMEOUT_MS", "150");
+	toy = start("end.db", "nvml,host");
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
+	suite_sleep_ms(30);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	begin_ns = suite_now_ns();
+	toy_close(&toy);
+	ck_assert_uint_lt(suite_now_ns() - begin_ns, UINT64_C(1500000000));
+	db = db_open(toy.path);
+	agree_check(db);
+	ck_assert_str_eq(state(db, "host"), "on");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) > 0 FROM power_sample"), 1);
+	db_close(db);
+}
+END_TEST
+
 /* ---- powercap ---- */
 
 START_TEST(test_rapl_denied)
@@ -480,6 +524,7 @@ START_TEST(test_recordings)
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample AS p JOIN recording AS r USING"
 				    " (recording_id) WHERE time_ns NOT BETWEEN start_ns AND end_ns"), 0);
 	db_close(db);
+	agree_prove(next);
 	db = db_open(next);
 	agree_check(db);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM device_link"), 2);
@@ -525,6 +570,7 @@ int main(void)
 	tcase_add_test(tests, test_nvml_old);
 	tcase_add_test(tests, test_nvml_slow);
 	tcase_add_loop_test(tests, test_nvml_hang, 0, 2);
+	tcase_add_test(tests, test_nvml_end_hangs);
 	tcase_add_loop_test(tests, test_rapl_denied, 0, 2);
 	tcase_add_test(tests, test_rapl_many);
 	tcase_add_test(tests, test_rapl_absent);

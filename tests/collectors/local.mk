@@ -22,7 +22,8 @@ check_LTLIBRARIES += %D%/libfake_cupti.la %D%/libfake_gpus.la %D%/libfake_nvml.l
 	%D%/check_clocks \
 	%D%/check_collectors \
 	%D%/check_cupti \
-	%D%/check_cupti_ties
+	%D%/check_cupti_ties \
+	%D%/check_patience
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
@@ -40,6 +41,11 @@ thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_ties
 %C%_check_collectors_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 %C%_check_collectors_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+
+%C%_check_patience_SOURCES = %D%/check_patience.c
+%C%_check_patience_CFLAGS = $(%C%_cflags)
+%C%_check_patience_LDADD = tests/unit/libmt_test.la collectors/libmt_collectors.la \
+	libtrace/libmt_trace.la $(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 
 if HAVE_NVTX
 check_LTLIBRARIES += %D%/libfake_nvtx.la

@@ -48,15 +48,33 @@ START_TEST(test_output)
 }
 END_TEST
 
+static char long_place[1025]; /* a byte more than places may have */
+
+static const char *const settings[][2] = {
+	{"MOETRACE_OUTPUT", "/tmp/%x"},
+	{"MOETRACE_OUTPUT", "/tmp/%"},
+	{"MOETRACE_START", "yes"},
+	{"MOETRACE_MODE", "all"},
+	{"MOETRACE_NVTX", "off"},
+	{"MOETRACE_COLLECTOR_TIMEOUT_MS", "soon"},
+	{"MOETRACE_COLLECTOR_TIMEOUT_MS", "0"},
+	{"MOETRACE_COLLECTOR_TIMEOUT_MS", "-5"},
+	{"MOETRACE_COLLECTOR_TIMEOUT_MS", "3600001"},
+	{"MOETRACE_COLLECTOR_TIMEOUT_MS", "99999999999999999999"},
+	{"MOETRACE_COLLECTOR_TIMEOUT_MS", "5s"},
+	{"MOETRACE_PROC", long_place},
+	{"MOETRACE_POWERCAP", long_place},
+	{"MOETRACE_NVML", long_place},
+	{"MOETRACE_CUPTI", long_place},
+	{"MOETRACE_CUPTI_MODE", long_place},
+};
+
 START_TEST(test_wrong_values)
 {
-	static const char *const settings[][2] = {{"MOETRACE_OUTPUT", "/tmp/%x"},
-						  {"MOETRACE_OUTPUT", "/tmp/%"},
-						  {"MOETRACE_START", "yes"},
-						  {"MOETRACE_MODE", "all"}};
 	const char *path = suite_path("wrong.db");
 	struct moetrace_session *session;
 
+	memset(long_place, 'x', sizeof(long_place) - 1);
 	setenv(settings[_i][0], settings[_i][1], 1);
 	ck_assert_int_eq(moetrace_session_open(path, NULL, &session), MOETRACE_E_INVALID);
 	ck_assert_ptr_null(session);
@@ -193,7 +211,8 @@ int main(void)
 	TCase *variables = tcase_create("variables");
 
 	tcase_add_test(variables, test_output);
-	tcase_add_loop_test(variables, test_wrong_values, 0, 4);
+	tcase_add_loop_test(variables, test_wrong_values, 0,
+			    sizeof(settings) / sizeof(settings[0]));
 	tcase_add_test(variables, test_start_at_once);
 	tcase_add_test(variables, test_start_later);
 	tcase_add_test(variables, test_disabled);

@@ -3,8 +3,10 @@
  * A management library for tests: two GPUs of 300 W whose figures change ten times a second, like
  * the real ones. FAKE_NVML in the environment names what is wrong with it, looked at in every call:
  * no_driver, no_permission, no_gpu, unsupported (no power, no energy), no_instant, slow (a look takes
- * 10 ms), hang (it never comes back), start_hangs (nor does the start), limit_falls (to 650 W after the
- * first look). Built with FAKE_NVML_OLD it lacks what old drivers lack.
+ * 10 ms), hang (it never comes back), start_hangs (nor does the start), end_stalls (nor the end),
+ * limit_falls (to 650 W after the first look), lost (the GPUs do not answer), absurd (9 GW). The first GPU
+ * tells of its memory, the second one of the module around it. Built with FAKE_NVML_OLD it lacks what
+ * old drivers lack.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -25,6 +27,8 @@ int nvmlDeviceGetCount_v2(uint32_t *ret_n);
 int nvmlDeviceGetHandleByIndex_v2(uint32_t index, struct mtc_nvml_gpu **ret_handle);
 int nvmlDeviceGetUUID(struct mtc_nvml_gpu *gpu, char *ret_text, uint32_t n_bytes);
 int nvmlDeviceGetPowerUsage(struct mtc_nvml_gpu *gpu, uint32_t *ret_mw);
+
+#define GPU_IS_LOST 15
 
 struct mtc_nvml_gpu {
 	char uuid[48];
@@ -53,12 +57,18 @@ int nvmlInit_v2(void)
 
 int nvmlShutdown(void)
 {
+	const struct timespec for_ever = { 1000000, 0 };
+
+	while (is_wrong("end_stalls"))
+		nanosleep(&for_ever, NULL);
 	return MTC_NVML_OK;
 }
 
 const char *nvmlErrorString(int result)
 {
-	return result == MTC_NVML_NO_DRIVER ? "Driver Not Loaded" : "Insufficient Permissions";
+	return result == MTC_NVML_NO_DRIVER ? "Driver Not Loaded" :
+	       result == GPU_IS_LOST	    ? "GPU is lost" :
+					      "Insufficient Permissions";
 }
 
 int nvmlSystemGetDriverVersion(char *ret_text, uint32_t n_bytes)
@@ -88,6 +98,8 @@ int nvmlDeviceGetUUID(struct mtc_nvml_gpu *gpu, char *ret_text, uint32_t n_bytes
 int nvmlDeviceGetPowerUsage(struct mtc_nvml_gpu *gpu, uint32_t *ret_mw)
 {
 	(void)gpu;
+	if (is_wrong("lost"))
+		return GPU_IS_LOST;
 	if (is_wrong("unsupported"))
 		return MTC_NVML_NOT_SUPPORTED;
 	*ret_mw = 250000;
@@ -148,24 +160,54 @@ int nvmlDeviceGetName(struct mtc_nvml_gpu *gpu, char *ret_text, uint32_t n_bytes
 	return MTC_NVML_OK;
 }
 
+/* mW of a scope at this moment; 0: it is not told. */
+static uint32_t power_mw(const struct mtc_nvml_gpu *gpu, uint32_t scope)
+{
+	if (is_wrong("unsupported"))
+		return 0;
+	if (scope == MTC_NVML_SCOPE_MEMORY)
+		return gpu == &gpus[0] ? 60000 : 0;
+	if (scope == MTC_NVML_SCOPE_MODULE)
+		return gpu == &gpus[1] ? 500000 : 0;
+	return 300000;
+}
+
+static void fill_field(const struct mtc_nvml_gpu *gpu, struct mtc_nvml_field *field)
+{
+	uint32_t mw = power_mw(gpu, field->scope);
+
+	field->result = mw ? MTC_NVML_OK : MTC_NVML_NOT_SUPPORTED;
+	field->value_type = MTC_NVML_U32;
+	field->value.u64 = 0;
+	switch (field->field) {
+	case MTC_NVML_TOTAL_ENERGY:
+	case MTC_NVML_ENERGY:
+		field->value_type = MTC_NVML_U64;
+		field->value.u64 = tick() * (mw / 10); /* for 100 ms */
+		break;
+	case MTC_NVML_POWER_INSTANT:
+		field->value.u32 = is_wrong("absurd") ? 4000000000u : mw;
+		if (is_wrong("no_instant"))
+			field->result = MTC_NVML_NOT_SUPPORTED;
+		break;
+	case MTC_NVML_POWER_AVERAGE:
+		field->value.u32 = mw - 1000;
+		break;
+	default:
+		field->value.u32 = 900000;
+		if (field->scope != MTC_NVML_SCOPE_MODULE)
+			field->result = MTC_NVML_NOT_SUPPORTED;
+		break;
+	}
+}
+
 int nvmlDeviceGetFieldValues(struct mtc_nvml_gpu *gpu, int n, struct mtc_nvml_field *fields)
 {
-	(void)gpu;
 	take_time();
-	for (int i = 0; i < n; i++) {
-		int is_energy = fields[i].field == MTC_NVML_TOTAL_ENERGY;
-		int is_instant = fields[i].field == MTC_NVML_POWER_INSTANT;
-
-		fields[i].result = is_wrong("unsupported") || (is_instant && is_wrong("no_instant")) ?
-					   MTC_NVML_NOT_SUPPORTED :
-					   MTC_NVML_OK;
-		fields[i].value_type = is_energy ? MTC_NVML_U64 : MTC_NVML_U32;
-		fields[i].value.u64 = 0;
-		if (is_energy)
-			fields[i].value.u64 = tick() * 30000; /* 300 W for 100 ms */
-		else
-			fields[i].value.u32 = is_instant ? 300000 : 299000;
-	}
+	if (is_wrong("lost"))
+		return GPU_IS_LOST;
+	for (int i = 0; i < n; i++)
+		fill_field(gpu, &fields[i]);
 	return MTC_NVML_OK;
 }
 
