@@ -301,6 +301,7 @@ int check_schema_run(struct check *check);
 int check_definitions_load(struct check *check);
 int check_sql_run(struct check *check);
 int check_timing_run(struct check *check);
+int check_source_run(struct check *check);
 int check_windows_load(struct check *check);
 int check_scan_run(struct check *check);
 int check_windows_compare(struct check *check);
@@ -316,9 +317,18 @@ void check_free(struct check *check);
 /* A line for each object of the file that is not of the schema. */
 int check_foreign_print(const struct check *check, struct mt_output *output);
 
-/* Count with @count (NULL: do not) and take each row (table, key, what is wrong) of @violations. */
+/* A statement that returns a row (table, key, what is wrong) for every violation of its proof. */
+struct check_sql_proof {
+	enum check_proof proof;
+	const char *count; /* NULL: counted with another statement of the same proof */
+	const char *violations;
+};
+
+/* Count with @count (NULL: do not) and take each row of @violations. */
 int check_sql_proof_run(struct check *check, enum check_proof proof, const char *count,
 			const char *violations);
+int check_sql_proofs_run(struct check *check, const struct check_sql_proof *proofs,
+			 size_t n_proofs);
 
 /* Parts of the scan. */
 struct check_recording *check_recording_find(struct check *check, int64_t recording_id);

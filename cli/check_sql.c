@@ -8,13 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct sql_proof {
-	enum check_proof proof;
-	const char *count; /* NULL: counted with another statement of the same proof */
-	const char *violations;
-};
-
-static const struct sql_proof sql_proofs[] = {
+static const struct check_sql_proof sql_proofs[] = {
 	{CHECK_VALUES, "SELECT count(*) FROM meta",
 	 "SELECT 'meta', column1, 'is missing, or names another format' FROM (VALUES ('format'), "
 	 "('moetrace_version'), ('session_name'), ('session_uuid'), ('engine_name'), "
@@ -122,7 +116,7 @@ static const struct sql_proof sql_proofs[] = {
 	 "WHERE weight_format NOT IN ('none', 'fp16', 'bf16') OR id_bytes NOT IN (1, 2)"},
 	{CHECK_VALUES, "SELECT count(*) FROM gap",
 	 "SELECT 'gap', gap_id, 'stream, reason or n_lost' FROM gap "
-	 "WHERE stream NOT IN ('pass', 'layer', 'dispatch', 'kernel', 'range', 'sample') OR n_lost < 1 "
+	 "WHERE stream NOT IN ('pass', 'layer', 'dispatch', 'kernel', 'range', 'collective', 'sample') OR n_lost < 1 "
 	 "OR reason NOT IN ('no_ring', 'ring_full', 'device_ring_full', 'device', "
 	 "'stop_timeout', 'file_limit', 'io_error')"},
 	{CHECK_VALUES, "SELECT count(*) FROM byte",
@@ -280,7 +274,8 @@ static const struct sql_proof sql_proofs[] = {
 	 "('recorded_assignments'), ('dropped_passes'), ('dropped_layers'), ('dropped_bytes'), "
 	 "('invalid_ids'), ('misuse'), ('duplicate_layers'), ('last_pass_id'), "
 	 "('dropped_dispatches'), ('dropped_kernels'), ('recorded_kernels'), "
-	 "('dropped_ranges'), ('recorded_ranges'), ('unwritten_layers'), ('sampled_passes'), ('disabled_passes'), "
+	 "('dropped_ranges'), ('recorded_ranges'), ('dropped_collectives'), "
+	 "('recorded_collectives'), ('untied_kernels'), ('unwritten_layers'), ('sampled_passes'), ('disabled_passes'), "
 	 "('load_passes'), ('load_assignments'), "
 	 "('writer_cpu_ns'), ('commits'), ('longest_commit_ns'), ('ring_peak_bytes')) "
 	 "WHERE NOT EXISTS (SELECT 1 FROM stats AS s WHERE s.recording_id = r.recording_id "
@@ -293,7 +288,7 @@ static const struct sql_proof sql_proofs[] = {
 	 "WHERE g.recording_id = s.recording_id AND g.reason <> 'stop_timeout' "
 	 "AND (s.name = 'dropped_bytes' OR g.stream = substr(s.name, 9, length(g.stream)))) AS n "
 	 "FROM stats AS s WHERE s.name IN ('dropped_passes', 'dropped_layers', 'dropped_dispatches', "
-	 "'dropped_kernels', 'dropped_ranges', 'dropped_bytes')) "
+	 "'dropped_kernels', 'dropped_ranges', 'dropped_collectives', 'dropped_bytes')) "
 	 "WHERE value <> n"},
 	/* What expert load says that it is of. */
 	{CHECK_STATS, NULL,
@@ -373,6 +368,16 @@ int check_sql_proof_run(struct check *check, enum check_proof proof, const char 
 	return status;
 }
 
+int check_sql_proofs_run(struct check *check, const struct check_sql_proof *proofs, size_t n_proofs)
+{
+	int status = MT_EXIT_OK;
+
+	for (size_t i = 0; i < n_proofs && status == MT_EXIT_OK; i++)
+		status = check_sql_proof_run(check, proofs[i].proof, proofs[i].count,
+					     proofs[i].violations);
+	return status;
+}
+
 /* PRAGMA integrity_check answers one row 'ok', or a row for each fault. */
 int check_integrity_run(struct check *check)
 {
@@ -428,10 +433,8 @@ static int foreign_keys_run(struct check *check)
 int check_sql_run(struct check *check)
 {
 	int status = foreign_keys_run(check);
-	size_t i;
 
-	for (i = 0; i < sizeof(sql_proofs) / sizeof(sql_proofs[0]) && status == MT_EXIT_OK; i++)
-		status = check_sql_proof_run(check, sql_proofs[i].proof, sql_proofs[i].count,
-					     sql_proofs[i].violations);
-	return status;
+	return status == MT_EXIT_OK ? check_sql_proofs_run(check, sql_proofs,
+							   sizeof(sql_proofs) / sizeof(sql_proofs[0]))
+				    : status;
 }

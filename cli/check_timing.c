@@ -1,22 +1,44 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The proofs of what was timed and measured: schema/0002-timing.sql. Like those of check_sql.c each
- * statement returns a row (table, key, what is wrong) for every violation.
+ * The proofs of what was timed: the first half of schema/0002-timing.sql; check_source.c has what
+ * sources read. Like those of check_sql.c each statement returns a row (table, key, what is wrong) for
+ * every violation.
+ *
+ * What no file can prove: a name, and whether kernels of it move data (the runtime or a table says
+ * so); stream and correlation of a launch, and that it began before its launch (flag 8), beyond what
+ * its pass tells, since the time of the launch is not stored; that it had not ended (16); the layer of
+ * a kernel, beyond its model; shared memory and registers of a shape; the thread of a range, beyond
+ * that it has a number.
  */
 #include "cli/check.h"
-
-struct timing_proof {
-	enum check_proof proof;
-	const char *count; /* NULL: counted with another statement of the same proof */
-	const char *violations;
-};
 
 /* What is wrong with the times of @row is what its flags say, and nothing else. */
 #define TIMES_AGAINST_FLAGS                                                                     \
 	"WHERE flags > 31 OR (flags & 2 <> 0) <> (end_ns IS NOT NULL AND start_ns IS NOT NULL " \
 	"AND end_ns < start_ns) OR (flags & 17 = 0 AND (start_ns IS NULL OR end_ns IS NULL)) "
 
-static const struct timing_proof timing_proofs[] = {
+/*
+ * Flags of a GPU's times: what is outside has no stamp that counts, what has none has no begin unless
+ * it is outside, what had not ended has no end, what began before its launch has begun.
+ */
+#define GPU_FLAGS                                                                               \
+	"flags & 5 = 4 OR (flags & 5 = 1 AND start_ns IS NOT NULL) "                            \
+	"OR (flags & 16 <> 0 AND end_ns IS NOT NULL) OR (flags & 8 <> 0 AND start_ns IS NULL) "
+
+/* Times without flags lie in the recording: an error of the clocks' conversion is below a second. */
+#define OUTSIDE_RECORDING(row)                                                                  \
+	row ".flags = 0 AND (" row ".end_ns < c.start_ns OR " row ".start_ns > c.end_ns + "     \
+	"1000000000 OR " row ".end_ns > c.end_ns + 1000000000) "
+
+/*
+ * A launch lies in its pass, and a kernel after its launch; what is not so has the flag. The clocks'
+ * conversion may be wrong by a millisecond.
+ */
+#define AGAINST_LAUNCH(row)                                                                     \
+	row ".known_by IN (1, 2, 4) AND ((" row ".flags = 0 AND " row ".start_ns + 1000000 < "  \
+	"p.begin_ns) OR (" row ".flags & 8 <> 0 AND " row ".start_ns > p.end_ns)) "
+
+static const struct check_sql_proof timing_proofs[] = {
 	{CHECK_VALUES, "SELECT count(*) FROM string",
 	 "SELECT 'string', string_id, 'role or moves_data' FROM string WHERE value = '' "
 	 "OR role NOT IN ('gate', 'topk', 'align', 'dispatch', 'experts', 'combine', 'shared', "
@@ -32,20 +54,15 @@ static const struct timing_proof timing_proofs[] = {
 	 "WHERE known_by > 4 OR (known_by IS NULL) <> (layer_id IS NULL) OR graph < 1 "
 	 "UNION ALL SELECT 'graph_launch', graph_launch_id, 'known_by' FROM graph_launch "
 	 "WHERE known_by > 4 OR (known_by IS NULL) <> (pass_id IS NULL)"},
+	{CHECK_VALUES, "SELECT count(*) FROM collective",
+	 "SELECT 'collective', collective_id, 'kind, n_ranks or n_channels' FROM collective "
+	 "WHERE kind NOT IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'broadcast', "
+	 "'reduce', 'send', 'receive', 'barrier', 'dispatch', 'combine', 'other') OR n_ranks < 1 "
+	 "OR n_channels < 1"},
 	{CHECK_VALUES, "SELECT count(*) FROM collector_overhead",
 	 "SELECT 'collector_overhead', collector_overhead_id, 'kind' FROM collector_overhead "
 	 "WHERE kind NOT IN ('buffer_flush', 'instrumentation', 'resource', 'buffer_request', "
 	 "'command_buffer_full', 'module_loading', 'function_loading', 'compiler', 'other')"},
-	{CHECK_VALUES, NULL,
-	 "SELECT 'power_sample', power_sample_id, 'domain or source' FROM power_sample "
-	 "WHERE domain = '' OR source NOT IN ('poll', 'buffer') UNION ALL "
-	 "SELECT 'device_clock', device_clock_id, 'clock' FROM device_clock "
-	 "WHERE clock NOT IN ('cupti', 'gpu_timer') OR (clock = 'gpu_timer') <> (device_id IS NOT "
-	 "NULL)"},
-	{CHECK_VALUES, NULL,
-	 "SELECT 'collector', recording_id || ',' || name, 'name or state' FROM collector "
-	 "WHERE name NOT IN ('host', 'rapl', 'nvml', 'nvtx', 'cupti', 'null') OR state NOT IN "
-	 "('on', 'absent', 'denied', 'busy', 'unsupported', 'failed', 'hung')"},
 
 	{CHECK_TIMES, "SELECT count(*) FROM kernel",
 	 "SELECT 'kernel', kernel_id, 'its times are not what flags says' FROM kernel "
@@ -55,27 +72,57 @@ static const struct timing_proof timing_proofs[] = {
 	{CHECK_TIMES, "SELECT count(*) FROM collector_overhead",
 	 "SELECT 'collector_overhead', collector_overhead_id, 'end_ns before start_ns' "
 	 "FROM collector_overhead WHERE end_ns < start_ns"},
+	{CHECK_TIMES, "SELECT count(*) FROM collective",
+	 "SELECT 'collective', collective_id, 'end_ns before start_ns' FROM collective "
+	 "WHERE end_ns < start_ns"},
 	{CHECK_TIMES, "SELECT count(*) FROM range",
 	 "SELECT 'range', range_id, 'end_ns before start_ns' FROM range WHERE end_ns < start_ns"},
-	{CHECK_TIMES, "SELECT count(*) FROM device_clock",
-	 "SELECT 'device_clock', device_clock_id, 'the session''s clock runs backwards' FROM "
-	 "(SELECT device_clock_id, session_ns, lag(session_ns) OVER (PARTITION BY process_id, "
-	 "device_id, clock ORDER BY device_clock_id) AS before_ns FROM device_clock) "
-	 "WHERE session_ns < before_ns"},
-	/* Crystals differ by less than 0.1 %; a clock of the host may be set. */
-	{CHECK_TIMES, NULL,
-	 "SELECT 'device_clock', device_clock_id, 'a GPU''s timer has the pace of no clock' FROM "
-	 "(SELECT device_clock_id, clock, session_ns - lag(session_ns) OVER same AS passed_ns, "
-	 "clock_ns - lag(clock_ns) OVER same AS counted_ns, uncertainty_ns + lag(uncertainty_ns) "
-	 "OVER same AS slack_ns FROM device_clock WINDOW same AS (PARTITION BY process_id, "
-	 "device_id, clock ORDER BY device_clock_id)) WHERE clock = 'gpu_timer' "
-	 "AND abs(counted_ns - passed_ns) > passed_ns / 1000 + slack_ns"},
-
 	{CHECK_TIMING, "SELECT count(*) FROM kernel",
 	 "SELECT 'kernel', k.kernel_id, CASE WHEN p.recording_id <> k.recording_id "
 	 "THEN 'its pass is of another recording' ELSE 'it lies outside of its pass' END "
 	 "FROM kernel AS k JOIN pass AS p USING (pass_id) WHERE p.recording_id <> k.recording_id "
 	 "OR (k.known_by = 0 AND k.flags = 0 AND (k.start_ns < p.begin_ns OR k.end_ns > p.end_ns))"},
+	{CHECK_TIMING, NULL,
+	 "SELECT 'kernel', k.kernel_id, CASE WHEN (d.kind = 'host') <> (k.known_by IS 0) THEN "
+	 "'what the runtime tells ran on the host, and nothing else did' WHEN k.pass_id IS NULL "
+	 "THEN 'the runtime told it of no pass' WHEN k.flags NOT IN (0, 4) THEN 'flags: the runtime "
+	 "tells whole times' WHEN k.flags = 4 THEN 'flags: it lies inside of its pass' ELSE 'it has "
+	 "a stream, a shape or a launch' END FROM kernel AS k JOIN device AS d USING (device_id) "
+	 "LEFT JOIN pass AS p USING (pass_id) WHERE (d.kind = 'host') <> (k.known_by IS 0) "
+	 "OR (k.known_by = 0 AND (k.pass_id IS NULL OR k.flags NOT IN (0, 4) "
+	 "OR (k.flags = 4 AND k.start_ns >= p.begin_ns AND k.end_ns <= p.end_ns) "
+	 "OR coalesce(k.stream, k.launch_shape_id, k.correlation) IS NOT NULL))"},
+	{CHECK_TIMING, NULL,
+	 "SELECT 'kernel', k.kernel_id, 'its flags are not of a GPU''s times' FROM kernel AS k "
+	 "JOIN device AS d USING (device_id) WHERE d.kind = 'cuda' AND (" GPU_FLAGS ") UNION ALL "
+	 "SELECT 'graph_launch', g.graph_launch_id, CASE d.kind WHEN 'cuda' THEN 'its flags are not "
+	 "of a GPU''s times' ELSE 'no GPU launched it' END FROM graph_launch AS g JOIN device AS d "
+	 "USING (device_id) WHERE d.kind <> 'cuda' OR " GPU_FLAGS},
+	{CHECK_TIMING, NULL,
+	 "SELECT 'kernel', k.kernel_id, 'it lies outside of its recording' FROM kernel AS k "
+	 "JOIN recording AS c USING (recording_id) JOIN device AS d USING (device_id) "
+	 "WHERE d.kind = 'cuda' AND " OUTSIDE_RECORDING("k") "UNION ALL "
+	 "SELECT 'graph_launch', g.graph_launch_id, 'it lies outside of its recording' "
+	 "FROM graph_launch AS g JOIN recording AS c USING (recording_id) WHERE "
+	 OUTSIDE_RECORDING("g")},
+	{CHECK_TIMING, NULL,
+	 "SELECT 'kernel', k.kernel_id, 'flags: it began before its pass, or after what it says' "
+	 "FROM kernel AS k JOIN pass AS p USING (pass_id) WHERE " AGAINST_LAUNCH("k") "UNION ALL "
+	 "SELECT 'graph_launch', g.graph_launch_id, 'flags: it began before its pass, or after what "
+	 "it says' FROM graph_launch AS g JOIN pass AS p USING (pass_id) WHERE " AGAINST_LAUNCH("g")},
+	{CHECK_TIMING, NULL,
+	 "SELECT 'kernel', kernel_id, 'known by the time of a pass, and has none' FROM kernel "
+	 "WHERE known_by = 4 AND pass_id IS NULL"},
+	{CHECK_TIMING, "SELECT count(*) FROM launch_shape",
+	 "SELECT 'launch_shape', launch_shape_id, 'a grid or a block of nothing' FROM launch_shape "
+	 "WHERE min(grid_x, grid_y, grid_z, block_x, block_y, block_z) < 1 UNION ALL "
+	 "SELECT 'launch_shape', max(launch_shape_id), 'is there twice' FROM launch_shape "
+	 "GROUP BY grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, "
+	 "static_shared_bytes, dynamic_shared_bytes HAVING count(*) > 1"},
+	{CHECK_TIMING, NULL,
+	 "SELECT 'collector_overhead', o.collector_overhead_id, 'it lies outside of its recording' "
+	 "FROM collector_overhead AS o JOIN recording AS c USING (recording_id) "
+	 "WHERE o.end_ns > c.end_ns + 1000000000"},
 	{CHECK_TIMING, NULL,
 	 "SELECT 'kernel', k.kernel_id, 'its layer is of another model than its pass' "
 	 "FROM kernel AS k JOIN pass AS p USING (pass_id) JOIN layer AS l USING (layer_id) "
@@ -95,7 +142,7 @@ static const struct timing_proof timing_proofs[] = {
 	 "GROUP BY graph) AS t USING (graph) WHERE (g.n_nodes IS NULL) <> (g.node_times IS NULL) "
 	 "OR (g.n_nodes IS NULL) <> (g.n_untimed IS NULL) "
 	 "OR typeof(g.node_times) NOT IN ('blob', 'null') OR length(g.node_times) <> g.n_nodes * 8 "
-	 "OR (g.n_nodes IS NOT NULL AND g.graph IS NULL) OR g.n_nodes <> coalesce(t.n, 0)"},
+	 "OR (g.n_nodes IS NULL) <> (g.graph IS NULL) OR g.n_nodes <> coalesce(t.n, 0)"},
 	{CHECK_TIMING, NULL,
 	 "SELECT 'graph_launch', g.graph_launch_id, 'node ' || n.node || ' is of another model "
 	 "than its pass' FROM graph_launch AS g JOIN pass AS p USING (pass_id) JOIN graph_node AS n "
@@ -103,63 +150,42 @@ static const struct timing_proof timing_proofs[] = {
 	 "WHERE l.model_id <> p.model_id"},
 	{CHECK_TIMING, "SELECT count(*) FROM graph_node",
 	 "SELECT 'graph_node', graph, 'its nodes are not numbered from 0' FROM graph_node "
-	 "GROUP BY graph HAVING max(node) + 1 <> count(*)"},
+	 "GROUP BY graph HAVING max(node) + 1 <> count(*) UNION ALL "
+	 "SELECT 'graph_node', max(graph), 'node ' || max(source_node) || ' of its source is there "
+	 "twice' FROM graph_node WHERE source_node IS NOT NULL GROUP BY graph, source_node "
+	 "HAVING count(*) > 1"},
+	{CHECK_TIMING, "SELECT count(*) FROM collective",
+	 "SELECT 'collective', c.collective_id, CASE WHEN p.recording_id <> c.recording_id THEN 'its "
+	 "pass is of another recording' WHEN l.model_id <> p.model_id THEN 'its layer is of another "
+	 "model than its pass' ELSE 'it ends after its pass' END FROM collective AS c JOIN pass AS p "
+	 "USING (pass_id) LEFT JOIN layer AS l USING (layer_id) WHERE p.recording_id <> "
+	 "c.recording_id OR l.model_id <> p.model_id OR c.end_ns > p.end_ns"},
+	{CHECK_TIMING, NULL,
+	 "SELECT 'collective', c.collective_id, 'one of its names is that of kernels' "
+	 "FROM collective AS c JOIN string AS s ON s.string_id IN (c.name_id, c.algorithm_id, "
+	 "c.protocol_id) WHERE s.role IS NOT NULL"},
 	{CHECK_TIMING, "SELECT count(*) FROM range",
-	 "SELECT 'range', r.range_id, 'it lies outside of its recording' FROM range AS r "
-	 "JOIN recording AS c USING (recording_id) WHERE r.end_ns < c.start_ns"},
-
-	{CHECK_POWER, "SELECT count(*) FROM power_sample",
-	 "SELECT 'power_sample', power_sample_id, 'the driver''s buffer holds power alone' "
-	 "FROM power_sample WHERE source = 'buffer' AND (instant_mw IS NULL OR average_mw IS NOT "
-	 "NULL OR energy_mj IS NOT NULL OR limit_mw IS NOT NULL OR cost_ns IS NOT NULL)"},
-	{CHECK_POWER, NULL,
-	 "SELECT 'power_sample', power_sample_id, CASE WHEN time_ns < before_ns THEN "
-	 "'is earlier than the one before it' ELSE 'the energy counter falls' END FROM (SELECT "
-	 "power_sample_id, time_ns, energy_mj, "
-	 "lag(time_ns) OVER same AS before_ns, lag(energy_mj) OVER same AS before_mj "
-	 "FROM power_sample WINDOW same AS (PARTITION BY recording_id, device_id, domain, source "
-	 "ORDER BY power_sample_id)) WHERE time_ns < before_ns OR energy_mj < before_mj"},
-	{CHECK_POWER, "SELECT count(*) FROM host_sample",
-	 "SELECT 'host_sample', host_sample_id, 'a time falls' FROM (SELECT host_sample_id, "
-	 "time_ns, process_cpu_ns, lag(time_ns) OVER same AS before_ns, lag(process_cpu_ns) "
-	 "OVER same AS before_cpu_ns FROM host_sample WINDOW same AS (PARTITION BY recording_id "
-	 "ORDER BY host_sample_id)) WHERE time_ns < before_ns OR process_cpu_ns < before_cpu_ns"},
-	{CHECK_POWER, NULL,
-	 "SELECT 'device_link', device_link_id, 'more links are up than there are' "
-	 "FROM device_link WHERE active_nvlinks > nvlinks"},
-
-	{CHECK_COLLECTORS, "SELECT count(*) FROM collector",
-	 "SELECT 'collector', c.recording_id || ',' || c.name, 'n_rows is ' || c.n_rows "
-	 "|| ', the tables have ' || c.n FROM (SELECT c.recording_id, c.name, c.n_rows, CASE "
-	 "c.name WHEN 'host' THEN (SELECT count(*) FROM host_sample AS h "
-	 "WHERE h.recording_id = c.recording_id) WHEN 'rapl' THEN (SELECT count(*) FROM "
-	 "power_sample AS p JOIN device AS d USING (device_id) WHERE p.recording_id = "
-	 "c.recording_id AND d.kind = 'host') WHEN 'nvml' THEN (SELECT count(*) FROM "
-	 "power_sample AS p JOIN device AS d USING (device_id) WHERE p.recording_id = "
-	 "c.recording_id AND d.kind = 'cuda') + (SELECT count(*) FROM device_link AS l "
-	 "WHERE l.recording_id = c.recording_id) WHEN 'cupti' THEN (SELECT count(*) FROM kernel "
-	 "AS k JOIN device AS d USING (device_id) WHERE k.recording_id = c.recording_id "
-	 "AND d.kind = 'cuda') + (SELECT count(*) FROM graph_launch AS g WHERE g.recording_id = "
-	 "c.recording_id) + (SELECT count(*) FROM collector_overhead AS o WHERE o.recording_id = "
-	 "c.recording_id) ELSE 0 END AS n FROM collector AS c) AS c WHERE c.n_rows <> c.n"},
-	{CHECK_COLLECTORS, NULL,
-	 "SELECT 'collector', c.recording_id || ',cupti', 'n_invalid is ' || c.n_invalid || ', the "
-	 "tables have ' || c.n FROM (SELECT c.recording_id, c.n_invalid, (SELECT count(*) FROM "
-	 "kernel AS k JOIN device AS d USING (device_id) WHERE k.recording_id = c.recording_id "
-	 "AND d.kind = 'cuda' AND k.flags <> 0) + (SELECT count(*) FROM graph_launch AS g WHERE "
-	 "g.recording_id = c.recording_id AND (g.flags <> 0 OR g.n_untimed > 0)) AS n FROM "
-	 "collector AS c WHERE c.name = 'cupti') AS c WHERE c.n_invalid <> c.n"},
-	{CHECK_COLLECTORS, NULL,
-	 "SELECT 'collector', recording_id || ',' || name, CASE WHEN state = 'on' THEN "
-	 "'its calls do not add up' ELSE 'says neither why it is not on nor what to do' END "
-	 "FROM collector WHERE (state <> 'on' AND coalesce(reason, '') = '') "
-	 "OR longest_call_ns > calls_ns OR (n_calls = 0 AND calls_ns > 0) OR n_invalid > n_rows"},
+	 "SELECT 'range', r.range_id, CASE WHEN r.thread < 1 THEN 'its thread has no number' "
+	 "ELSE 'it lies outside of its recording' END FROM range AS r "
+	 "JOIN recording AS c USING (recording_id) WHERE r.end_ns < c.start_ns "
+	 "OR r.end_ns > c.end_ns OR r.start_ns > c.end_ns OR r.thread < 1"},
 
 	{CHECK_STATS, NULL,
 	 "SELECT 'stats', s.recording_id || ',recorded_ranges', 'is ' || s.value || ', the rows "
 	 "give ' || n FROM (SELECT s.recording_id, s.value, (SELECT count(*) FROM range AS r "
 	 "WHERE r.recording_id = s.recording_id) AS n FROM stats AS s "
 	 "WHERE s.name = 'recorded_ranges') AS s WHERE s.value <> n"},
+	{CHECK_STATS, NULL,
+	 "SELECT 'stats', s.recording_id || ',recorded_collectives', 'is ' || s.value || ', the rows "
+	 "give ' || n FROM (SELECT s.recording_id, s.value, (SELECT count(*) FROM collective AS c "
+	 "WHERE c.recording_id = s.recording_id) AS n FROM stats AS s "
+	 "WHERE s.name = 'recorded_collectives') AS s WHERE s.value <> n"},
+	{CHECK_STATS, NULL,
+	 "SELECT 'stats', s.recording_id || ',untied_kernels', 'is ' || s.value || ', ' || n || ' rows "
+	 "have no pass' FROM (SELECT s.recording_id, s.value, (SELECT count(*) FROM kernel AS k WHERE "
+	 "k.recording_id = s.recording_id AND k.pass_id IS NULL) + (SELECT count(*) FROM graph_launch "
+	 "AS g WHERE g.recording_id = s.recording_id AND g.pass_id IS NULL) AS n FROM stats AS s "
+	 "WHERE s.name = 'untied_kernels') AS s WHERE s.value > n"},
 	{CHECK_STATS, NULL,
 	 "SELECT 'stats', s.recording_id || ',recorded_kernels', 'is ' || s.value || ', the rows "
 	 "give ' || coalesce(k.n, 0) FROM stats AS s LEFT JOIN (SELECT recording_id, count(*) AS n "
@@ -244,11 +270,8 @@ static int check_launches(struct check *check)
 
 int check_timing_run(struct check *check)
 {
-	int status = MT_EXIT_OK;
+	int status = check_sql_proofs_run(check, timing_proofs,
+					  sizeof(timing_proofs) / sizeof(timing_proofs[0]));
 
-	for (size_t i = 0;
-	     i < sizeof(timing_proofs) / sizeof(timing_proofs[0]) && status == MT_EXIT_OK; i++)
-		status = check_sql_proof_run(check, timing_proofs[i].proof, timing_proofs[i].count,
-					     timing_proofs[i].violations);
 	return status == MT_EXIT_OK ? check_launches(check) : status;
 }

@@ -157,6 +157,12 @@ static int nothing_mention(const struct mt_trace *trace, const struct options *o
 	return status;
 }
 
+/* ?1 recording. They are in no answer by pass or layer. */
+#define SQL_UNTIED                                                                            \
+	"SELECT recording_id, value || ' operations or launches of graphs are of no pass that is " \
+	"known: theirs was lost, or its end came too late to be waited for' FROM stats WHERE name = " \
+	"'untied_kernels' AND value > 0 AND (?1 IS NULL OR recording_id = ?1) ORDER BY 1"
+
 static int print(struct mt_trace *trace, void *input)
 {
 	const struct options *options = input;
@@ -165,6 +171,10 @@ static int print(struct mt_trace *trace, void *input)
 		mt_trace_prepare_recording(trace, sql_of(options->view),
 					   options->args.recording_id));
 
+	if (status == MT_EXIT_OK)
+		status = mt_trace_print_notes(
+			trace, mt_trace_prepare_recording(trace, SQL_UNTIED,
+							  options->args.recording_id));
 	return status == MT_EXIT_OK ? nothing_mention(trace, options) : status;
 }
 

@@ -29,6 +29,7 @@ enum {
 	MT_FIRST_EXPERT_MAP = MT_BYTES_UP_TO(struct moetrace_expert_map, slot_experts),
 	MT_FIRST_EXPERT_COUNTS = MT_BYTES_UP_TO(struct moetrace_expert_counts, untimed),
 	MT_FIRST_DISPATCH = MT_BYTES_UP_TO(struct moetrace_dispatch_info, received_alignment),
+	MT_FIRST_COLLECTIVE = MT_BYTES_UP_TO(struct moetrace_collective, n_channels),
 	MT_FIRST_SELECTION = MT_BYTES_UP_TO(struct moetrace_selection, untimed),
 	MT_FIRST_CUDA_OPTS = MT_BYTES_UP_TO(struct moetrace_cuda_opts, ring_bytes),
 	MT_FIRST_CUDA_STATUS = MT_BYTES_UP_TO(struct moetrace_cuda_status, refused_passes),

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtrace/collectives.h"
 #include "libtrace/kernels.h"
 #include "libtrace/layer.h"
 #include "libtrace/parts.h"
@@ -55,6 +56,7 @@ void mt_assembly_close(struct mt_assembly *assembly)
 		free(pass->is_kept);
 		free(pass->dispatches);
 		free(pass->kernels);
+		free(pass->collectives);
 	}
 	mt_expert_maps_free(&assembly->maps);
 	mt_settler_free(&assembly->settler);
@@ -331,6 +333,7 @@ static int begin_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		return MOETRACE_E_NOMEM;
 	pass->dispatch_bytes = 0;
 	pass->n_kernels = 0;
+	pass->n_collectives = 0;
 	memset(&pass->so_far, 0, sizeof(pass->so_far));
 	for (uint32_t i = 0; i < pass->model->n_layers; i++) {
 		pass->layers[i].row.state = MT_LAYER_UNWRITTEN;
@@ -567,6 +570,8 @@ static int close_pass(struct mt_assembly *assembly, struct mt_open_pass *pass,
 	if (!status)
 		status = mt_kernels_write(assembly, pass, end ? end->record.time_ns : UINT64_MAX);
 	if (!status)
+		status = mt_collectives_write(assembly, pass);
+	if (!status)
 		status = mt_parts_adopt(assembly, pass);
 	keep_pass(assembly, pass);
 	return status ? status : release_owners(assembly, pass);
@@ -642,6 +647,8 @@ int mt_assembly_record(struct mt_assembly *assembly, uint32_t ring, struct mt_re
 		return mt_layer_dispatch(assembly, pass, (struct mt_record_dispatch *)record);
 	case MT_RECORD_KERNELS:
 		return mt_kernels_record(pass, (struct mt_record_kernels *)record);
+	case MT_RECORD_COLLECTIVE:
+		return mt_collective_record(pass, (struct mt_record_collective *)record);
 	case MT_RECORD_END:
 		return close_pass(assembly, pass, (struct mt_record_end *)record);
 	default:

@@ -34,6 +34,7 @@ struct mt_assembly_counts {
 	uint64_t layers;
 	uint64_t assignments; /* stored, or counted where rows are not kept */
 	uint64_t kernels;
+	uint64_t collectives;
 	uint64_t invalid_ids;
 	uint64_t unended;
 	uint64_t unwritten_layers;
@@ -92,6 +93,9 @@ struct mt_open_pass {
 	struct moetrace_kernel_time *kernels;
 	uint64_t n_kernels;
 	uint64_t kernels_capacity;
+	struct moetrace_collective *collectives;
+	uint64_t n_collectives;
+	uint64_t collectives_capacity;
 	struct mt_assembly_counts so_far; /* of its layers; added up when it closes */
 	struct mt_assembly_layer *layers; /* [n_layers of the model] */
 	uint32_t *counts;     /* [MT_N_LOAD][n_cells of the model], zero between passes */

@@ -94,7 +94,9 @@ static int write_power(struct mt_writer *writer, const struct mt_power_reading *
 		device > MT_HOST_DEVICE_ID ? &writer->gpus[device - MT_HOST_DEVICE_ID - 1] : NULL;
 	int status = mt_store_power(writer->store, writer->recording_id, device, reading);
 
-	if (status || !gpu || reading->limit_mw == MT_UNKNOWN || reading->limit_mw == gpu->limit_mw)
+	/* A device's limit is not that of a part of it, or of what it is a part of. */
+	if (status || !gpu || strcmp(reading->domain, "gpu") != 0 ||
+	    reading->limit_mw == MT_UNKNOWN || reading->limit_mw == gpu->limit_mw)
 		return status;
 	gpu->limit_mw = reading->limit_mw;
 	return mt_store_device_limit(writer->store, device, gpu->limit_mw);
@@ -150,19 +152,27 @@ static int take_reading(struct mt_writer *writer, struct mt_reading *reading)
 	return status;
 }
 
-/* Those that have waited long enough, in their order. */
+/* Those whose pass has come, or that have waited long enough; the others keep their order. */
 static int take_waiting(struct mt_writer *writer)
 {
-	struct mt_reading *reading;
+	struct mt_tied *tied = &writer->tied;
+	uint32_t n_kept = 0;
 	int status = MOETRACE_OK;
 
-	while (!status && (reading = mt_tied_first(&writer->tied)) &&
-	       !(writer->recording_id && mt_writer_kernel_waits(writer, &reading->kernel))) {
-		struct mt_reading taken = *reading;
+	for (uint32_t i = 0; i < tied->n_waiting; i++) {
+		struct mt_reading *reading = &tied->waiting[i];
+		int failed = MOETRACE_OK;
 
-		mt_tied_take(&writer->tied);
-		status = take_reading(writer, &taken);
+		if (writer->recording_id && mt_writer_kernel_waits(writer, &reading->kernel)) {
+			tied->waiting[n_kept++] = *reading;
+			continue;
+		}
+		if (writer->recording_id)
+			failed = write_reading(writer, reading);
+		mt_reading_release(reading);
+		status = status ? status : failed;
 	}
+	tied->n_waiting = n_kept;
 	return status;
 }
 
@@ -202,6 +212,7 @@ int mt_writer_write_readings(struct mt_writer *writer)
 	if (!collect || (writer->flight.recording_id && !writer->flight.is_writing))
 		return MOETRACE_OK;
 	mt_collect_watch(collect);
+	writer->looked_for.number = 0;
 	status = take_waiting(writer);
 	do {
 		n = mt_collect_take(collect, writer->recording_id ? writer->end_ns : UINT64_MAX,

@@ -35,7 +35,8 @@ static int is_kept_range(const struct mt_flight *flight, const struct mt_record 
 static int is_lost_pass(const struct mt_flight_loss *loss)
 {
 	return loss->kind != MT_LOSS_LAYER_RING_FULL && loss->kind != MT_LOSS_DISPATCH_RING_FULL &&
-	       loss->kind != MT_LOSS_KERNEL_RING_FULL && loss->kind != MT_LOSS_RANGE_RING_FULL;
+	       loss->kind != MT_LOSS_KERNEL_RING_FULL && loss->kind != MT_LOSS_RANGE_RING_FULL &&
+	       loss->kind != MT_LOSS_COLLECTIVE_RING_FULL;
 }
 
 static uint64_t *let_go_number(struct mt_flight *flight, uint64_t number)

@@ -104,6 +104,21 @@ static inline int mt_ties_has_lane_pass(struct mt_ties *ties, uintptr_t thread)
 	return 0;
 }
 
+/* Whether the host has not ended a pass yet. */
+static inline int mt_ties_pass_is_open(struct mt_ties *ties, uint64_t number)
+{
+	uint32_t n_ties = atomic_load_explicit(&ties->n_ties, memory_order_relaxed);
+
+	for (uint32_t i = 0; i < MT_MAX_RINGS; i++)
+		if (atomic_load_explicit(&ties->hosts[i].pass, memory_order_relaxed) == number)
+			return 1;
+	for (uint32_t i = 0; i < n_ties; i++)
+		if (atomic_load_explicit(&ties->ties[i].thread, memory_order_relaxed) &&
+		    atomic_load_explicit(&ties->ties[i].pass, memory_order_relaxed) == number)
+			return 1;
+	return 0;
+}
+
 /*
  * The pass that a launch of a thread belongs to which mt_ties_pass() knows of no lane: the only one that
  * the thread began; where it began none, the only one that is open at all, which is known by time

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Kernels and launches of graphs, as a collector read them, become rows. A reading that names a pass
- * waits until that pass has closed, so that the row can name it, too; what the pass does not do
- * in time is not waited for, and the row then has none.
+ * waits until that pass has closed, so that the row can name it, too: for as long as the host has not
+ * ended it, and then for as long as its way to the writer may take. A pass that does not come, or
+ * that a full list does not let wait for, is not named, and that is counted.
  *
  * Invariant: of a sampled pass all kernels are stored or none. Those of a pass that was not seen from
  * its begin to its end are left out.
@@ -14,7 +15,9 @@
 
 #include "libtrace/clock.h"
 #include "libtrace/collect.h"
+#include "libtrace/host_ties.h"
 
+/* From the end of a pass, or from when it was last seen open. */
 #define PATIENCE_NS (2 * MT_NS_PER_S)
 
 /* The key of a launch's shape: there are few of them. */
@@ -127,6 +130,7 @@ int mt_writer_write_kernel(struct mt_writer *writer, const struct mt_kernel_read
 	};
 	int status;
 
+	writer->n_untied += reading->pass && !pass;
 	if (row.pass_id != MT_NULL || row.layer_id != MT_NULL)
 		row.known_by = pass && reading->mark & MT_MARK_BY_TIME ? MT_KNOWN_TIME :
 									 MT_KNOWN_CORRELATION;
@@ -136,13 +140,27 @@ int mt_writer_write_kernel(struct mt_writer *writer, const struct mt_kernel_read
 	return status ? status : mt_store_kernel(writer->store, &row);
 }
 
-int mt_writer_kernel_waits(struct mt_writer *writer, const struct mt_kernel_reading *reading)
+/* Readings of one pass come one after the other: it is looked for once. */
+static int is_open(struct mt_writer *writer, uint64_t number)
+{
+	if (writer->looked_for.number != number) {
+		writer->looked_for.number = number;
+		writer->looked_for.is_open = mt_ties_pass_is_open(writer->session->ties, number);
+	}
+	return writer->looked_for.is_open;
+}
+
+int mt_writer_kernel_waits(struct mt_writer *writer, struct mt_kernel_reading *reading)
 {
 	uint64_t now_ns = mt_session_ns(writer->session, mt_monotonic_ns());
 
 	/* While a recording is being ended all passes of it have closed. */
-	return reading->pass && !mt_tied_find(&writer->tied, reading->pass) &&
-	       writer->end_ns == UINT64_MAX && now_ns < reading->time_ns + PATIENCE_NS;
+	if (!reading->pass || mt_tied_find(&writer->tied, reading->pass) ||
+	    writer->end_ns != UINT64_MAX)
+		return 0;
+	if (is_open(writer, reading->pass))
+		reading->time_ns = now_ns;
+	return now_ns < reading->time_ns + PATIENCE_NS;
 }
 
 int mt_writer_kernel_is_left_out(struct mt_writer *writer, const struct mt_kernel_reading *reading)

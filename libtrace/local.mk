@@ -64,6 +64,7 @@ moetrace_HEADERS = \
 	%D%/hot.h \
 	%D%/layer.c %D%/layer.h \
 	%D%/kernel_write.c \
+	%D%/collectives.c %D%/collectives.h \
 	%D%/kernels.c %D%/kernels.h \
 	%D%/host_ties.h \
 	%D%/late.h \

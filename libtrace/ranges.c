@@ -91,6 +91,9 @@ int mt_writer_write_ranges(struct mt_writer *writer)
 	int status = MOETRACE_OK;
 
 	while (ring && !status && (record = mt_ring_peek(ring, head))) {
+		/* It ended after the recording: of the next one. */
+		if (writer->recording_id && record->time_ns > writer->end_ns)
+			break;
 		if (writer->flight.recording_id && !writer->flight.is_writing)
 			status = mt_flight_record(writer, 0, record);
 		else if (writer->recording_id && record->type == MT_RECORD_RANGE)

@@ -27,6 +27,7 @@ enum mt_record_type {
 	MT_RECORD_DISPATCH = 7, /* what a layer's dispatch moved */
 	MT_RECORD_KERNELS = 8,  /* how long operations of the pass took */
 	MT_RECORD_RANGE = 9,    /* of no pass: in the ring of ranges, whole */
+	MT_RECORD_COLLECTIVE = 10, /* what the pass moved between ranks */
 };
 
 struct mt_record {
@@ -172,6 +173,11 @@ struct mt_record_kernels {
 	uint32_t n_times;
 	uint32_t reserved;
 	struct moetrace_kernel_time times[];
+};
+
+struct mt_record_collective {
+	struct mt_record record;
+	struct moetrace_collective collective; /* times of the session's clock */
 };
 
 struct mt_record_range {

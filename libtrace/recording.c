@@ -43,10 +43,11 @@ static int write_clock(struct mt_writer *writer)
 static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_lost *lost)
 {
 	static const char *const streams[] = { "pass",     "pass", "layer", "dispatch",
-					       "pass",     "pass", "kernel", "range" };
+					       "pass",     "pass", "kernel", "range",
+					       "collective" };
 	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full", "ring_full",
 					       "device_ring_full", "device", "ring_full",
-					       "ring_full" };
+					       "ring_full", "ring_full" };
 	struct mt_open_gap *gap = &writer->gaps[kind];
 	/* A loss whose time was taken by the look before lies between that look and now. */
 	uint64_t first_ns = lost->first_ns ? lost->first_ns : writer->last_loss_ns;
@@ -84,6 +85,8 @@ int mt_writer_lose(struct mt_writer *writer, enum mt_loss_kind kind, const struc
 		writer->losses.kernels += lost->n;
 	else if (kind == MT_LOSS_RANGE_RING_FULL)
 		writer->losses.ranges += lost->n;
+	else if (kind == MT_LOSS_COLLECTIVE_RING_FULL)
+		writer->losses.collectives += lost->n;
 	else
 		writer->losses.passes += lost->n;
 	writer->losses.bytes += lost->n_bytes;
@@ -177,11 +180,14 @@ static int write_stats(struct mt_writer *writer, const struct mt_store_stats *st
 		{ "recorded_assignments", counts->assignments },
 		{ "recorded_kernels", counts->kernels },
 		{ "recorded_ranges", writer->n_ranges },
+		{ "recorded_collectives", counts->collectives },
+		{ "untied_kernels", writer->n_untied },
 		{ "dropped_passes", writer->losses.passes },
 		{ "dropped_layers", writer->losses.layers },
 		{ "dropped_dispatches", writer->losses.dispatches },
 		{ "dropped_kernels", writer->losses.kernels },
 		{ "dropped_ranges", writer->losses.ranges },
+		{ "dropped_collectives", writer->losses.collectives },
 		{ "dropped_bytes", writer->losses.bytes },
 		{ "invalid_ids", counts->invalid_ids },
 		{ "misuse", writer->losses.misuse },
@@ -355,6 +361,7 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 	memset(writer->n_readings, 0, sizeof(writer->n_readings));
 	memset(writer->n_invalid, 0, sizeof(writer->n_invalid));
 	writer->n_ranges = 0;
+	writer->n_untied = 0;
 	/* Without memory for it kernels are stored without their passes. */
 	if (writer->session->collect && !writer->tied.passes)
 		(void)mt_tied_open(&writer->tied);
@@ -482,11 +489,12 @@ static uint64_t discard_rings(struct mt_writer *writer)
 void mt_writer_end_full(struct mt_writer *writer)
 {
 	struct moetrace_session *session = writer->session;
-	uint64_t end_ns = now_ns(writer);
-	uint64_t n_lost;
+	uint64_t n_lost, end_ns;
 	int status;
 
 	atomic_store(&session->recording_id, 0);
+	/* After it: what sees the recording running has begun before its end. */
+	end_ns = now_ns(writer);
 	mt_writer_rotation_cancel(writer);
 	atomic_store(&session->failed, MOETRACE_E_IO);
 	mt_session_error(session, MOETRACE_E_IO,

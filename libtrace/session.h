@@ -49,6 +49,8 @@
 			    "layer; ignored")                                                 \
 	X(KERNELS, "pass", "times of operations name no operation or layer, or end before they "       \
 			   "begin; ignored")                                                  \
+	X(COLLECTIVE, "pass", "a collective of no kind, of a name or layer that there is not, that " \
+			      "ends before it begins, or is not over; ignored")                               \
 	X(RANGE_NAME, "session", "a range has no name that was added, or was never begun; ignored") \
 	X(REGION, "session", "moetrace_region_enable() without a region to end")              \
 	X(REQUEST, "request", "a call names a request that is not open; ignored")             \
@@ -108,6 +110,7 @@ enum mt_loss_kind {
 	MT_LOSS_PASS_DEVICE,      /* the rows did not come from the device */
 	MT_LOSS_KERNEL_RING_FULL, /* times of operations */
 	MT_LOSS_RANGE_RING_FULL,
+	MT_LOSS_COLLECTIVE_RING_FULL,
 	MT_N_LOSS,
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Numbers of passes, and readings that wait for them: two arrays that are gone through in turn, made
- * when there are collectors.
+ * Numbers of passes, and readings that wait for them: two arrays, made when there are
+ * collectors.
  */
 #include "libtrace/tied.h"
 
@@ -20,10 +20,9 @@ int mt_tied_open(struct mt_tied *tied)
 
 void mt_tied_close(struct mt_tied *tied)
 {
-	while (mt_tied_first(tied)) {
-		mt_reading_release(mt_tied_first(tied));
-		mt_tied_take(tied);
-	}
+	for (uint32_t i = 0; i < tied->n_waiting; i++)
+		mt_reading_release(&tied->waiting[i]);
+	tied->n_waiting = 0;
 	free(tied->passes);
 	free(tied->waiting);
 	tied->passes = NULL;
@@ -48,18 +47,8 @@ const struct mt_tied_pass *mt_tied_find(const struct mt_tied *tied, uint64_t num
 
 int mt_tied_wait(struct mt_tied *tied, const struct mt_reading *reading)
 {
-	if (!tied->waiting || tied->head - tied->tail == MT_MAX_WAITING)
+	if (!tied->waiting || tied->n_waiting == MT_MAX_WAITING)
 		return 0;
-	tied->waiting[tied->head++ % MT_MAX_WAITING] = *reading;
+	tied->waiting[tied->n_waiting++] = *reading;
 	return 1;
-}
-
-struct mt_reading *mt_tied_first(struct mt_tied *tied)
-{
-	return tied->tail < tied->head ? &tied->waiting[tied->tail % MT_MAX_WAITING] : NULL;
-}
-
-void mt_tied_take(struct mt_tied *tied)
-{
-	tied->tail++;
 }

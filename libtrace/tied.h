@@ -25,9 +25,8 @@ struct mt_tied_pass {
 
 struct mt_tied {
 	struct mt_tied_pass *passes; /* [MT_TIED_PASSES], each at mt_pass_place() of its number */
-	struct mt_reading *waiting;  /* [MT_MAX_WAITING], in turn */
-	uint64_t head;               /* readings that ever began to wait */
-	uint64_t tail;
+	struct mt_reading *waiting;  /* [MT_MAX_WAITING], the oldest first */
+	uint32_t n_waiting;
 };
 
 /* MOETRACE_OK or MOETRACE_E_NOMEM. */
@@ -42,9 +41,5 @@ const struct mt_tied_pass *mt_tied_find(const struct mt_tied *tied, uint64_t num
 
 /* Let a reading wait; 0: there is no room. */
 int mt_tied_wait(struct mt_tied *tied, const struct mt_reading *reading);
-/* The one that has waited longest; NULL: none does. */
-struct mt_reading *mt_tied_first(struct mt_tied *tied);
-/* It is let go: whoever asked has what it holds. */
-void mt_tied_take(struct mt_tied *tied);
 
 #endif

@@ -34,6 +34,7 @@ struct mt_losses {
 	uint64_t dispatches;
 	uint64_t kernels;
 	uint64_t ranges;
+	uint64_t collectives;
 	uint64_t bytes;
 	uint64_t misuse;
 };
@@ -115,6 +116,11 @@ struct mt_writer {
 	uint32_t n_shapes;
 	uint8_t has_graph[MT_MAX_GRAPHS]; /* this file defines it */
 	struct mt_tied tied;         /* kernels and their passes; empty without collectors */
+	struct {
+		uint64_t number;
+		int is_open;
+	} looked_for;                /* the last pass that was, in this look at those that wait */
+	uint64_t n_untied;           /* rows of the recording whose pass is lacking */
 	uint64_t n_ranges;           /* stored of the recording */
 	uint64_t *threads;           /* [n_threads] that ended ranges */
 	uint32_t n_threads;
@@ -189,7 +195,7 @@ int mt_writer_write_collectors(struct mt_writer *writer);
  * kernel_write.c: a reading of a kernel. Must it wait for its pass; is it none of the recording;
  * write it.
  */
-int mt_writer_kernel_waits(struct mt_writer *writer, const struct mt_kernel_reading *reading);
+int mt_writer_kernel_waits(struct mt_writer *writer, struct mt_kernel_reading *reading);
 int mt_writer_kernel_is_left_out(struct mt_writer *writer, const struct mt_kernel_reading *reading);
 int mt_writer_write_kernel(struct mt_writer *writer, const struct mt_kernel_reading *reading,
 			   int64_t device);

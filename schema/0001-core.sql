@@ -312,7 +312,9 @@ CREATE TABLE clock_snapshot (
 -- A counter of a recording, brought up to date with every commit. Names:
 -- recorded_passes, recorded_rows, recorded_layers, recorded_assignments (stored, or counted
 -- where rows are not kept), recorded_kernels (told by the runtime), recorded_ranges,
--- dropped_passes, dropped_layers, dropped_dispatches, dropped_kernels, dropped_ranges, dropped_bytes,
+-- recorded_collectives, untied_kernels (of a GPU, and launches of graphs, that were launched in a pass which is not there:
+-- it was lost, or the recorder did not wait for it for want of room), dropped_passes, dropped_layers, dropped_dispatches, dropped_kernels, dropped_ranges, dropped_collectives,
+-- dropped_bytes,
 -- invalid_ids, misuse, duplicate_layers, unwritten_layers (layers of recorded passes that nobody
 -- wrote), sampled_passes and disabled_passes (left out), load_passes and load_assignments (what
 -- expert_load_window is of, padding excluded), last_pass_id (the last pass of the
@@ -330,7 +332,7 @@ CREATE TABLE stats (
 CREATE TABLE gap (
 	gap_id INTEGER PRIMARY KEY,  -- key
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
-	stream TEXT NOT NULL,        -- 'pass' (whole passes), 'layer' (layers of recorded passes), 'dispatch' (what a layer's dispatch moved) 'kernel' (times of operations) or 'range'
+	stream TEXT NOT NULL,        -- 'pass' (whole passes), 'layer' (layers of recorded passes), 'dispatch' (what a layer's dispatch moved) 'kernel' (times of operations), 'range' or 'collective'
 	start_ns INTEGER NOT NULL,   -- not after the first loss
 	end_ns INTEGER NOT NULL,     -- not before the last loss
 	n_lost INTEGER NOT NULL,     -- records lost

@@ -103,6 +103,25 @@ CREATE TABLE collector_overhead (
 	correlation INTEGER         -- the launch that it held up, as in kernel; NULL: none, or not told
 );
 
+-- A collective between ranks that a pass took part in, as the runtime told of it, on this rank's clock.
+-- What its kernels took on a GPU is in kernel and graph_launch, whose names say which of them move data
+-- (string.moves_data); view overlap is of those. What a layer's rows sent to each rank is in dispatch.
+CREATE TABLE collective (
+	collective_id INTEGER PRIMARY KEY, -- key
+	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
+	pass_id INTEGER NOT NULL REFERENCES pass(pass_id), -- its pass
+	layer_id INTEGER REFERENCES layer(layer_id), -- its layer; NULL: none
+	kind TEXT NOT NULL,           -- 'all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'broadcast', 'reduce', 'send', 'receive', 'barrier', 'dispatch' (rows go to the ranks of their experts), 'combine' (what the experts made of them comes back) or 'other'
+	start_ns INTEGER NOT NULL,    -- when it began on this rank; that may be before its pass
+	end_ns INTEGER NOT NULL,      -- when it ended there, not after its pass
+	bytes INTEGER,                -- that this rank handed in; NULL: not told
+	n_ranks INTEGER,              -- that took part, with this one; NULL: not told
+	name_id INTEGER REFERENCES string(string_id), -- what it is for, or its communicator; NULL: not told
+	algorithm_id INTEGER REFERENCES string(string_id), -- e.g. of 'ring'; NULL: not told
+	protocol_id INTEGER REFERENCES string(string_id), -- e.g. of 'LL128'; NULL: not told
+	n_channels INTEGER            -- channels that it took; NULL: not told
+);
+
 -- A piece of time that the runtime gave a name to.
 CREATE TABLE range (
 	range_id INTEGER PRIMARY KEY, -- key; ascends in the order in which they ended

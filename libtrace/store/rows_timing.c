@@ -48,6 +48,21 @@ int mt_store_range(struct mt_store *store, const struct mt_range_row *row)
 	return mt_store_step(store, MT_STMT_RANGE);
 }
 
+int mt_store_collective(struct mt_store *store, const struct mt_collective_row *row)
+{
+	const int64_t values[] = { row->start_ns, row->end_ns,	     row->bytes,
+				   row->n_ranks,  row->name_id,	     row->algorithm_id,
+				   row->protocol_id, row->n_channels };
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_COLLECTIVE);
+
+	mt_store_bind_int(stmt, 1, row->recording_id);
+	mt_store_bind_int(stmt, 2, row->pass_id);
+	mt_store_bind_int(stmt, 3, row->layer_id);
+	mt_store_bind_text(stmt, 4, row->kind);
+	bind_ints(stmt, 5, values, sizeof(values) / sizeof(values[0]));
+	return mt_store_step(store, MT_STMT_COLLECTIVE);
+}
+
 int mt_store_graph_launch(struct mt_store *store, const struct mt_kernel_row *row)
 {
 	const int64_t values[] = { row->recording_id, row->device_id, row->stream,

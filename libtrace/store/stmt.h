@@ -37,6 +37,7 @@
 	X(RULE, "INSERT INTO rule VALUES (?, ?)")                                             \
 	X(STRING, "INSERT INTO string VALUES (?, ?, ?, ?)")                                   \
 	X(RANGE, "INSERT INTO range VALUES (NULL, ?, ?, ?, ?, ?)")                            \
+	X(COLLECTIVE, "INSERT INTO collective VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")  \
 	X(GRAPH_LAUNCH, "INSERT INTO graph_launch VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
 			"?)")                                                                  \
 	X(GRAPH_NODE, "INSERT INTO graph_node VALUES (?, ?, ?, ?, ?, ?, ?)")                  \

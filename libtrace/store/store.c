@@ -28,6 +28,8 @@
 
 #define PAGE_BYTES 4096
 #define CHECKPOINT_BYTES (UINT64_C(16) << 20)
+/* Pages that are kept from one commit to the next. */
+#define KEPT_CACHE_BYTES (4 << 20)
 
 static const char *const stmt_sql[MT_N_STMT] = {
 #define MT_STMT_SQL(name, sql) [MT_STMT_##name] = sql,
@@ -514,6 +516,19 @@ static uint64_t page_count(struct mt_store *store)
 	return n_pages;
 }
 
+/*
+ * A trace is written at its end: pages of before are not needed again, and would fill the cache up to
+ * its bound in the course of a recording.
+ */
+static void shrink_cache(struct mt_store *store)
+{
+	int now = 0, peak;
+
+	if (sqlite3_db_status(store->db, SQLITE_DBSTATUS_CACHE_USED, &now, &peak, 0) == SQLITE_OK &&
+	    now > KEPT_CACHE_BYTES)
+		(void)sqlite3_db_release_memory(store->db);
+}
+
 int mt_store_commit(struct mt_store *store)
 {
 	uint64_t begin_ns = mt_monotonic_ns();
@@ -533,6 +548,7 @@ int mt_store_commit(struct mt_store *store)
 	store->stats.database_bytes = page_count(store) * PAGE_BYTES;
 	store->stats.journal_bytes = file_bytes(store->path, "-wal");
 	store->stats.pending_bytes = 0;
+	shrink_cache(store);
 	return MOETRACE_OK;
 }
 

@@ -233,6 +233,22 @@ struct mt_kernel_row {
 };
 int mt_store_kernel(struct mt_store *store, const struct mt_kernel_row *row);
 
+struct mt_collective_row {
+	int64_t recording_id;
+	int64_t pass_id;
+	int64_t layer_id;
+	const char *kind;
+	int64_t start_ns;
+	int64_t end_ns;
+	int64_t bytes;
+	int64_t n_ranks;
+	int64_t name_id;
+	int64_t algorithm_id;
+	int64_t protocol_id;
+	int64_t n_channels;
+};
+int mt_store_collective(struct mt_store *store, const struct mt_collective_row *row);
+
 struct mt_range_row {
 	int64_t recording_id;
 	int64_t name_id;

@@ -35,7 +35,7 @@ FROM assignment JOIN recording USING (recording_id)
 GROUP BY recording_id, window_ns, layer_id, expert;
 
 DELETE FROM stats WHERE name IN ('recorded_passes', 'recorded_rows', 'recorded_layers',
-	'recorded_assignments', 'recorded_kernels', 'recorded_ranges', 'last_pass_id', 'load_passes', 'load_assignments');
+	'recorded_assignments', 'recorded_kernels', 'recorded_ranges', 'recorded_collectives', 'last_pass_id', 'load_passes', 'load_assignments');
 INSERT INTO stats SELECT recording_id, 'recorded_passes', count(*) FROM pass GROUP BY recording_id;
 INSERT INTO stats SELECT recording_id, 'recorded_rows', sum(n_rows) FROM pass GROUP BY recording_id;
 INSERT INTO stats SELECT recording_id, 'last_pass_id', max(pass_id) FROM pass GROUP BY recording_id;
@@ -47,12 +47,14 @@ INSERT INTO stats SELECT recording_id, 'recorded_kernels', (SELECT count(*) FROM
 	WHERE k.recording_id = r.recording_id AND known_by = 0) FROM recording AS r;
 INSERT INTO stats SELECT recording_id, 'recorded_ranges', (SELECT count(*) FROM range AS g
 	WHERE g.recording_id = r.recording_id) FROM recording AS r;
+INSERT INTO stats SELECT recording_id, 'recorded_collectives', (SELECT count(*) FROM collective AS g
+	WHERE g.recording_id = r.recording_id) FROM recording AS r;
 INSERT INTO stats SELECT recording_id, 'load_passes', count(*) FROM pass GROUP BY recording_id;
 INSERT INTO stats SELECT recording_id, 'load_assignments', sum(prefill_tokens + decode_tokens
 	+ verify_tokens + other_tokens) FROM expert_load_window GROUP BY recording_id;
 INSERT OR IGNORE INTO stats SELECT r.recording_id, n.column1, 0 FROM recording AS r
 	JOIN (VALUES ('dropped_passes'), ('dropped_layers'), ('dropped_bytes'), ('invalid_ids'),
 		('misuse'), ('duplicate_layers'), ('writer_cpu_ns'), ('commits'),
-		('longest_commit_ns'), ('ring_peak_bytes'), ('dropped_dispatches'), ('dropped_kernels'), ('dropped_ranges'),
+		('longest_commit_ns'), ('ring_peak_bytes'), ('dropped_dispatches'), ('dropped_kernels'), ('dropped_ranges'), ('dropped_collectives'), ('untied_kernels'),
 		('unwritten_layers'), ('sampled_passes'), ('disabled_passes')) AS n;
 DROP TABLE assignment;

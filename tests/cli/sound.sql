@@ -109,7 +109,8 @@ UPDATE topk SET n_candidates = 1, candidate_ids = x'0200', score_format = 'bf16'
 UPDATE topk SET margins = x'000000000000807f', row_flags = x'0201' WHERE topk_id = 3;
 
 -- Times of what ran on the host and on a GPU, power, and what the sources of it say.
-INSERT INTO device (device_id, process_id, kind, uuid) VALUES (2, 1, 'cuda', 'GPU-1');
+INSERT INTO device (device_id, process_id, kind, uuid, power_limit_mw) VALUES
+	(2, 1, 'cuda', 'GPU-1', 700000);
 INSERT INTO string VALUES (1, 'experts', 'experts', 0), (2, 'dispatch_kernel', 'dispatch', 1),
 	(3, 'step', NULL, NULL);
 INSERT INTO launch_shape VALUES (1, 8, 1, 1, 128, 1, 1, 32, 1024, NULL);
@@ -125,6 +126,8 @@ INSERT INTO graph_launch VALUES
 INSERT INTO collector_overhead VALUES (1, 1, 'buffer_flush', 7000, 7020, NULL),
 	(2, 1, 'instrumentation', 7000, 7000, 34);
 INSERT INTO range VALUES (1, 1, 3, 1, 4990, 5110), (2, 1, 3, 1, 6990, 7110);
+INSERT INTO collective VALUES (1, 1, 5, 2, 'dispatch', 5035, 5090, 4096, 2, 3, NULL, NULL, NULL),
+	(2, 1, 5, NULL, 'all_reduce', 4990, 5000, NULL, NULL, NULL, NULL, NULL, NULL);
 INSERT INTO power_sample VALUES
 	(1, 1, 2, 'gpu', 'poll', 1000, 300000, 250000, 5000, 700000, 4, 1980, 2619, 45, 20),
 	(2, 1, 2, 'gpu', 'poll', 2000, 310000, 260000, 5310, 700000, 4, 1980, 2619, 45, 20),
@@ -138,5 +141,6 @@ INSERT INTO collector VALUES
 	(1, 'host', 'on', NULL, NULL, NULL, 2, 0, 0, 2, 100, 60, 1000000000),
 	(1, 'rapl', 'on', NULL, NULL, NULL, 1, 0, 0, 1, 5, 5, 100000000),
 	(1, 'nvml', 'on', NULL, '580.1', NULL, 4, 0, 0, 3, 60, 20, 100000000),
-	(1, 'cupti', 'on', 'graph', '13.0', NULL, 6, 0, 2, 4, 40, 15, 250000000),
-	(1, 'nvtx', 'absent', NULL, NULL, 'no tool takes ranges', 0, NULL, 0, 0, 0, 0, NULL);
+	(1, 'cupti', 'on', 'graph', '13.0', NULL, 6, 0, 2, 4, 40, 15, 200000000),
+	(1, 'nvtx', 'absent', NULL, NULL, 'no tool takes ranges', 0, NULL, 0, 0, 0, 0, NULL),
+	(2, 'cupti', 'on', 'graph', '13.0', NULL, 1, 0, 0, 1, 10, 10, 100000000);

@@ -615,6 +615,25 @@ START_TEST(test_misuse)
 }
 END_TEST
 
+/* The host ends a pass long after its kernel was read: that waits for as long as the pass is open. */
+START_TEST(test_late_end)
+{
+	struct gpu gpu = start("late.db", "kernel:every=1");
+	sqlite3 *db;
+
+	begin(&gpu);
+	launch_kernel(&gpu, "expert_k");
+	suite_sleep_ms(2600);
+	end(&gpu);
+	suite_sleep_ms(50);
+	db = finish(&gpu);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel AS k JOIN pass AS p USING (pass_id)"
+				    " WHERE p.end_ns - k.end_ns > 2000000000"), 1);
+	ck_assert_int_eq(db_stat(db, 1, "untied_kernels"), 0);
+	db_close(db);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("cupti_ties");
@@ -633,6 +652,7 @@ int main(void)
 	tcase_add_test(tests, test_host_by_time);
 	tcase_add_test(tests, test_host_graphs);
 	tcase_add_test(tests, test_host_threads);
+	tcase_add_test(tests, test_late_end);
 	tcase_add_test(tests, test_misuse);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

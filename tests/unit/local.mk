@@ -47,6 +47,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_reuse \
 	%D%/check_rule \
 	%D%/check_select \
+	%D%/check_collective \
 	%D%/check_timing \
 	%D%/check_weights \
 	%D%/check_world
@@ -57,6 +58,7 @@ thread_tests += \
 	%D%/check_catalogue \
 	%D%/check_recording \
 	%D%/check_select \
+	%D%/check_collective \
 	%D%/check_timing \
 	%D%/check_world
 
@@ -133,6 +135,10 @@ thread_tests += \
 %C%_check_select_SOURCES = %D%/check_select.c
 %C%_check_select_CFLAGS = $(%C%_cflags)
 %C%_check_select_LDADD = $(%C%_libs)
+
+%C%_check_collective_SOURCES = %D%/check_collective.c
+%C%_check_collective_CFLAGS = $(%C%_cflags)
+%C%_check_collective_LDADD = $(%C%_libs)
 
 %C%_check_timing_SOURCES = %D%/check_timing.c
 %C%_check_timing_CFLAGS = $(%C%_cflags)

@@ -84,6 +84,52 @@ MOETRACE_API
 void moetrace_pass_kernels(struct moetrace_pass *pass, const struct moetrace_kernel_time *times,
 			   uint32_t n_times);
 
+/* What a collective does. */
+enum moetrace_collective_kind {
+	MOETRACE_COLLECTIVE_OTHER = 0,
+	MOETRACE_COLLECTIVE_ALL_REDUCE = 1,
+	MOETRACE_COLLECTIVE_ALL_GATHER = 2,
+	MOETRACE_COLLECTIVE_REDUCE_SCATTER = 3,
+	MOETRACE_COLLECTIVE_ALL_TO_ALL = 4,
+	MOETRACE_COLLECTIVE_BROADCAST = 5,
+	MOETRACE_COLLECTIVE_REDUCE = 6,
+	MOETRACE_COLLECTIVE_SEND = 7,
+	MOETRACE_COLLECTIVE_RECEIVE = 8,
+	MOETRACE_COLLECTIVE_BARRIER = 9,
+	MOETRACE_COLLECTIVE_DISPATCH = 10, /* rows go to the ranks of their experts */
+	MOETRACE_COLLECTIVE_COMBINE = 11,  /* and what the experts made of them comes back */
+};
+
+#define MOETRACE_UNKNOWN_BYTES UINT64_MAX
+
+struct moetrace_collective {
+	size_t size;          /* MOETRACE_INIT() sets it, and everything else to 0 */
+	uint64_t start_ns;    /* moetrace_clock_ns() when it began on this rank */
+	uint64_t end_ns;      /* and when it ended there */
+	uint64_t bytes;       /* that this rank handed in; MOETRACE_UNKNOWN_BYTES */
+	uint32_t kind;        /* enum moetrace_collective_kind */
+	uint32_t n_ranks;     /* that took part, with this one; 0: not told */
+	uint32_t layer_index; /* among the model's MoE layers, from 0; or MOETRACE_NO_LAYER */
+	/* Of moetrace_range_name_add(); 0: not told. */
+	uint32_t name;        /* what it is for, or its communicator */
+	uint32_t algorithm;   /* e.g. of "ring" */
+	uint32_t protocol;    /* e.g. of "LL128" */
+	uint32_t n_channels;  /* 0: not told */
+};
+
+/**
+ * Tell of a collective between ranks that this pass took part in, when it is over. It becomes a row of table
+ * collective; what does not fit is counted (table gap, stream 'collective') and makes no pass partial.
+ * Recordings of mode stat keep none. Belongs to the hot path: it never waits.
+ *
+ * @pass        NULL: nothing happens.
+ * @collective  Free for reuse when the call returns. One that is impossible is counted as misuse and
+ *              ignored.
+ */
+MOETRACE_API
+void moetrace_pass_collective(struct moetrace_pass *pass,
+			      const struct moetrace_collective *collective);
+
 /**
  * Name a range for moetrace_range_push(). Not part of the hot path.
  *
