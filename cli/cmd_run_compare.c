@@ -195,7 +195,8 @@ static const struct metric {
 	{"active_experts", "SELECT avg(active_experts) FROM pass_layer JOIN pass USING (pass_id)"
 			   " WHERE recording_id = ?1 AND phase = 'decode'"},
 	{"energy_j", "SELECT sum(used) / 1000.0 FROM (SELECT max(energy_mj) - min(energy_mj) AS used"
-		     " FROM power_sample WHERE recording_id = ?1 GROUP BY device_id, domain)"},
+		     " FROM power_sample WHERE recording_id = ?1 AND (domain = 'gpu' OR domain"
+		     " LIKE 'package%' OR domain LIKE 'dram%') GROUP BY device_id, domain)"},
 };
 
 struct values {

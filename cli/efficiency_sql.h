@@ -54,6 +54,9 @@
 /* What holds clocks back: the driver's bits but the first, which says that the device is idle. */
 #define MT_SQL_HELD "(s.throttle_reasons & ~1)"
 
+/* A device's limit is of the device, not of a part of it or of the module around it. */
+#define MT_SQL_LIMIT "iif(s.domain = 'gpu', d.power_limit_mw, NULL)"
+
 /*
  * Why it draws what it draws, in words and from the figures above: what part of the time passes ran,
  * and operations in them; what bounds the experts; how much they compute for what they read; what
@@ -72,7 +75,7 @@
 	"GROUP BY recording_id, phase), "                                                          \
 	"drawn AS (SELECT s.recording_id, coalesce(d.name, d.kind) AS device, s.domain, "          \
 	"avg(coalesce(s.average_mw, s.instant_mw)) / 1000 AS mean_w, max(coalesce(s.limit_mw, "    \
-	"d.power_limit_mw)) / 1000.0 AS limit_w, avg(" MT_SQL_HELD " > 0) AS throttled, "           \
+	MT_SQL_LIMIT ")) / 1000.0 AS limit_w, avg(" MT_SQL_HELD " > 0) AS throttled, "           \
 	"avg((s.throttle_reasons & 4) > 0) AS capped, "                                            \
 	"max(s.throttle_reasons IS NOT NULL) AS tells FROM power_sample AS s JOIN device AS d "    \
 	"USING (device_id) WHERE s.source = 'poll' AND (?1 IS NULL OR s.recording_id = ?1) GROUP " \
@@ -114,9 +117,9 @@
 #define MT_SQL_POWER                                                                              \
 	"SELECT s.recording_id, s.device_id, d.name AS device, s.domain, count(*) AS readings, "  \
 	"avg(coalesce(s.average_mw, s.instant_mw)) / 1000 AS mean_w, max(coalesce(s.average_mw, " \
-	"s.instant_mw)) / 1000.0 AS most_w, max(coalesce(s.limit_mw, d.power_limit_mw)) / "       \
+	"s.instant_mw)) / 1000.0 AS most_w, max(coalesce(s.limit_mw, " MT_SQL_LIMIT ")) / "       \
 	"1000.0 AS limit_w, avg(1.0 * coalesce(s.average_mw, s.instant_mw) / coalesce("           \
-	"s.limit_mw, d.power_limit_mw)) AS share_of_limit, avg(" MT_SQL_HELD " > 0) AS "           \
+	"s.limit_mw, " MT_SQL_LIMIT ")) AS share_of_limit, avg(" MT_SQL_HELD " > 0) AS "           \
 	"throttled FROM power_sample AS s JOIN device AS d USING (device_id) WHERE s.source = "   \
 	"'poll' AND (?1 IS NULL OR s.recording_id = ?1) GROUP BY s.recording_id, s.device_id, "   \
 	"s.domain ORDER BY 1, 2, 4"

@@ -1,14 +1,15 @@
 -- SPDX-License-Identifier: MIT
 --
 -- Power over time, in watts: what was read, and what the energy counter went on by since the reading
--- before it. The limit is the one that was in force; it is read once a second. A figure that the
--- source does not tell is NULL.
+-- before it. The limit is the one of that part of the device that was in force: the newest one that
+-- was read then or before; it is read once a second. A figure that the source does not tell is NULL.
 CREATE VIEW power AS
 WITH numbered AS (
-	SELECT *, count(limit_mw) OVER (PARTITION BY recording_id, device_id ORDER BY time_ns,
-		power_sample_id) AS n_limits FROM power_sample),
+	SELECT *, count(limit_mw) OVER (PARTITION BY recording_id, device_id, domain ORDER BY
+		time_ns, power_sample_id) AS n_limits FROM power_sample),
 sample AS (
-	SELECT *, max(limit_mw) OVER (PARTITION BY recording_id, device_id, n_limits) AS in_force_mw
+	SELECT *, max(limit_mw) OVER (PARTITION BY recording_id, device_id, domain, n_limits)
+		AS in_force_mw
 	FROM numbered)
 SELECT
 	s.recording_id AS recording_id, -- INTEGER recording

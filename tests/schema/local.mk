@@ -45,6 +45,7 @@ TESTS += \
 	%D%/module.sh \
 	%D%/nsight.sh \
 	%D%/oea.sh \
+	%D%/overlap.sh \
 	%D%/schema-doc.sh \
 	%D%/views.sh
 long_tests += %D%/functions.sh
@@ -61,5 +62,6 @@ EXTRA_DIST += \
 	%D%/module.sh \
 	%D%/nsight.sh \
 	%D%/oea.sh \
+	%D%/overlap.sh \
 	%D%/schema-doc.sh \
 	%D%/views.sh
