@@ -312,7 +312,8 @@ static void limit_pools(struct cupti *cupti)
 
 	if (shared.api.set_attribute(MTC_CUPTI_POOL_LIMIT, &n_bytes, &limit) != MTC_CUPTI_OK)
 		snprintf(cupti->library_note, sizeof(cupti->library_note),
-			 "the memory that CUPTI takes on the GPU could not be limited");
+			 "the memory that CUPTI takes on the GPU could not be limited; another version of "
+			 "it, named with MOETRACE_CUPTI, may let it be");
 	(void)shared.api.set_attribute(MTC_CUPTI_ZEROED_OUT, &n_yes, &yes);
 }
 
@@ -339,7 +340,8 @@ static void enable_callbacks(struct cupti *cupti)
 						     MTC_CUPTI_DOMAIN_RESOURCE, nodes[i]);
 	if (result != MTC_CUPTI_OK)
 		snprintf(cupti->library_note, sizeof(cupti->library_note),
-			 "CUPTI refuses to tell of launches: kernels may lack pass and layer");
+			 "CUPTI refuses to tell of launches: kernels may lack pass and layer; end what "
+			 "else profiles the program");
 	cupti->out->ask(cupti->out->context, 1);
 	mtc_cupti_launches_use(cupti->out);
 }

@@ -17,30 +17,27 @@ piece AS MATERIALIZED (
 covered AS MATERIALIZED (
 	SELECT moves_data, recording_id, pass_id, device_id, sum(max(end_ns - from_ns, 0)) AS length_ns
 	FROM piece GROUP BY moves_data, recording_id, pass_id, device_id),
--- All moments at which computing begins or ends, and those that are asked for: how many operations
--- compute from there on, and for how long something was computed on the device until then.
+-- All moments at which computing begins or ends, and those between which a pass moves data: how many
+-- operations compute from there on, and for how long something was computed on the device until then.
 moment AS (
-	SELECT recording_id, device_id, start_ns AS at_ns, 1 AS step FROM event WHERE moves_data = 0
-	UNION ALL SELECT recording_id, device_id, end_ns, -1 FROM event WHERE moves_data = 0
-	UNION ALL SELECT recording_id, device_id, from_ns, 0 FROM piece WHERE moves_data = 1
-	UNION ALL SELECT recording_id, device_id, end_ns, 0 FROM piece WHERE moves_data = 1),
+	SELECT recording_id, device_id, from_ns AS at_ns, 0 AS step, pass_id, -1 AS sign
+	FROM piece WHERE moves_data = 1 AND end_ns > from_ns
+	UNION ALL SELECT recording_id, device_id, end_ns, 0, pass_id, 1
+	FROM piece WHERE moves_data = 1 AND end_ns > from_ns
+	UNION ALL SELECT recording_id, device_id, start_ns, 1, NULL, 0 FROM event WHERE moves_data = 0
+	UNION ALL SELECT recording_id, device_id, end_ns, -1, NULL, 0 FROM event WHERE moves_data = 0),
 stretch AS (
-	SELECT recording_id, device_id, at_ns, CASE WHEN sum(sum(step)) OVER same > 0
-		THEN lead(at_ns) OVER same - at_ns ELSE 0 END AS length_ns
-	FROM moment GROUP BY recording_id, device_id, at_ns
-	WINDOW same AS (PARTITION BY recording_id, device_id ORDER BY at_ns)),
-computed AS MATERIALIZED (
-	SELECT recording_id, device_id, at_ns, coalesce(sum(length_ns) OVER (PARTITION BY recording_id,
-		device_id ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS until_ns
+	SELECT *, CASE WHEN sum(step) OVER same > 0 THEN lead(at_ns) OVER same - at_ns ELSE 0 END
+		AS length_ns
+	FROM moment WINDOW same AS (PARTITION BY recording_id, device_id ORDER BY at_ns)),
+computed AS (
+	SELECT pass_id, device_id, sign, coalesce(sum(length_ns) OVER (PARTITION BY recording_id,
+		device_id ORDER BY at_ns GROUPS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)
+		AS until_ns
 	FROM stretch),
-hidden AS (
-	SELECT p.pass_id, p.device_id, sum(e.until_ns - b.until_ns) AS length_ns
-	FROM piece AS p
-	JOIN computed AS b ON b.recording_id = p.recording_id AND b.device_id = p.device_id
-		AND b.at_ns = p.from_ns
-	JOIN computed AS e ON e.recording_id = p.recording_id AND e.device_id = p.device_id
-		AND e.at_ns = p.end_ns
-	WHERE p.moves_data = 1 AND p.end_ns > p.from_ns GROUP BY p.pass_id, p.device_id)
+hidden AS MATERIALIZED (
+	SELECT pass_id, device_id, sum(sign * until_ns) AS length_ns FROM computed
+	WHERE pass_id IS NOT NULL GROUP BY pass_id, device_id)
 SELECT
 	c.recording_id AS recording_id, -- INTEGER recording
 	c.pass_id AS pass_id,           -- INTEGER pass
