@@ -50,6 +50,7 @@ static const struct column harmless[] = {
 	{"collector", "state"},
 	{"collector", "mode"},
 	{"collector", "version"},
+	{"collective", "kind"},
 	{"collector_overhead", "kind"},
 	{"power_sample", "domain"},
 	{"power_sample", "source"},
