@@ -309,16 +309,16 @@ CREATE TABLE clock_snapshot (
 	uncertainty_ns INTEGER NOT NULL  -- the readings lie within this of each other
 );
 
--- A counter of a recording, brought up to date with every commit. Names:
--- recorded_passes, recorded_rows, recorded_layers, recorded_assignments (stored, or counted
--- where rows are not kept), recorded_kernels (told by the runtime), recorded_ranges,
--- recorded_collectives, untied_kernels (of a GPU, and launches of graphs, that were launched in a pass which is not there:
--- it was lost, or the recorder did not wait for it for want of room), dropped_passes, dropped_layers, dropped_dispatches, dropped_kernels, dropped_ranges, dropped_collectives,
--- dropped_bytes,
--- invalid_ids, misuse, duplicate_layers, unwritten_layers (layers of recorded passes that nobody
--- wrote), sampled_passes and disabled_passes (left out), load_passes and load_assignments (what
--- expert_load_window is of, padding excluded), last_pass_id (the last pass of the
--- recording in expert_load_window; 0: none, or mode stat), writer_cpu_ns, commits,
+-- A counter of a recording, brought up to date with every commit. Names: recorded_passes,
+-- recorded_rows, recorded_layers, recorded_assignments (stored, or counted where rows are not
+-- kept), recorded_kernels (told by the runtime), recorded_ranges, recorded_collectives,
+-- untied_kernels (of a GPU, and launches of graphs, that were launched in a pass which is not
+-- there: it was lost, or the recorder did not wait for it for want of room), dropped_passes,
+-- dropped_layers, dropped_dispatches, dropped_kernels, dropped_ranges, dropped_collectives,
+-- dropped_bytes, invalid_ids, misuse, duplicate_layers, unwritten_layers (layers of recorded
+-- passes that nobody wrote), sampled_passes and disabled_passes (left out), load_passes and
+-- load_assignments (what expert_load_window is of, padding excluded), last_pass_id (the last pass
+-- of the recording in expert_load_window; 0: none, or mode stat), writer_cpu_ns, commits,
 -- longest_commit_ns, ring_peak_bytes. Of a recording in flight mode alone: flight_let_go_passes
 -- (let go from memory on purpose, before the oldest one that was kept; not in dropped_passes).
 CREATE TABLE stats (
