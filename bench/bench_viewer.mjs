@@ -54,23 +54,40 @@ async function frames(template, length) {
 	}, [template, length]);
 }
 
-// Of the browser's process for pages, the largest.
+// Resident, in MB.
 function memoryOf(pid) {
 	return Number(/VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) / 1000;
 }
 
-function rendererMemory() {
-	let most = 0;
+// The browser's process for the page: that with most memory.
+function renderer() {
+	let most = 0, found = 0;
 	for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
 		try {
 			const command = readFileSync(`/proc/${pid}/cmdline`, 'utf8');
-			if (command.includes('--type=renderer') && command.includes(profile))
-				most = Math.max(most, memoryOf(pid));
+			if (!command.includes('--type=renderer') || !command.includes(profile) || memoryOf(pid) <= most)
+				continue;
+			most = memoryOf(pid);
+			found = Number(pid);
 		} catch {
 			// It has ended.
 		}
 	}
-	return most;
+	return found;
+}
+
+// Processor time of a process, in milliseconds.
+function cpuOf(pid) {
+	const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').replace(/^.*\) /s, '').split(' ');
+	return (Number(fields[11]) + Number(fields[12])) * 10;
+}
+
+// Frames a second, and what one takes of a processor, which a busy machine does not change.
+async function speed(name, template, length) {
+	const pid = renderer();
+	const begin = cpuOf(pid);
+	const fps = await repeat(() => frames(template, length));
+	console.log(`${name}: ${fps.toFixed(1)} frames/s, ${((cpuOf(pid) - begin) / (ROUNDS * 120)).toFixed(1)} ms of a processor a frame`);
 }
 
 const paint = await repeat(async () => {
@@ -93,13 +110,11 @@ const {start, end} = await page.evaluate(async () => {
 	const header = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 8, new DataView(bytes).getUint32(4, true))));
 	return {start: header.start_ns, end: header.end_ns};
 });
-const pan = await repeat(() => frames('#view=timeline&range=RANGE', end - start));
-console.log(`timeline pan ${pan.toFixed(1)} frames/s`);
+await speed('timeline pan', '#view=timeline&range=RANGE', end - start);
 await open({view: 'heatmap', window: '0'});
 await quiet();
-const play = await repeat(() => frames('#view=heatmap&window=WINDOW', 1));
-console.log(`heatmap play ${play.toFixed(1)} frames/s`);
+await speed('heatmap play', '#view=heatmap&window=WINDOW', 1);
 const heap = await page.evaluate(() => performance.memory.usedJSHeapSize / 1e6);
-console.log(`${heap.toFixed(0)} MB of scripts' memory, page's process ${rendererMemory().toFixed(0)} MB, server ${memoryOf(server).toFixed(0)} MB`);
+console.log(`${heap.toFixed(0)} MB of scripts' memory, page's process ${memoryOf(renderer()).toFixed(0)} MB, server ${memoryOf(server).toFixed(0)} MB`);
 await context.close();
 rmSync(profile, {recursive: true, force: true});
