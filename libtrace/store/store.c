@@ -566,6 +566,27 @@ int mt_store_checkpoint(struct mt_store *store, int even_if_short)
 	return MOETRACE_OK;
 }
 
+/*
+ * SQLite takes the journal away first and then says in the file's header that there is none. A
+ * reader that opens the file in between makes an empty one again, which nobody would take away:
+ * whoever reads with it keeps the header from being changed, so now nobody does.
+ */
+static void remove_empty_journal(const struct mt_store *store)
+{
+	static const char *const suffixes[] = { "-wal", "-shm" };
+	char name[4096];
+	struct stat info;
+
+	for (size_t i = 0; i < 2 && is_own_file(store); i++) {
+		if (snprintf(name, sizeof(name), "%s%s", store->path, suffixes[i]) >=
+		    (int)sizeof(name))
+			return;
+		if (i == 0 && (stat(name, &info) != 0 || info.st_size > 0))
+			return;
+		unlink(name);
+	}
+}
+
 /* Leave WAL, which needs the file for ourselves. Returns 1 when it is done. */
 static int fold(struct mt_store *store, uint64_t wait_ns)
 {
@@ -582,8 +603,10 @@ static int fold(struct mt_store *store, uint64_t wait_ns)
 			is_folded = !sqlite3_stricmp((const char *)sqlite3_column_text(stmt, 0),
 						     "delete");
 		sqlite3_finalize(stmt);
-		if (is_folded)
+		if (is_folded) {
+			remove_empty_journal(store);
 			return 1;
+		}
 		nanosleep(&pause, NULL);
 	} while (mt_monotonic_ns() < until_ns);
 	return 0;
