@@ -12,6 +12,8 @@
 #include <string.h>
 
 static const char *error_name = "moetrace";
+static char *captured; /* NULL: lines go to standard error */
+static size_t captured_bytes;
 
 void mt_error_set_name(const char *name)
 {
@@ -20,6 +22,12 @@ void mt_error_set_name(const char *name)
 
 static void line_write(const char *kind, const char *format, va_list args)
 	__attribute__((format(printf, 2, 0)));
+
+void mt_error_capture(char *buffer, size_t buffer_bytes)
+{
+	captured = buffer;
+	captured_bytes = buffer_bytes;
+}
 
 /* Control characters would let a file's name or content drive the terminal or break the line. */
 static void line_write(const char *kind, const char *format, va_list args)
@@ -31,6 +39,10 @@ static void line_write(const char *kind, const char *format, va_list args)
 	for (c = text; *c; c++)
 		if ((unsigned char)*c < 0x20 || *c == 0x7f)
 			*c = ' ';
+	if (captured) {
+		snprintf(captured, captured_bytes, "%s%s", kind, text);
+		return;
+	}
 	fflush(stdout);
 	fprintf(stderr, "%s: %s%s\n", error_name, kind, text);
 }

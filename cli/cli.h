@@ -65,6 +65,7 @@ mt_verb_fn mt_cmd_run;
 mt_verb_fn mt_cmd_start;
 mt_verb_fn mt_cmd_status;
 mt_verb_fn mt_cmd_stop;
+mt_verb_fn mt_cmd_top;
 mt_verb_fn mt_cmd_view;
 
 /* ---- error lines (cli.c) ---- */
@@ -78,6 +79,12 @@ void mt_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void mt_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same with `note: `: something that figures leave out. */
 void mt_note(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/*
+ * Until it is called with NULL, the last of these lines goes into @buffer, without the verb's name,
+ * and nothing to standard error: for a verb whose screen the line would break.
+ */
+void mt_error_capture(char *buffer, size_t buffer_bytes);
 
 /* The best entry of @names (NULL-terminated) for a mistyped @word; NULL: none is close. */
 const char *mt_closest(const char *word, const char *const *names);
@@ -121,7 +128,8 @@ extern const struct argp mt_args_argp;		 /* with --format; input: struct mt_args
 extern const struct argp mt_args_recording_argp; /* with --recording, too */
 extern const struct argp mt_args_explain_argp;	 /* with --recording and --explain, too */
 extern const struct argp mt_args_sections_argp;	 /* mt_args_argp without csv */
-extern const struct argp mt_args_report_argp;	 /* the same, markdown in place of csv */
+extern const struct argp mt_args_follow_argp;	 /* the same with --recording */
+extern const struct argp mt_args_report_argp;	 /* mt_args_sections_argp, markdown in place of csv */
 extern const struct argp mt_args_picture_argp;	 /* with --recording, without --format */
 extern const struct argp mt_args_plain_argp;	 /* with neither */
 

@@ -258,6 +258,15 @@ static const struct argp_option sections_options[] = {
 	{0},
 };
 
+static const struct argp_option follow_options[] = {
+	OPTION_RECORDING,
+	OPTION_FORMAT("table (the default), json or jsonl"),
+	OPTION_HELP,
+	OPTION_VERSION,
+	{0},
+};
+
+const struct argp mt_args_follow_argp = {.options = follow_options, .parser = common_parse};
 const struct argp mt_args_recording_argp = {.options = common_options, .parser = common_parse};
 const struct argp mt_args_explain_argp = {.options = explain_options, .parser = common_parse};
 const struct argp mt_args_argp = {.options = common_options + 1, .parser = common_parse};

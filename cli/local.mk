@@ -103,8 +103,29 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/snapshot.c %D%/snapshot.h \
 	%D%/svg.c %D%/svg.h \
 	%D%/cmd_view.c \
+	%D%/cmd_top.c %D%/top.h \
+	%D%/top_canvas.c %D%/top_canvas.h \
+	%D%/top_data.c \
+	%D%/top_draw.c \
+	%D%/top_facts.c \
+	%D%/top_frame.c \
+	%D%/top_kernels.c \
+	%D%/top_layers.c \
+	%D%/top_map.c \
+	%D%/top_plain.c \
+	%D%/top_power.c \
+	%D%/top_read.c \
+	%D%/top_source.c \
+	%D%/top_state.c \
+	%D%/top_text.c \
+	%D%/top_totals.c \
 	%D%/table.c %D%/table.h
-%C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS) $(%C%_cuda_flags)
+if HAVE_NCURSES
+%C%_moetrace_SOURCES += %D%/top_screen.c
+else
+%C%_moetrace_SOURCES += %D%/top_no_screen.c
+endif
+%C%_moetrace_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS) $(NCURSES_CFLAGS) $(%C%_cuda_flags)
 if HAVE_NVCC
 %C%_cuda_flags = -DMT_HAS_CUDA_ENGINE
 %C%_cuda_libs = kernels/libmtk_cuda.a
@@ -121,5 +142,7 @@ endif
 	common/libmt_json.la \
 	common/libmt_common.la \
 	$(SQLITE3_LIBS) \
+	$(NCURSES_LIBS) \
+	-lm \
 	$(%C%_cuda_runtime) \
 	$(PTHREAD_LIBS)

@@ -39,6 +39,7 @@ static const struct verb verbs[] = {
 	{"query", mt_cmd_query, "run one SQL statement on a trace", false},
 	{"plot", mt_cmd_plot, "draw a picture of a trace, as SVG", true},
 	{"view", mt_cmd_view, "serve a page that shows traces", true},
+	{"top", mt_cmd_top, "show a recording in a terminal while it is made", false},
 	{"route", mt_cmd_route, "route a file of router logits by a model's rule", false},
 	{"eval", mt_cmd_eval, "cross-entropy and active experts of a model on texts, under a rule",
 	 false},

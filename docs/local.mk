@@ -21,6 +21,7 @@ moetrace_verbs = \
 	query \
 	plot \
 	view \
+	top \
 	route \
 	eval \
 	models \
@@ -36,7 +37,7 @@ moetrace_verbs = \
 
 moetrace_pages = %D%/moetrace.1 $(moetrace_verbs:%=%D%/moetrace-%.1)
 
-dist_doc_DATA += %D%/collectors.md %D%/control.md %D%/cookbook.md %D%/integration.md %D%/llama.cpp.md %D%/oea.md %D%/routing-faults.md %D%/schema.md %D%/viewer.md
+dist_doc_DATA += %D%/collectors.md %D%/control.md %D%/cookbook.md %D%/integration.md %D%/llama.cpp.md %D%/oea.md %D%/routing-faults.md %D%/schema.md %D%/top.md %D%/viewer.md
 dist_doc_DATA += %D%/viewer-heatmap.png %D%/viewer-oea.png %D%/viewer-timeline.png
 dist_doc_DATA += %D%/performance.md %D%/performance-engine.md
 EXTRA_DIST += %D%/moetrace.h2m

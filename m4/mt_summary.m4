@@ -8,6 +8,9 @@ AC_DEFUN([MT_SUMMARY], [
 	AS_IF([test "$mt_microhttpd_state" = yes],
 		[mt_sum_microhttpd="yes, `$PKG_CONFIG --modversion libmicrohttpd 2>/dev/null`"],
 		[mt_sum_microhttpd="no: $mt_microhttpd_reason"])
+	AS_IF([test "$mt_ncurses_state" = yes],
+		[mt_sum_ncurses="yes, `$PKG_CONFIG --modversion ncursesw 2>/dev/null`"],
+		[mt_sum_ncurses="no: $mt_ncurses_reason"])
 	AS_IF([test "$mt_have_nvcc" = yes],
 		[mt_sum_cuda="$mt_cuda_reason, for$mt_cuda_archs"],
 		[mt_sum_cuda="no: $mt_cuda_reason"])
@@ -32,6 +35,8 @@ moetrace $PACKAGE_VERSION
                            (--with-yajl=DIR|no|guess, now $with_yajl)
   page (libmicrohttpd)     $mt_sum_microhttpd
                            (--with-microhttpd=no|guess, now $with_microhttpd)
+  screen of top (ncurses)  $mt_sum_ncurses
+                           (--with-ncurses=no|guess, now $with_ncurses)
   CUDA                     $mt_sum_cuda
                            (--with-cuda=DIR|no|guess, now $with_cuda;
                            --with-cuda-archs=quick|all|LIST, now $with_cuda_archs)

@@ -46,7 +46,7 @@ BEGIN {
 	vendor["^(llama|ggml(-backend)?)\\.h$"] = "^examples/llama\\.cpp/"
 	vendor["^yajl/"] = "^common/json[a-z_]*\\.c$"
 	vendor["^argp\\.h$"] = "^cli/"
-	vendor["^(curses|ncurses|ncursesw/.*)\\.h$"] = "^cli/"
+	vendor["^(curses|term|ncurses|ncursesw/.*)\\.h$"] = "^cli/top_screen\\.c$"
 	vendor["^zstd"] = "^cli/"
 	vendor["^microhttpd"] = "^viewer/"
 	vendor["^mpi\\.h$"] = "^kernels/.*\\.c$"

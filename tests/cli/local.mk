@@ -25,12 +25,17 @@ cli_tests = \
 	%D%/oea-pitfalls.sh \
 	%D%/overhead.sh \
 	%D%/plot.sh \
-	%D%/routing.sh
+	%D%/routing.sh \
+	%D%/top.sh \
+	%D%/top-screen.sh
 
-check_PROGRAMS += %D%/make_hard %D%/make_routing
+check_PROGRAMS += %D%/make_hard %D%/make_live %D%/make_routing
 
 %C%_make_hard_SOURCES = %D%/make_hard.c
 %C%_make_hard_LDADD = libtrace/libmoetrace.la
+
+%C%_make_live_SOURCES = %D%/make_live.c
+%C%_make_live_LDADD = libtrace/libmoetrace.la
 
 %C%_make_routing_SOURCES = %D%/make_routing.c %D%/make_routing.h %D%/routing_router.c
 %C%_make_routing_LDADD = kernels/libmtk.la libtrace/libmoetrace.la -lm
@@ -43,6 +48,7 @@ EXTRA_DIST += \
 	tests/data/eplb/cases.json \
 	%D%/golden \
 	%D%/sound.sql \
+	%D%/top.sql \
 	%D%/trace.sh
 
 # A folder: make's own rule for scripts would make a file of that name from golden.sh.

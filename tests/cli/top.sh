@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+#
+# moetrace top without a screen: its figures are those of SQL on the file, of finished and of live
+# recordings; the recorder neither keeps its journal nor waits because of it; names that would drive a
+# terminal are text; files that vanish, end or go on elsewhere are said.
+
+. "$MOETRACE_SRCDIR/tests/support/lib.sh"
+. "$MOETRACE_SRCDIR/tests/support/live.sh"
+. "$MOETRACE_SRCDIR/tests/cli/trace.sh"
+
+make_live=$MOETRACE_BUILDDIR/tests/cli/make_live
+cd "$tmp" || exit 99
+
+# ---- several recorders at once, each looked at while it records ----
+# record FILE SECONDS PASSES_PER_S MODE
+record() {
+	"$make_live" "$@" >"$1.err" 2>&1 &
+	live_pids="$live_pids $!"
+	recorder=$!
+	tries=0
+	until [ -s "$1" ] && sql "$1" "SELECT 1 FROM recording" 2>/dev/null | grep -q 1; do
+		tries=$((tries + 1))
+		[ $tries -lt 300 ] || fail "nothing is recorded: $(cat "$1.err")"
+		sleep 0.05
+	done
+}
+
+# follow NAME ARGUMENT...: lines of top into NAME.out
+follow() {
+	name=$1
+	shift
+	"$moetrace" top "$@" >"$name.out" 2>"$name.err" </dev/null &
+	follower=$!
+	live_pids="$live_pids $follower"
+}
+
+# until_seen FILE REGEX [N]: until N lines of what top printed match
+until_seen() {
+	tries=0
+	until [ "$(grep -Ec -e "$2" "$1")" -ge "${3:-1}" ]; do
+		tries=$((tries + 1))
+		[ $tries -lt 400 ] || fail "no line '$2' in $1: $(tail -n 20 "$1" "${1%out}err")"
+		sleep 0.05
+	done
+}
+
+# end PID: that recorder is told to end, and does.
+end() {
+	kill -TERM "$1" && wait "$1" || fail "a recorder ends with an error"
+}
+
+record fast.db 60 3000 per_token
+fast=$recorder
+follow fast --plain --interval 0.1 fast.db
+fast_top=$follower
+record turns.db 60 30 per_token
+turns=$recorder
+follow turns --interval 0.1 "$turns"
+turns_top=$follower
+follow first --interval 0.1 turns.db
+first_top=$follower
+record stat.db 60 200 stat
+stat=$recorder
+follow stat --plain --interval 0.4 stat.db
+stat_top=$follower
+record counts.db 60 30 per_pass
+counts=$recorder
+record gone.db 60 30 per_token
+gone=$recorder
+follow gone --interval 0.1 gone.db
+gone_top=$follower
+
+# A session by its process id, while it records.
+expect_ok "$moetrace" top --once --format json "$fast"
+expect_json out
+expect_eq "state" "$(json out '$.recording[0].state')" live
+[ "$(sqlite3 :memory: "SELECT json_extract(readfile('out'), '\$.throughput[0].passes_per_s') > 0")" = 1 ] ||
+	fail "no pass a second: $(cat out)"
+
+until_seen gone.out '^state: live'
+rm gone.db gone.db-*
+until_seen first.out '^state: live'
+until_seen turns.out '^state: live'
+expect_ok "$moetrace" rotate "$turns"
+
+# The journal begins again when all of it was copied into the file and nobody reads it: then it has
+# another salt. Beside a reader that stays it would only grow.
+: >salts
+tries=0
+while [ "$(sort -u salts | wc -l)" -lt 3 ]; do
+	od -A n -t x4 -j 16 -N 8 fast.db-wal >>salts
+	tries=$((tries + 1))
+	[ $tries -lt 600 ] || fail "the journal has not begun again beside top: $(ls -l fast.db-wal)"
+	sleep 0.02
+done
+until_seen fast.out '^state: live' 5
+end "$fast"
+until_seen turns.out '^notice: the session goes on'
+until_seen stat.out '^window: last' 2
+end "$turns"
+end "$stat"
+end "$counts"
+
+# ended NAME PID: that follower has come to its end by itself.
+ended() {
+	status=0
+	wait "$2" || status=$?
+	expect_eq "exit status of top on $1" "$status" "$3"
+}
+ended fast.db $fast_top 0
+expect_match fast.out '^state: live, for '
+expect_eq "last state" "$(grep '^state' fast.out | tail -n 1 | sed 's/after.*(/after (/')" 'state: ended after (stopped)'
+[ "$(grep -c '^state: live' fast.out)" -ge 5 ] || fail "too few frames: $(grep -c ^state fast.out)"
+expect_no_match fast.out "$(printf '[\001-\011\013-\037]')"
+expect_match fast.out '^model: evil\\x1b\]0;stolen\\x07\\x1b\[31mred\\u\{9b\}5m\\u\{202e\}gnp '
+expect_absent fast.db-wal
+expect_eq "diagnostics" "$(sql fast.db "SELECT count(*) FROM diagnostic")" 0
+expect_eq "journal mode" "$(sql fast.db "PRAGMA journal_mode")" delete
+
+ended turns.db $first_top 0
+expect_match first.out '^state: ended after .*\(rotated\)'
+ended "session $turns" $turns_top 0
+expect_match turns.out "^notice: the session goes on in .*/turns\.1\.db"
+expect_match turns.out '^state: ended after .*\(stopped\)'
+ended gone.db $gone_top 1
+expect_match gone.out '^notice: gone.db was deleted or moved; what is shown is as it was last'
+kill -TERM "$gone"
+# Its file is gone, which it says at its end.
+wait "$gone"
+
+# In mode stat, which keeps no pass, rates are of what came on between two looks.
+ended stat.db $stat_top 0
+expect_match stat.out '^window: whole recording'
+expect_match stat.out '^window: last [0-9.]+ s'
+is_sanitized || sed -n 's/^tokens: \([0-9]*\).*/\1/p' stat.out | awk '$1 > 7000 && $1 < 20000 { n++ } END { exit n < 2 }' ||
+	fail "13600 tokens a second are not seen: $(grep ^tokens stat.out)"
+
+# ---- the figures ----
+# figures FILE OPTION...: one frame is what SQL finds in its window.
+n_figures=0
+figures() {
+	file=$1
+	shift
+	expect_ok "$moetrace" top --once --format json "$@" "$file"
+	expect_json out
+	[ ! -s err ] || fail "on stderr: $(cat err)"
+	cp out frame.json
+	rm -f copy.db
+	sqlite3 -readonly "$file" ".backup copy.db"
+	sqlite3 -batch -bail copy.db <"$MOETRACE_SRCDIR/tests/cli/top.sql" >result 2>&1 || fail "$file $*: $(cat result)"
+	[ "$(wc -l <result)" -eq 1 ] || fail "$file $*: $(cat result)"
+	n_figures=$((n_figures + $(cat result)))
+}
+expect_ok "$MOETRACE_BUILDDIR/tests/cli/make_hard" hard.db
+figures hard.db
+figures hard.db --recording 1
+figures hard.db --recording 1 --model 2
+figures hard.db --recording 2 --window all
+figures turns.1.db --window 1
+figures counts.db --window 1
+figures counts.db --window all
+figures stat.db --window all
+[ $n_figures -ge 4000 ] || fail "only $n_figures figures were compared"
+
+# Losses, and what sources lack, are seen; what is not known is not 0.
+expect_ok "$moetrace" top --once hard.db --recording 1
+expect_match out '^losses: .*dropped_passes 1, .*; pass: no_ring$'
+expect_match out '^collector: none was asked for'
+expect_match out '^power: n/a'
+expect_ok "$moetrace" top --once --format json hard.db --recording 1
+expect_eq "lost passes" "$(json out '$.losses')" "$(sql hard.db "SELECT json_group_array(json_object('name', name, 'value', value))
+	FROM stats WHERE recording_id = 1 AND value <> 0 AND (name LIKE 'dropped%' OR name IN ('invalid_ids', 'misuse', 'unwritten_layers', 'duplicate_layers'))")"
+cp hard.db power.db
+change power.db "INSERT INTO device (device_id, process_id, kind, name, power_limit_mw) VALUES (7, 1, 'cuda', 'card', 700000), (8, 1, 'cuda', 'other', NULL);" \
+	"INSERT INTO power_sample (recording_id, device_id, domain, source, time_ns, instant_mw, energy_mj, limit_mw, temperature_c)
+		SELECT 3, 7, 'gpu', 'poll', (SELECT end_ns FROM recording WHERE recording_id = 3) - value, 600000 + value, 1, 650000, 61 FROM byte WHERE value < 9;" \
+	"INSERT INTO collector VALUES (3, 'nvml', 'absent', NULL, NULL, 'no card' || char(27) || '[2J', 0, 4, 0, 0, 0, 0, NULL)"
+expect_ok "$moetrace" top --once power.db
+expect_match out '^power: device 7 card gpu: 600\.0 W, mean 600\.0 W, limit 650\.0 W, 61 C'
+expect_match out '^power: device 8 other : n/a W, mean n/a W, limit n/a W, n/a C'
+expect_match out '^collector: nvml is absent: no card\\x1b\[2J'
+expect_match out '^losses: nvml dropped 4'
+echo "$n_figures figures"
+
+# ---- what there is nothing to show of, and command lines ----
+make_empty empty.db
+expect_ok "$moetrace" top --once empty.db
+expect_match out '^state: no recording yet'
+expect_ok "$moetrace" top --once --format json empty.db
+expect_json out
+expect_error 3 'neither a file nor a live session' "$moetrace" top --once nothing.db
+expect_error 3 'recording 9' "$moetrace" top --once --recording 9 hard.db
+expect_error 3 'no model 9' "$moetrace" top --once --model 9 hard.db
+expect_error 1 'not an SQLite file' "$moetrace" top "$MOETRACE_SRCDIR/README.md"
+expect_error 2 'give --once' "$moetrace" top --format json hard.db
+expect_error 2 'exclude each other' "$moetrace" top --once --interval 1 hard.db
+expect_error 2 'seconds from 1 to 3600' "$moetrace" top --window 0 hard.db
+expect_error 2 'seconds from 0.1 to 3600' "$moetrace" top --interval x hard.db
+expect_error 2 'which FILE' "$moetrace" top
