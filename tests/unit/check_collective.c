@@ -195,8 +195,11 @@ static void *step(void *argument)
 	struct moetrace_range range;
 
 	while (!atomic_load(&stepper->is_done)) {
-		moetrace_range_push(stepper->session, stepper->name, &range);
-		moetrace_range_pop(stepper->session, &range);
+		for (int i = 0; i < 20; i++) {
+			moetrace_range_push(stepper->session, stepper->name, &range);
+			moetrace_range_pop(stepper->session, &range);
+		}
+		suite_sleep_ms(1);
 	}
 	return NULL;
 }
@@ -237,6 +240,7 @@ int main(void)
 	Suite *suite = suite_create("collective");
 	TCase *tests = tcase_create("collective");
 
+	tcase_set_timeout(tests, 60);
 	tcase_add_loop_test(tests, test_told, 0, 2);
 	tcase_add_test(tests, test_misuse);
 	tcase_add_test(tests, test_loss);
