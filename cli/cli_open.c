@@ -6,6 +6,7 @@
  * descriptor drops the process's locks on the file.
  */
 #include "cli/cli.h"
+#include "cli/out_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -222,6 +223,7 @@ int mt_trace_open(const char *path, struct mt_trace *ret_trace)
 	struct mt_trace trace = {.path = path};
 	int status;
 
+	mt_out_file_input(path);
 	status = path_check(path, &trace);
 	if (status == MT_EXIT_OK)
 		status = header_check(path, &trace);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 
 #include "cli/live.h"
+#include "cli/out_file.h"
 #include "cli/snapshot.h"
 
 /* A session that commits often may commit between its answer and the copy. */
@@ -87,9 +88,13 @@ static int session_dump(const struct mt_live *live, const struct mt_dump_live *d
 {
 	struct mt_snapshot snapshot;
 	char label[300];
+	const char *file = mt_live_value(&live->status, "file");
 	bool is_later = true;
-	int status = mt_snapshot_begin(output, dump->overwrites, &snapshot), i;
+	int status, i;
 
+	if (*file)
+		mt_out_file_input(file);
+	status = mt_snapshot_begin(output, dump->overwrites, &snapshot);
 	if (status != MT_EXIT_OK)
 		return status;
 	for (i = 0; i < MAX_TRIES && is_later; i++)

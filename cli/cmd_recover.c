@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "cli/cmd_run.h"
+#include "cli/out_file.h"
 #include "cli/snapshot.h"
 
 struct recover_args {
@@ -194,6 +195,8 @@ int mt_cmd_recover(int argc, char **argv)
 	struct mt_snapshot snapshot;
 	int status = mt_args_parse(&argp, argc, argv, &args.common, &args);
 
+	if (status == MT_EXIT_OK)
+		mt_out_file_input(args.common.file);
 	if (status == MT_EXIT_OK)
 		status = source_check(args.common.file);
 	if (status == MT_EXIT_OK)

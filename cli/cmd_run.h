@@ -158,7 +158,7 @@ char *mt_run_text_join(const char *path, const char *suffix);
  * Look at the output paths before anything is done: each must be new, or with -f a regular file
  * that is neither an input of the run nor in use. Nothing is changed.
  *
- * Returns MT_EXIT_OK, or MT_EXIT_FAILED after one line on standard error.
+ * Returns MT_EXIT_OK, or after one line on standard error MT_EXIT_USAGE (an input) or MT_EXIT_FAILED.
  */
 int mt_run_outputs_check(const struct mt_run_options *options);
 

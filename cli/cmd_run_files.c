@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cli/out_file.h"
+
 /* A recording, and what SQLite keeps beside it. */
 static const char *const suffixes[] = {"", "-wal", "-shm", "-journal"};
 
@@ -31,38 +33,6 @@ char *mt_run_text_join(const char *path, const char *suffix)
 	if (joined)
 		snprintf(joined, n_bytes, "%s%s", path, suffix);
 	return joined;
-}
-
-static bool is_same_file(const struct stat *info, const char *path)
-{
-	struct stat other;
-
-	return path && stat(path, &other) == 0 && other.st_dev == info->st_dev &&
-	       other.st_ino == info->st_ino;
-}
-
-/* The folder of @path, which need not exist itself. */
-static bool folder_stat(const char *path, struct stat *ret_info)
-{
-	const char *slash = strrchr(path, '/');
-	size_t n_bytes = slash ? (size_t)(slash - path) + 1 : 0;
-	char *folder = n_bytes ? strndup(path, n_bytes) : strdup(".");
-	bool found = folder && stat(folder, ret_info) == 0;
-
-	free(folder);
-	return found;
-}
-
-/* Whether two paths are one name in one folder, however they are written. */
-static bool is_same_name(const char *a, const char *b)
-{
-	const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
-	struct stat folder_a, folder_b;
-
-	if (strcmp(slash_a ? slash_a + 1 : a, slash_b ? slash_b + 1 : b) != 0)
-		return false;
-	return folder_stat(a, &folder_a) && folder_stat(b, &folder_b) &&
-	       folder_a.st_dev == folder_b.st_dev && folder_a.st_ino == folder_b.st_ino;
 }
 
 /* Whether another process holds a lock on @path, as one that has a database open does. */
@@ -114,9 +84,6 @@ static int path_check(const struct mt_run_options *options, const char *path)
 		mt_error("%s exists already; give another name, or -f to replace it", path);
 	else if (!S_ISREG(info.st_mode))
 		mt_error("%s is not a regular file and is not replaced", path);
-	else if (is_same_file(&info, options->model) || is_same_file(&info, options->workload) ||
-		 is_same_file(&info, options->replay_path))
-		mt_error("%s is an input of this run and is not replaced", path);
 	else
 		return MT_EXIT_OK;
 	return MT_EXIT_FAILED;
@@ -163,7 +130,7 @@ static int outputs_differ(const struct mt_run_options *options)
 	for (i = 0; i < N_SUFFIXES && exit_code == MT_EXIT_OK; i++) {
 		char *path = mt_run_text_join(options->output, suffixes[i]);
 
-		if (!path || is_same_name(path, options->text_output)) {
+		if (!path || mt_out_file_is_same_name(path, options->text_output)) {
 			mt_error(path ? "-o and --text-output name the same file %s; give each its "
 					"own"
 				      : "%s: out of memory",
@@ -175,11 +142,32 @@ static int outputs_differ(const struct mt_run_options *options)
 	return exit_code;
 }
 
+/* What lies beside a recording that is replaced goes with it. */
+static int inputs_check(const struct mt_run_options *options)
+{
+	const char *const inputs[] = {options->model, options->workload, options->replay_path};
+
+	for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); i++)
+		if (inputs[i])
+			mt_out_file_input(inputs[i]);
+	if (options->text_output && mt_out_file_is_input(options->text_output))
+		return MT_EXIT_USAGE;
+	for (size_t i = 0; options->output && i < N_SUFFIXES; i++) {
+		char *path = mt_run_text_join(options->output, suffixes[i]);
+		const bool is_input = path && mt_out_file_is_input(path);
+
+		free(path);
+		if (is_input)
+			return MT_EXIT_USAGE;
+	}
+	return MT_EXIT_OK;
+}
+
 int mt_run_outputs_check(const struct mt_run_options *options)
 {
-	int exit_code = MT_EXIT_OK;
+	int exit_code = inputs_check(options);
 
-	if (options->output)
+	if (exit_code == MT_EXIT_OK && options->output)
 		exit_code = recording_check(options);
 	if (exit_code == MT_EXIT_OK && options->text_output)
 		exit_code = path_check(options, options->text_output);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli.h"
+#include "cli/out_file.h"
 
 static int failed(const char *path, FILE *file, char *bytes)
 {
@@ -26,6 +27,7 @@ int mt_file_read(const char *path, void **ret_bytes, size_t *ret_n_bytes)
 	char *bytes = NULL, *more;
 	FILE *file = fopen(path, "rb");
 
+	mt_out_file_input(path);
 	if (!file)
 		return failed(path, NULL, NULL);
 	do {

@@ -75,6 +75,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/moetrace.c \
 	%D%/notes.c %D%/notes.h \
 	%D%/out_file.c %D%/out_file.h \
+	%D%/out_input.c \
 	%D%/output.c \
 	%D%/paired.c %D%/paired.h \
 	%D%/plot.h \

@@ -66,19 +66,21 @@ static void signals_leave(void)
 
 /* ---- names ---- */
 
-bool mt_out_file_may_be(const char *path, bool overwrites)
+int mt_out_file_may_be(const char *path, bool overwrites)
 {
 	struct stat info;
 
+	if (mt_out_file_is_input(path))
+		return MT_EXIT_USAGE;
 	if (lstat(path, &info) < 0)
-		return true;
+		return MT_EXIT_OK;
 	if (!S_ISREG(info.st_mode))
 		mt_error("%s is not a regular file and is not replaced", path);
 	else if (!overwrites)
 		mt_error("%s exists already; give another name, or -f to replace it", path);
 	else
-		return true;
-	return false;
+		return MT_EXIT_OK;
+	return MT_EXIT_FAILED;
 }
 
 char *mt_out_file_temporary(const char *path)
@@ -132,13 +134,14 @@ int mt_out_file_begin(const char *path, bool overwrites, struct mt_out_file *ret
 {
 	struct mt_out_file file = {.path = path, .overwrites = overwrites, .out = stdout};
 	sigset_t old;
-	int error;
+	int error, status;
 
 	*ret_file = file;
 	if (strcmp(path, "-") == 0)
 		return MT_EXIT_OK;
-	if (!mt_out_file_may_be(path, overwrites))
-		return MT_EXIT_FAILED;
+	status = mt_out_file_may_be(path, overwrites);
+	if (status != MT_EXIT_OK)
+		return status;
 	errno = ENOMEM;
 	file.out = NULL;
 	file.temporary = mt_out_file_temporary(path);

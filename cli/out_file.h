@@ -19,9 +19,10 @@ struct mt_out_file {
 
 /**
  * Begin to write @path; "-" is standard output. A path that exists is refused here already, unless
- * it is a regular file and @overwrites.
+ * it is a regular file and @overwrites; an input of the command is refused in any case.
  *
  * Returns  MT_EXIT_OK
+ *          MT_EXIT_USAGE   it is an input; after one line on standard error
  *          MT_EXIT_FAILED  after one line on standard error; nothing was made
  * Owner    caller; one of the two functions below ends it. One file at a time.
  */
@@ -34,8 +35,28 @@ int mt_out_file_finish(struct mt_out_file *file);
 /* Remove what was written so far. */
 void mt_out_file_discard(struct mt_out_file *file);
 
-/* Whether @path may become a file of ours; if not, one line on standard error says why. */
-bool mt_out_file_may_be(const char *path, bool overwrites);
+/*
+ * Whether @path may become a file of ours: MT_EXIT_OK, or after one line on standard error
+ * MT_EXIT_USAGE (it is an input) or MT_EXIT_FAILED.
+ */
+int mt_out_file_may_be(const char *path, bool overwrites);
+
+/* ---- inputs (out_input.c) ---- */
+
+/*
+ * Whoever opens a file that the command was given tells it here, before any output begins. It may have
+ * gone meanwhile.
+ */
+void mt_out_file_input(const char *path);
+
+/*
+ * Whether @path is an input by any name, or one of the files that SQLite keeps beside it, also one that
+ * does not exist yet; then one line on standard error says so.
+ */
+bool mt_out_file_is_input(const char *path);
+
+/* Whether two paths are one name in one folder, however they are written. */
+bool mt_out_file_is_same_name(const char *a, const char *b);
 
 /*
  * Give a complete file its final name, which it then has alone; without @overwrites never over a

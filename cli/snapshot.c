@@ -32,10 +32,10 @@ int mt_snapshot_exec(struct mt_snapshot *snapshot, const char *sql)
 int mt_snapshot_begin(const char *path, bool overwrites, struct mt_snapshot *ret_snapshot)
 {
 	struct mt_snapshot snapshot = {.path = path, .overwrites = overwrites};
-	int fd;
+	int fd, status = mt_out_file_may_be(path, overwrites);
 
-	if (!mt_out_file_may_be(path, overwrites))
-		return MT_EXIT_FAILED;
+	if (status != MT_EXIT_OK)
+		return status;
 	snapshot.temporary = mt_out_file_temporary(path);
 	fd = snapshot.temporary ? open(snapshot.temporary,
 				       O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0644)

@@ -19,6 +19,7 @@ cli_tests = \
 	%D%/golden.sh \
 	%D%/hard.sh \
 	%D%/help.sh \
+	%D%/inputs.sh \
 	%D%/journal.sh \
 	%D%/modes.sh \
 	%D%/oea.sh \

@@ -155,7 +155,8 @@ cp "$tmp/precious" "$tmp/kept"
 bad_output 'precious exists already' "$tmp/precious"
 bad_output 'folder is a directory' "$tmp/folder"
 bad_output 'folder is a directory' "$tmp/folder" -f
-bad_output "workload is an input of this run" "$bad/workload" -f
+expect_error 2 'workload is the file .*, which is an input' "$moetrace" run --model "$model" \
+	--workload "$bad/workload" -o "$bad/workload" -f
 bad_output 'absent' "$tmp/absent/a.db"
 bad_output 'absent' "$tmp/new.db" --text-output "$tmp/absent/a.jsonl"
 bad_output 'precious exists already' "$tmp/new.db" --text-output "$tmp/precious"

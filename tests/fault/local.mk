@@ -62,7 +62,7 @@ thread_tests += \
 %C%_check_kill_LDADD = $(%C%_libs)
 
 # Its own fdopen() and rename() go before those of the C library.
-%C%_check_out_file_SOURCES = %D%/check_out_file.c cli/out_file.c
+%C%_check_out_file_SOURCES = %D%/check_out_file.c cli/out_file.c cli/out_input.c
 %C%_check_out_file_CFLAGS = $(%C%_cflags)
 %C%_check_out_file_LDADD = tests/unit/libmt_test.la $(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 
