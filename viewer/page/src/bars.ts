@@ -94,13 +94,14 @@ export interface Hit {
 	count: number;
 	start: number;
 	end: number;
+	longest: number; // of several bars, in ns
 }
 
 export function hitOf(strip: Strip, track: number, bar: number): Hit {
-	const {start, end, kind, count, id, name, node, layer} = strip.bars.of as Record<string, NumberArray>;
+	const {start, end, kind, count, id, name, node, layer, longest} = strip.bars.of as Record<string, NumberArray>;
 	return {
 		track, bar, id: id![bar]!, node: node![bar]!, kind: strip.kinds[kind![bar]!]!, name: strip.names[name![bar]! - 1] ?? '', layer: layer![bar]! - 1,
-		count: count![bar]!, start: start![bar]!, end: end![bar]!,
+		count: count![bar]!, start: start![bar]!, end: end![bar]!, longest: longest![bar]!,
 	};
 }
 
@@ -164,7 +165,7 @@ export function hitLines(strip: Strip, hit: Hit): string[] {
 		lines.push(barText(strip, hit));
 	if (isOperation)
 		lines.push(`${hit.kind}${hit.layer >= 0 ? `, layer ${hit.layer}` : ''}${hit.node > 0 ? `, node ${hit.node - 1} of a graph` : ''}`);
-	lines.push(`${duration(hit.end - hit.start)}, at ${duration(hit.start - strip.start)}`);
+	lines.push(`${duration(hit.count > 1 ? hit.longest : hit.end - hit.start)}, at ${duration(hit.start - strip.start)}`);
 	return lines;
 }
 
