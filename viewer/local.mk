@@ -82,6 +82,7 @@ viewer_page_sources = \
 	viewer/page/src/view.ts \
 	viewer/page/src/views/compare.tsx \
 	viewer/page/src/views/heatmap.tsx \
+	viewer/page/src/views/heatmap_frame.ts \
 	viewer/page/src/views/heatmap_time.tsx \
 	viewer/page/src/views/oea.tsx \
 	viewer/page/src/views/oea_rule.tsx \

@@ -90,6 +90,48 @@ await part('the heatmap: time and filter at once, and behind a cell', async () =
 	assert.equal(state().get('window'), null);
 });
 
+await part('the heatmap plays: where it stops, table, balance, picture and address are of the window shown', async () => {
+	const trace = at('windows.db');
+	const windows = await asked(trace, 'SELECT DISTINCT start_ns FROM expert_load_window WHERE recording_id = 1 ORDER BY start_ns');
+	const painted = () => page.evaluate(() => document.querySelector('.chart canvas').toDataURL());
+	for (const more of [{}, {span: '2'}, {filter: 'request:3'}]) {
+		const shown = {view: 'heatmap', trace, table: '1', window: '0', pace: '30', ...more};
+		await open(shown);
+		await page.getByRole('application').focus();
+		await page.keyboard.press('ArrowRight');
+		const begin = await text('.player > span');
+		const first = await painted();
+		await page.getByRole('button', {name: 'Play'}).click();
+		await page.waitForFunction((old) => document.querySelector('.player > span').textContent !== old, begin);
+		await page.waitForTimeout(300);
+		assert.equal(state().get('window'), '0'); // the address follows when it ends
+		await page.getByRole('button', {name: 'Pause'}).click();
+		await quiet();
+		const window = Number(state().get('window'));
+		const told = await text('.player > span');
+		assert.match(told, new RegExp(`^windows? ${window + 1} `));
+		const seen = [await tableJson('load of the experts'), await tableJson('balance of the layers'), await text('.readout'), await painted()];
+		if (window > 0)
+			assert.notEqual(seen[3], first);
+		if (!more.filter) {
+			const last = window + Number(more.span ?? 1) - 1;
+			const [{n}] = await asked(trace, `SELECT sum(prefill_tokens + decode_tokens) AS n FROM expert_load_window WHERE recording_id = 1 AND start_ns BETWEEN ${windows[window].start_ns} AND ${windows[last].start_ns}`);
+			assert.equal(sum(seen[0], 'tokens'), n);
+		}
+		await open({...shown, window: String(window)});
+		await page.getByRole('application').focus();
+		await page.keyboard.press('ArrowRight');
+		const again = [await tableJson('load of the experts'), await tableJson('balance of the layers'), await text('.readout'), await painted()];
+		assert.deepEqual(again.slice(0, 3), seen.slice(0, 3));
+		if (!more.filter) // whose scale is that of the widest window met
+			assert.equal(again[3], seen[3]);
+	}
+	await page.getByRole('slider', {name: 'time'}).fill('1');
+	await quiet();
+	assert.equal(state().get('window'), '1');
+	assert.match(await text('.player > span'), /^window 2 of /);
+});
+
 await part('the heatmap: by rank, layers by balance, other figures beside, marks, a bad address', async () => {
 	await open({view: 'heatmap', table: '1', columns: 'rank', ranks: '4'});
 	const load = told('load');

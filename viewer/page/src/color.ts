@@ -72,6 +72,12 @@ export function inkOn(hex: string): string {
 	return ink;
 }
 
+// Those of a list at once: the style is looked up one time, however much is drawn with them.
+export function themeColors<Name extends string>(...names: Name[]): Record<Name, string> {
+	const style = getComputedStyle(document.documentElement);
+	return Object.fromEntries(names.map((name) => [name, style.getPropertyValue(`--${name}`).trim()])) as Record<Name, string>;
+}
+
 // The colours of the style sheet, for what is drawn.
 export function themeColor(name: string): string {
 	return getComputedStyle(document.documentElement).getPropertyValue(name).trim();

@@ -9,12 +9,16 @@ export function count(value: Value | undefined): string {
 	return typeof value === 'number' ? whole.format(value) : '-';
 }
 
+// By how many digits; to make one takes longer than to use it.
+const formats: Intl.NumberFormat[] = [];
+
 export function real(value: Value | undefined, digits = 3): string {
 	if (typeof value !== 'number' || !Number.isFinite(value))
 		return '-';
 	if (value !== 0 && (Math.abs(value) < 0.001 || Math.abs(value) >= 1e7))
 		return value.toExponential(2);
-	return value.toLocaleString('en', {maximumFractionDigits: digits});
+	formats[digits] ??= new Intl.NumberFormat('en', {maximumFractionDigits: digits});
+	return formats[digits].format(value);
 }
 
 export function percent(value: Value | undefined, digits = 2): string {

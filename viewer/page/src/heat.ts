@@ -2,7 +2,7 @@
 //
 // The heatmap as it is drawn: one pixel a cell in an ImageData, written through a table of 256
 // colours, then stretched once without smoothing. So a frame costs the cells and not the area.
-import {amountColors, css, differenceColors, themeColor} from './color';
+import {amountColors, css, differenceColors, themeColor, themeColors} from './color';
 import {real} from './format';
 import type {Balance, Layer, Metric} from './load';
 import type {Surface} from './svg';
@@ -116,6 +116,8 @@ export function expertAt(picture: Picture, row: number, column: number): number 
 }
 
 let cells: HTMLCanvasElement | null = null;
+let image: ImageData | null = null;
+let pixels = new Uint32Array();
 
 // The cells alone, a pixel each.
 export function cellsDraw(picture: Picture): HTMLCanvasElement {
@@ -126,8 +128,10 @@ export function cellsDraw(picture: Picture): HTMLCanvasElement {
 		cells.height = Math.max(1, picture.layers.length);
 	}
 	const context = cells.getContext('2d')!;
-	const image = context.createImageData(cells.width, cells.height);
-	const pixels = new Uint32Array(image.data.buffer);
+	if (!image || image.width !== cells.width || image.height !== cells.height) {
+		image = context.createImageData(cells.width, cells.height);
+		pixels = new Uint32Array(image.data.buffer);
+	}
 	const colors = picture.scale.isDifference ? differenceColors : amountColors;
 	for (let row = 0; row < picture.layers.length; row++) {
 		const order = picture.order?.[row];
@@ -150,24 +154,29 @@ export function stepOf(n: number, size: number, least: number): number {
 
 const font = '11px system-ui, sans-serif';
 
+// The colours of the page, read once a picture.
+const inksOf = () => themeColors('page', 'quiet', 'warn', 'accent', 'text', 'focus');
+type Inks = ReturnType<typeof inksOf>;
+
 export function heatDraw(context: Surface, picture: Picture, width: number): void {
 	const place = placeOf(picture, width);
-	context.fillStyle = themeColor('--page');
+	const inks = inksOf();
+	context.fillStyle = inks.page;
 	context.fillRect(0, 0, width, fullHeight(place));
 	if (picture.layers.length > 0)
 		context.image(cellsDraw(picture), place.left, place.top, place.width, place.height);
-	breaksDraw(context, picture, place);
+	breaksDraw(context, picture, place, inks);
 	marksDraw(context, picture, place);
-	labelsDraw(context, picture, place);
-	sideDraw(context, picture, place);
-	cursorDraw(context, picture, place);
+	labelsDraw(context, picture, place, inks);
+	sideDraw(context, picture, place, inks);
+	cursorDraw(context, picture, place, inks);
 }
 
 // Where one rank ends and the next begins.
-function breaksDraw(context: Surface, picture: Picture, place: Place): void {
+function breaksDraw(context: Surface, picture: Picture, place: Place, inks: Inks): void {
 	if (!picture.breaks)
 		return;
-	context.strokeStyle = themeColor('--page');
+	context.strokeStyle = inks.page;
 	context.lineWidth = 1;
 	context.beginPath();
 	picture.breaks.forEach((columns, row) => {
@@ -203,9 +212,9 @@ function marksDraw(context: Surface, picture: Picture, place: Place): void {
 	context.lineWidth = 1;
 }
 
-function labelsDraw(context: Surface, picture: Picture, place: Place): void {
+function labelsDraw(context: Surface, picture: Picture, place: Place, inks: Inks): void {
 	context.font = font;
-	context.fillStyle = themeColor('--quiet');
+	context.fillStyle = inks.quiet;
 	context.textBaseline = 'middle';
 	context.textAlign = 'right';
 	const every = stepOf(picture.layers.length, place.height, 13);
@@ -230,7 +239,7 @@ function labelsDraw(context: Surface, picture: Picture, place: Place): void {
 
 const SIDE_TEXT = 44;
 
-function sideDraw(context: Surface, picture: Picture, place: Place): void {
+function sideDraw(context: Surface, picture: Picture, place: Place, inks: Inks): void {
 	const {side} = picture;
 	const most = Math.max(side.even === 1 ? 1.2 : 0, ...side.values.filter((value) => value > 0)) || 1;
 	const room = place.sideWidth - SIDE_TEXT;
@@ -238,7 +247,7 @@ function sideDraw(context: Surface, picture: Picture, place: Place): void {
 	context.font = font;
 	context.textAlign = 'left';
 	context.textBaseline = 'bottom';
-	context.fillStyle = themeColor('--quiet');
+	context.fillStyle = inks.quiet;
 	context.fillText(side.title, place.sideLeft, place.top - 4);
 	context.textBaseline = 'middle';
 	side.values.forEach((value, row) => {
@@ -246,16 +255,16 @@ function sideDraw(context: Surface, picture: Picture, place: Place): void {
 			return;
 		const middle = place.top + (row + 0.5) * place.cellHeight;
 		const length = (value / most) * room;
-		context.fillStyle = side.isBad(value) ? themeColor('--warn') : themeColor('--accent');
+		context.fillStyle = side.isBad(value) ? inks.warn : inks.accent;
 		context.fillRect(place.sideLeft, middle - place.cellHeight * 0.35, length, place.cellHeight * 0.7);
 		if (row % every === 0) {
-			context.fillStyle = themeColor('--text');
+			context.fillStyle = inks.text;
 			context.fillText(real(value, 2), place.sideLeft + length + 4, middle);
 		}
 	});
 	if (side.even === undefined)
 		return;
-	context.strokeStyle = themeColor('--quiet');
+	context.strokeStyle = inks.quiet;
 	context.setLineDash([2, 2]);
 	context.beginPath();
 	context.moveTo(place.sideLeft + (side.even / most) * room, place.top);
@@ -264,16 +273,16 @@ function sideDraw(context: Surface, picture: Picture, place: Place): void {
 	context.setLineDash([]);
 }
 
-function cursorDraw(context: Surface, picture: Picture, place: Place): void {
+function cursorDraw(context: Surface, picture: Picture, place: Place, inks: Inks): void {
 	if (!picture.cursor)
 		return;
 	const {row, column} = picture.cursor;
 	const x = place.left + column * place.cellWidth;
 	const y = place.top + row * place.cellHeight;
 	context.lineWidth = 2;
-	context.strokeStyle = themeColor('--page');
+	context.strokeStyle = inks.page;
 	context.strokeRect(x - 2, y - 2, Math.max(2, place.cellWidth) + 4, place.cellHeight + 4);
-	context.strokeStyle = themeColor('--focus');
+	context.strokeStyle = inks.focus;
 	context.strokeRect(x - 1, y - 1, Math.max(2, place.cellWidth) + 2, place.cellHeight + 2);
 	context.lineWidth = 1;
 }

@@ -39,14 +39,33 @@ export interface Matrix {
 	weight?: Float64Array; // mean weight, NaN where unknown
 }
 
+// Where what is shown for the blink of an eye is counted, again and again in the same place.
+export type Room = Partial<Record<'tokens' | 'weight' | 'values', Float64Array>>;
+
+function roomFor(room: Room | undefined, name: keyof Room, length: number): Float64Array {
+	const kept = room?.[name];
+	if (kept?.length === length)
+		return kept;
+	const made = new Float64Array(length);
+	if (room)
+		room[name] = made;
+	return made;
+}
+
 export class Load {
 	readonly nSlots: number;
-	private readonly rowOf = new Map<number, number>();
+	private readonly cellOf: Int32Array; // of each row, where it is in a matrix; -1: nowhere
 	private readonly firstOf: number[] = []; // of each window, its first row
 
 	constructor(readonly layers: Layer[], private readonly rows: Arrays, readonly nWindows: number) {
 		this.nSlots = Math.max(1, ...layers.map((layer) => layer.nSlots));
-		layers.forEach((layer, i) => this.rowOf.set(layer.layerId, i));
+		const rowOf = new Map(layers.map((layer, i) => [layer.layerId, i]));
+		const layerIds = rows.of['layer_id']!;
+		const experts = rows.of['expert']!;
+		this.cellOf = Int32Array.from({length: rows.n}, (_, i) => {
+			const row = rowOf.get(layerIds[i]!);
+			return row === undefined || experts[i]! >= this.nSlots ? -1 : row * this.nSlots + experts[i]!;
+		});
 		const windows = rows.of['window']!;
 		let next = 0;
 		for (let i = 0; i < rows.n; i++)
@@ -57,32 +76,25 @@ export class Load {
 	}
 
 	// Of the windows from first to last, both included.
-	matrix(phase: string, first: number, last: number): Matrix {
-		const tokens = new Float64Array(this.layers.length * this.nSlots);
-		const columns = phasesOf(phase).map((name) => this.rows.of[name]!);
-		const layerIds = this.rows.of['layer_id']!;
-		const experts = this.rows.of['expert']!;
+	matrix(phase: string, first: number, last: number, room?: Room): Matrix {
+		const tokens = roomFor(room, 'tokens', this.layers.length * this.nSlots).fill(0);
 		const end = this.firstOf[last + 1] ?? this.rows.n;
-		for (let i = this.firstOf[first] ?? 0; i < end; i++) {
-			const row = this.rowOf.get(layerIds[i]!);
-			const expert = experts[i]!;
-			if (row === undefined || expert >= this.nSlots)
-				continue;
-			let sum = 0;
-			for (const column of columns)
-				sum += column[i]!;
-			tokens[row * this.nSlots + expert]! += sum;
+		for (const name of phasesOf(phase)) {
+			const column = this.rows.of[name]!;
+			for (let i = this.firstOf[first] ?? 0; i < end; i++)
+				if (this.cellOf[i]! >= 0)
+					tokens[this.cellOf[i]!]! += column[i]!;
 		}
 		return {nLayers: this.layers.length, nSlots: this.nSlots, tokens};
 	}
 }
 
 // From rows that were counted for a filter: layer_id, expert, phase (0 to 3), tokens, weight.
-export function filteredMatrix(layers: Layer[], rows: Arrays, phase: string): Matrix {
+export function filteredMatrix(layers: Layer[], rows: Arrays, phase: string, room?: Room): Matrix {
 	const nSlots = Math.max(1, ...layers.map((layer) => layer.nSlots));
 	const rowOf = new Map(layers.map((layer, i) => [layer.layerId, i]));
-	const tokens = new Float64Array(layers.length * nSlots);
-	const weight = new Float64Array(layers.length * nSlots);
+	const tokens = roomFor(room, 'tokens', layers.length * nSlots).fill(0);
+	const weight = roomFor(room, 'weight', layers.length * nSlots).fill(0);
 	const wanted = phasesOf(phase);
 	const of = rows.of as Record<string, NumberArray>;
 	for (let i = 0; i < rows.n; i++) {
@@ -111,8 +123,11 @@ export interface Balance {
 	dead: number;
 }
 
-// Routed experts only, as in view layer_balance.
-export function balanceOf(matrix: Matrix, row: number, nExperts: number): Balance {
+let sorting = new Float64Array();
+
+// Routed experts only, as in view layer_balance. @isWhole: Gini and entropy, too, which take far longer
+// than the rest and are NaN without.
+export function balanceOf(matrix: Matrix, row: number, nExperts: number, isWhole = true): Balance {
 	const loads = matrix.tokens.subarray(row * matrix.nSlots, row * matrix.nSlots + nExperts);
 	let tokens = 0, squares = 0, hottest = -1, most = 0, dead = 0, entropy = 0;
 	for (let i = 0; i < loads.length; i++) {
@@ -126,7 +141,12 @@ export function balanceOf(matrix: Matrix, row: number, nExperts: number): Balanc
 			hottest = i;
 		}
 	}
-	const sorted = Float64Array.from(loads).sort();
+	if (sorting.length < nExperts)
+		sorting = new Float64Array(nExperts);
+	const sorted = sorting.subarray(0, isWhole ? loads.length : 0);
+	if (isWhole)
+		sorted.set(loads);
+	sorted.sort();
 	let ranked = 0;
 	for (let i = 0; i < sorted.length; i++) {
 		ranked += (i + 1) * sorted[i]!;
@@ -139,9 +159,9 @@ export function balanceOf(matrix: Matrix, row: number, nExperts: number): Balanc
 		mean: tokens / n,
 		maxOverMean: (most * n) / tokens,
 		balancedness: tokens / (most * n),
-		gini: (2 * ranked) / (n * tokens) - (n + 1) / n,
+		gini: isWhole ? (2 * ranked) / (n * tokens) - (n + 1) / n : NaN,
 		jain: (tokens * tokens) / (n * squares),
-		entropy: n > 1 ? entropy / Math.log(n) : NaN,
+		entropy: isWhole && n > 1 ? entropy / Math.log(n) : NaN,
 	};
 }
 
@@ -152,8 +172,8 @@ export const metrics: (readonly [Metric, string])[] = [
 ];
 
 // What is drawn: NaN where there is nothing, as beyond the experts of a smaller layer.
-export function valuesOf(matrix: Matrix, layers: Layer[], metric: Metric): Float64Array {
-	const values = new Float64Array(matrix.tokens.length).fill(NaN);
+export function valuesOf(matrix: Matrix, layers: Layer[], metric: Metric, room?: Room): Float64Array {
+	const values = roomFor(room, 'values', matrix.tokens.length).fill(NaN);
 	for (let row = 0; row < layers.length; row++) {
 		const layer = layers[row]!;
 		const base = row * matrix.nSlots;

@@ -1,33 +1,28 @@
 // SPDX-License-Identifier: MIT
 //
 // Layers and experts: who got how much, of which requests, when; and how even each layer is.
-import type {JSX} from 'preact';
+import type {JSX, RefObject} from 'preact';
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 import {PictureExports, svgOf} from '../chart';
 import type {Arrays, Parameters, Row, Rows} from '../data';
 import {askArrays, askSections, isFile} from '../data';
 import {count, percent, real} from '../format';
 import type {Picture, Scale} from '../heat';
-import {cellAt, expertAt, fullHeight, heatDraw, heatFullDraw, heatFullHeight, isMarked, legendDraw, legendTexts, placeOf, scaleOf, sideNames, sideOf, stepOf} from '../heat';
+import {cellAt, expertAt, fullHeight, heatDraw, heatFullDraw, heatFullHeight, isMarked, legendDraw, legendTexts, placeOf, scaleOf, sideNames, stepOf} from '../heat';
 import {takeKeys} from '../keys';
-import type {Balance, Layer, Matrix, Metric, Placement} from '../load';
-import {balanceOf, byRank, filteredMatrix, layersOf, Load, metrics, orderByRank, permuted, placementInOrder, placementOf, valuesOf} from '../load';
+import type {Balance, Layer, Matrix, Metric, Room} from '../load';
+import {layersOf, Load, metrics, placementInOrder, placementOf, valuesOf} from '../load';
 import {Choice, Help, say, Wait} from '../parts';
 import {adjust, go, useAddress, useAnswer, viewAddress} from '../state';
 import {canvasSurface} from '../svg';
 import {Table} from '../table';
 import {useDraw, useTheme, useWidth} from '../use';
 import type {ViewProps} from '../view';
+import type {Frame, Shown, Source} from './heatmap_frame';
+import {Ahead, frameOf, widest} from './heatmap_frame';
 import type {Windows} from './heatmap_time';
 import {boundsOf, Player, windowsOf} from './heatmap_time';
 import {usualRanks} from './ranks';
-
-interface Source {
-	load: Load | null; // all rows, by window
-	windows: Arrays;
-	layers: Layer[];
-	map: Placement | null; // as recorded
-}
 
 // An address may hold anything.
 function attributeOf(filter: string): [string, string] | null {
@@ -65,14 +60,6 @@ function filteredAsk({trace, recording, model}: ViewProps, filter: string, from:
 	return askArrays(trace, question, {...(question === 'load_request' ? {} : {recording, model}), ...filterParameters(filter), from, until});
 }
 
-function ordersOf(matrix: Matrix, layers: Layer[]): Int32Array[] {
-	return layers.map((layer, row) => {
-		const order = Int32Array.from({length: matrix.nSlots}, (_, i) => i);
-		const tokens = (expert: number) => (expert < layer.nSlots ? matrix.tokens[row * matrix.nSlots + expert]! : -1);
-		return order.sort((a, b) => tokens(b) - tokens(a) || a - b);
-	});
-}
-
 // ---- the picture with its cursor ----
 
 function cellText(picture: Picture, matrix: Matrix, row: number, column: number): string {
@@ -88,23 +75,37 @@ function cellText(picture: Picture, matrix: Matrix, row: number, column: number)
 		+ (weight !== undefined && weight >= 0 ? `, mean weight ${real(weight)}` : '');
 }
 
-export function Heat({picture, matrix, title, opened = null, onOpen}: {
+// What is drawn between two views of the page.
+export interface Playing {
+	now: {picture: Picture; matrix: Matrix} | null; // null: what the page shows
+	draw: () => void;
+}
+
+export function Heat({title, opened = null, onOpen, playing, ...own}: {
 	picture: Picture;
 	opened?: {row: number; column: number} | null; // where the cursor is at first
 	matrix: Matrix;
 	title: string;
 	onOpen: (row: number, expert: number) => void;
+	playing?: Playing;
 }): JSX.Element {
 	const canvas = useRef<HTMLCanvasElement>(null);
+	const readout = useRef<HTMLParagraphElement>(null);
 	const [box, width] = useWidth();
 	const [cursor, setCursor] = useState(opened);
 	const [tip, setTip] = useState<{x: number; y: number; text: string} | null>(null);
-	const shown = {...picture, cursor};
+	const {picture, matrix} = playing?.now ?? own;
 	useTheme();
-	useDraw(() => {
+	const draw = () => {
+		const now = playing?.now ?? own;
 		if (canvas.current && width > 0)
-			heatDraw(canvasSurface(canvas.current, width, fullHeight(placeOf(picture, width))), shown, width);
-	});
+			heatDraw(canvasSurface(canvas.current, width, fullHeight(placeOf(now.picture, width))), {...now.picture, cursor}, width);
+		if (readout.current && cursor)
+			readout.current.textContent = cellText(now.picture, now.matrix, cursor.row, cursor.column);
+	};
+	useDraw(draw);
+	if (playing)
+		playing.draw = draw;
 	const move = (row: number, column: number) => {
 		const next = {
 			row: Math.max(0, Math.min(picture.layers.length - 1, row)),
@@ -151,7 +152,7 @@ export function Heat({picture, matrix, title, opened = null, onOpen}: {
 					}
 				}} />
 			{tip && <div class="tip" style={{left: Math.max(0, Math.min(tip.x + 14, width - 280)), top: tip.y + 16}}>{tip.text}</div>}
-			{cursor && <p class="readout">{cellText(picture, matrix, cursor.row, cursor.column)}</p>}
+			{cursor && <p class="readout" ref={readout} />}
 		</div>
 	);
 }
@@ -286,9 +287,37 @@ export function Heatmap(props: ViewProps): JSX.Element {
 	const isFiltered = filter !== '' || metric === 'weight';
 	const source = useAnswer(() => sourceAsk(props, isFiltered), [props.trace, props.recording, props.model, isFiltered]);
 	const windows = source.value?.windows;
-	const seen = windowsOf(state, windows?.n ?? 0);
+	const [followed, follow] = useState<number | null>(null); // while it plays, the window that the page shows
+	const seen = windowsOf(followed === null ? state : {...state, window: String(followed)}, windows?.n ?? 0);
 	const bounds = windows ? boundsOf(windows, seen) : {from: null, until: null};
-	const filtered = useAnswer(() => (isFiltered && windows ? filteredAsk(props, filter, bounds.from, bounds.until) : null),
+	const playing = useRef<Playing>({now: null, draw: () => undefined});
+	const frame = useRef<((seen: Windows, filtered: Arrays | null) => void) | null>(null);
+	const ahead = useRef<Ahead | null>(null);
+	const onFrame = (next: Windows): boolean => {
+		const span = next.last - next.first + 1;
+		const what = JSON.stringify([filter, metric, span]);
+		if (isFiltered && ahead.current?.what !== what)
+			ahead.current = new Ahead(what, (first) => {
+				const {from, until} = boundsOf(windows!, {first, last: first + span - 1, isAll: false});
+				return filteredAsk(props, filter, from, until);
+			});
+		if (isFiltered && !ahead.current!.isReady(next.first, windows!.n - span + 1))
+			return false;
+		const rows = isFiltered ? ahead.current!.at(next.first) : null;
+		if (rows || !isFiltered)
+			frame.current?.(next, rows);
+		return true;
+	};
+	const onStop = (first: number) => {
+		playing.current.now = null;
+		ahead.current = null;
+		follow(null);
+		adjust(first < 0 ? {window: null, span: null} : {window: first});
+	};
+	const filtered = useAnswer(() => {
+		const rows = followed === null ? null : ahead.current?.at(seen.first);
+		return !isFiltered || !windows ? null : rows ? Promise.resolve(rows) : filteredAsk(props, filter, bounds.from, bounds.until);
+	},
 		[props.trace, props.recording, props.model, filter, isFiltered, windows, bounds.from, bounds.until]);
 	return (
 		<div class="view heatmap">
@@ -296,9 +325,9 @@ export function Heatmap(props: ViewProps): JSX.Element {
 			<Wait answer={source}>
 				{(value) => (
 					<>
-						{value.windows.n > 1 && <Player windows={value.windows} seen={seen} />}
-						{value.load && !isFiltered ? <Whole {...props} source={value} filtered={null} seen={seen} phase={phase} metric={metric} filter={filter} />
-							: <Wait answer={filtered}>{(rows) => <Whole {...props} source={value} filtered={rows} seen={seen} phase={phase} metric={metric} filter={filter} />}</Wait>}
+						{value.windows.n > 1 && <Player windows={value.windows} seen={seen} onFrame={onFrame} onFollow={follow} onStop={onStop} />}
+						{value.load && !isFiltered ? <Whole {...props} source={value} playing={playing.current} frame={frame} filtered={null} seen={seen} phase={phase} metric={metric} filter={filter} />
+							: <Wait answer={filtered}>{(rows) => <Whole {...props} source={value} playing={playing.current} frame={frame} filtered={rows} seen={seen} phase={phase} metric={metric} filter={filter} />}</Wait>}
 					</>
 				)}
 			</Wait>
@@ -307,61 +336,58 @@ export function Heatmap(props: ViewProps): JSX.Element {
 }
 
 // While it plays the scale stays: that of the widest window, or of the widest that a filter has met.
-function useScale(values: Float64Array, metric: Metric, scaleName: string, seen: Windows, source: Source, layers: Layer[], phase: string, isFiltered: boolean, what: string): Scale {
-	const isLog = scaleName === 'log';
+function useScale({source, phase, metric, isRanks}: Shown, scaleName: string, seen: Windows, isFiltered: boolean, what: string): (values: Float64Array) => Scale {
 	const met = useRef<{what: string; scale: Scale} | null>(null);
-	const widest = (a: Scale | null, b: Scale): Scale => (a ? {...b, from: Math.min(a.from, b.from), to: Math.max(a.to, b.to)} : b);
 	const span = seen.last - seen.first + 1;
+	const own = (values: Float64Array) => scaleOf(values, metric, scaleName === 'log', scaleName === 'clip');
 	const ofWindows = useMemo(() => {
-		if (seen.isAll || !source.load || isFiltered || what.includes('rank'))
+		if (seen.isAll || !source.load || isFiltered || isRanks)
 			return null;
 		let scale: Scale | null = null;
 		for (let first = 0; first + span <= source.windows.n; first += Math.max(1, Math.floor(span / 2)))
-			scale = widest(scale, scaleOf(valuesOf(source.load.matrix(phase, first, first + span - 1), layers, metric), metric, isLog, scaleName === 'clip'));
+			scale = widest(scale, own(valuesOf(source.load.matrix(phase, first, first + span - 1), source.layers, metric)));
 		return scale;
-	}, [source, phase, metric, scaleName, span, seen.isAll, isFiltered, what]);
-	const own = scaleOf(values, metric, isLog, scaleName === 'clip');
-	if (seen.isAll)
-		return own;
-	if (ofWindows)
-		return ofWindows;
-	met.current = {what, scale: widest(met.current?.what === what ? met.current.scale : null, own)};
-	return met.current.scale;
+	}, [source, phase, metric, scaleName, span, seen.isAll, isFiltered, isRanks]);
+	return (values) => {
+		if (seen.isAll || ofWindows)
+			return ofWindows ?? own(values);
+		met.current = {what, scale: widest(met.current?.what === what ? met.current.scale : null, own(values))};
+		return met.current.scale;
+	};
 }
 
-function Whole({source, filtered, seen, phase, metric, filter, ...props}: ViewProps & {
+function Whole({source, filtered, seen, phase, metric, filter, playing, frame, ...props}: ViewProps & {
 	source: Source;
 	filtered: Arrays | null;
 	seen: Windows;
 	phase: string;
 	metric: Metric;
 	filter: string;
+	playing: Playing;
+	frame: RefObject<((seen: Windows, filtered: Arrays | null) => void) | null>;
 }): JSX.Element {
 	const state = useAddress();
 	const isRanks = state['columns'] === 'rank';
 	const order = state['order'] ?? 'id';
 	const scaleName = state['scale'] ?? 'linear';
-	const plain = useMemo(() => (filtered ? filteredMatrix(source.layers, filtered, phase) : source.load!.matrix(phase, seen.first, seen.last)), [source, filtered, phase, seen.first, seen.last]);
+	const beside = state['beside'] ?? 'ratio';
+	const isByBalance = state['rows'] === 'balance';
+	const room = useRef<Room>({});
 	const placement = useMemo(() => (order !== 'rank' && !isRanks ? null
 		: source.map && state['ranks'] === undefined ? source.map : placementInOrder(source.layers, Math.max(1, Number(state['ranks']) || usualRanks(props)))),
 		[source, order, isRanks, state['ranks']]);
-	const shown = useMemo(() => {
-		const made = isRanks ? byRank(plain, source.layers, placement!) : {matrix: plain, layers: source.layers};
-		if (state['rows'] !== 'balance')
-			return made;
-		const ratio = made.layers.map((layer, row) => balanceOf(made.matrix, row, layer.nExperts).maxOverMean || 0);
-		return permuted(made.matrix, made.layers, made.layers.map((_, row) => row).sort((a, b) => ratio[b]! - ratio[a]! || a - b));
-	}, [plain, source, placement, isRanks, state['rows']]);
-	const {matrix, layers} = shown;
-	const values = valuesOf(matrix, layers, metric);
+	const shown: Shown = {source, phase, metric, order, placement, isRanks, isByBalance, beside};
+	const made = useMemo(() => frameOf(shown, seen, filtered), [source, filtered, phase, metric, order, placement, isRanks, isByBalance, beside, seen.first, seen.last]);
 	const what = `${phase} ${metric} ${filter} ${scaleName} ${isRanks ? `rank ${placement!.nRanks}` : ''} ${seen.last - seen.first}`;
-	const scale = useScale(values, metric, scaleName, seen, source, source.layers, phase, filtered !== null, what);
-	const balance = layers.map((layer, row) => balanceOf(matrix, row, layer.nExperts));
-	const columns = useMemo(() => (order === 'load' ? {order: ordersOf(matrix, layers), breaks: null}
-		: order === 'rank' && !isRanks ? orderByRank(matrix, layers, placement!) : {order: null, breaks: null}), [shown, order, placement]);
-	const picture: Picture = {
-		layers, nSlots: matrix.nSlots, values, order: columns.order, breaks: columns.breaks, scale, metric, balance, cursor: null,
-		unit: isRanks ? 'rank' : 'expert', side: sideOf(state['beside'] ?? 'ratio', balance, layers),
+	const scaleAt = useScale(shown, scaleName, seen, filtered !== null, what);
+	const pictureOf = ({matrix, ...rest}: Frame): Picture => ({...rest, nSlots: matrix.nSlots, scale: scaleAt(rest.values), metric, cursor: null, unit: isRanks ? 'rank' : 'expert'});
+	const picture = pictureOf(made);
+	const {matrix, layers, balance} = made;
+	const {scale} = picture;
+	frame.current = (at, rows) => {
+		const next = frameOf(shown, at, rows, room.current);
+		playing.now = {picture: pictureOf(next), matrix: next.matrix};
+		playing.draw();
 	};
 	const tokens = balance.reduce((sum, b) => sum + b.tokens, 0);
 	const title = `${metrics.find(([key]) => key === metric)?.[1] ?? 'tokens'} by layer and ${picture.unit}, ${phase === 'all' ? 'all phases' : phase}, ${filterText(filter)}`;
@@ -374,7 +400,7 @@ function Whole({source, filtered, seen, phase, metric, filter, ...props}: ViewPr
 	return (
 		<>
 			{tokens === 0 ? <p class="none">No row of {filterText(filter)} selected an expert in this phase and time.</p> : null}
-			<Heat picture={picture} matrix={matrix} title={title} opened={opened && expert >= 0 && expert < matrix.nSlots && !isRanks ? {row: layers.indexOf(opened), column: columnOf(picture, layers.indexOf(opened), expert)} : null}
+			<Heat picture={picture} matrix={matrix} title={title} playing={playing} opened={opened && expert >= 0 && expert < matrix.nSlots && !isRanks ? {row: layers.indexOf(opened), column: columnOf(picture, layers.indexOf(opened), expert)} : null}
 				onOpen={(row, at) => !isRanks && go({layer: layers[row]!.layer, expert: at})} />
 			<div class="under">
 				<Legend scale={scale} />
