@@ -301,6 +301,7 @@ int check_schema_run(struct check *check);
 int check_definitions_load(struct check *check);
 int check_sql_run(struct check *check);
 int check_timing_run(struct check *check);
+int check_serial_run(struct check *check);
 int check_source_run(struct check *check);
 int check_windows_load(struct check *check);
 int check_scan_run(struct check *check);

@@ -6,15 +6,16 @@
  *
  * What no file can prove: a name, and whether kernels of it move data (the runtime or a table says
  * so); stream and correlation of a launch, and that it began before its launch (flag 8), beyond what
- * its pass tells, since the time of the launch is not stored; that it had not ended (16); the layer of
- * a kernel, beyond its model; shared memory and registers of a shape; the thread of a range, beyond
- * that it has a number.
+ * its pass tells, since the time of the launch is not stored; that it had not ended (16); that it was
+ * said to run for too long (32), since what came after it may not be stored (check_serial.c has the
+ * converse); the layer of a kernel, beyond its model; shared memory and registers of a shape; the thread
+ * of a range, beyond that it has a number.
  */
 #include "cli/check.h"
 
 /* What is wrong with the times of @row is what its flags say, and nothing else. */
 #define TIMES_AGAINST_FLAGS                                                                     \
-	"WHERE flags > 31 OR (flags & 2 <> 0) <> (end_ns IS NOT NULL AND start_ns IS NOT NULL " \
+	"WHERE flags > 63 OR (flags & 2 <> 0) <> (end_ns IS NOT NULL AND start_ns IS NOT NULL " \
 	"AND end_ns < start_ns) OR (flags & 17 = 0 AND (start_ns IS NULL OR end_ns IS NULL)) "
 
 /*

@@ -140,7 +140,7 @@ static void proofs_run(struct check *check)
 {
 	static int (*const steps[])(struct check * check) = {
 		check_integrity_run,   check_schema_run,    check_definitions_load,
-		check_sql_run,	       check_timing_run,    check_source_run,
+		check_sql_run,	       check_timing_run,    check_serial_run, check_source_run,
 		check_windows_load,    check_scan_run,
 		check_windows_compare, check_load_compare,  check_spans_sort,
 		check_links_load,      check_spans_compare, check_ranges_compare,

@@ -15,6 +15,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/check_reuse.c \
 	%D%/check_scan.c \
 	%D%/check_schema.c \
+	%D%/check_serial.c \
 	%D%/check_source.c \
 	%D%/check_span.c \
 	%D%/check_sql.c \

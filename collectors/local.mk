@@ -16,6 +16,7 @@ noinst_LTLIBRARIES += %D%/libmt_collectors.la
 	%D%/cupti/records.c %D%/cupti/records.h \
 	%D%/cupti/roles.c %D%/cupti/roles.h \
 	%D%/cupti/sampler.c %D%/cupti/sampler.h \
+	%D%/cupti/serial.c %D%/cupti/serial.h \
 	%D%/cupti/times.c %D%/cupti/times.h \
 	%D%/host/host.c \
 	%D%/library.c \

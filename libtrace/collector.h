@@ -89,6 +89,7 @@ struct mt_clock_reading {
 #define MT_TIME_OUTSIDE    4u
 #define MT_TIME_UNLAUNCHED 8u
 #define MT_TIME_UNENDED    16u
+#define MT_TIME_OVERTAKEN  32u
 
 /*
  * What a runtime said of what it launches, in a word: 1 << 63 if it said anything, the model's
@@ -129,12 +130,15 @@ enum mt_known_by {
 	MT_KNOWN_TIME = 4,
 };
 
+#define MT_NO_BRANCH UINT32_MAX
+
 /* A node of a graph of kernels. */
 struct mt_graph_node {
 	uint64_t source_node; /* the source's number */
 	uint32_t name;        /* of mt_collector_out.name() */
 	uint32_t known_by;    /* enum mt_known_by: how the mark's layer is known */
 	uint64_t mark;
+	uint32_t branch;      /* those of one run one after the other; MT_NO_BRANCH: not known */
 	int32_t shape[9];     /* grid, block, registers, static and dynamic shared bytes */
 };
 
@@ -164,7 +168,7 @@ struct mt_kernel_reading {
 	uint64_t mark;     /* of the launch */
 	uint32_t graph;    /* of mt_collector_out.graph(); 0: its nodes are not known */
 	uint32_t n_nodes;
-	uint32_t n_untimed;   /* nodes among them whose times are not known */
+	uint32_t n_untimed;   /* nodes among them whose times are not known, or not true */
 	uint32_t *node_times; /* [n_nodes][2] as graph_launch's; allocated, and handed over with it */
 };
 

@@ -67,6 +67,7 @@ static int write_node(struct mt_writer *writer, uint32_t graph, uint32_t i,
 		.layer_id = layer_id(writer, node->mark),
 		.known_by = MT_NULL,
 		.source_node = (int64_t)node->source_node,
+		.branch = node->branch == MT_NO_BRANCH ? MT_NULL : node->branch,
 	};
 	int status = shape_id(writer, node->shape, &row.launch_shape_id);
 

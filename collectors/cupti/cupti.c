@@ -22,6 +22,7 @@
 #include "collectors/cupti/records.h"
 #include "collectors/cupti/roles.h"
 #include "collectors/cupti/sampler.h"
+#include "collectors/cupti/serial.h"
 #include "collectors/registry.h"
 #include "collectors/report.h"
 
@@ -195,6 +196,7 @@ static void cupti_poll(void *collector, struct mt_collector_report *report)
 	compare_clock(cupti);
 	say_quiet(cupti, take_filled(cupti), report);
 	mtc_cupti_graphs_settle(cupti->records.graphs, 0);
+	mtc_cupti_serial_settle(cupti->records.serial, 0);
 	count_dropped(cupti);
 }
 
@@ -232,6 +234,7 @@ static void cupti_rest(void *collector)
 	compare_clock(cupti);
 	(void)take_filled(cupti);
 	mtc_cupti_graphs_settle(cupti->records.graphs, 1);
+	mtc_cupti_serial_settle(cupti->records.serial, 1);
 	count_dropped(cupti);
 	cupti->is_recording = cupti->records.is_wanted = 0;
 }
@@ -407,9 +410,10 @@ static int make_memory(struct cupti *cupti)
 	cupti->records.out = cupti->out;
 	cupti->records.is_sampled =
 		cupti->mode.has_kernels && cupti->mode.sampling != MTC_CUPTI_ALWAYS;
-	cupti->records.graphs = mtc_cupti_graphs_make(cupti->out);
+	cupti->records.serial = mtc_cupti_serial_make(cupti->out);
+	cupti->records.graphs = mtc_cupti_graphs_make(cupti->out, cupti->records.serial);
 	mtc_cupti_records_begin(&cupti->records);
-	return cupti->records.graphs ? 0 : -1;
+	return cupti->records.graphs && cupti->records.serial ? 0 : -1;
 }
 
 static void cupti_open(const struct mt_collector_places *places, const struct mt_collector_out *out,
@@ -452,6 +456,7 @@ static void cupti_open(const struct mt_collector_places *places, const struct mt
 
 err_graphs:
 	mtc_cupti_graphs_free(cupti->records.graphs);
+	mtc_cupti_serial_free(cupti->records.serial);
 err_used:
 	atomic_store(&shared.is_used, 0);
 err_cupti:
@@ -475,6 +480,7 @@ static void cupti_close(void *collector)
 	mtc_cupti_launches_use(NULL);
 	cupti->out->ask(cupti->out->context, 0);
 	mtc_cupti_graphs_free(cupti->records.graphs);
+	mtc_cupti_serial_free(cupti->records.serial);
 	atomic_store(&shared.is_used, 0);
 	free(cupti);
 }

@@ -5,7 +5,8 @@
  * came for a while.
  *
  * Invariant: a graph that is known has its nodes in the order in which they first began, and never
- * changes; a launch with a node that it does not have makes another one.
+ * changes; a launch with a node that it does not have, or with nodes of one branch on several streams,
+ * makes another one, in the latter case without branches.
  */
 #include "collectors/cupti/graphs.h"
 
@@ -17,11 +18,13 @@
 #include "collectors/cupti/launches.h"
 #include "collectors/cupti/order.h"
 #include "collectors/cupti/roles.h"
+#include "collectors/cupti/serial.h"
 #include "collectors/cupti/times.h"
 
 #define MAX_OPEN	256u
 #define MAX_NODES	65536u
 #define N_NAMES		4096u
+#define MAX_BRANCHES	64u
 #define SETTLED_ROUNDS	3u
 #define UNKNOWN_TIME	UINT32_MAX
 
@@ -31,12 +34,14 @@ struct open_launch {
 	uint32_t n_nodes;
 	uint32_t capacity;
 	uint32_t n_rounds; /* since one was added */
+	int is_mixed; /* nodes of one branch of its graph are on several streams */
 };
 
 /* A node by its id. */
 struct place {
 	uint64_t node_id;
 	uint32_t index;
+	uint32_t branch; /* nodes with the same one are on one stream; MT_NO_BRANCH: not known */
 };
 
 struct known_graph {
@@ -55,6 +60,7 @@ struct name {
 
 struct mtc_cupti_graphs {
 	const struct mt_collector_out *out;
+	struct mtc_cupti_serial *serial;
 	struct open_launch open[MAX_OPEN];
 	uint32_t n_open;
 	struct known_graph *known; /* [n_known] */
@@ -62,12 +68,15 @@ struct mtc_cupti_graphs {
 	struct name names[N_NAMES]; /* each at its pointer's remainder */
 };
 
-struct mtc_cupti_graphs *mtc_cupti_graphs_make(const struct mt_collector_out *out)
+struct mtc_cupti_graphs *mtc_cupti_graphs_make(const struct mt_collector_out *out,
+					       struct mtc_cupti_serial *serial)
 {
 	struct mtc_cupti_graphs *graphs = calloc(1, sizeof(*graphs));
 
-	if (graphs)
-		graphs->out = out;
+	if (!graphs)
+		return NULL;
+	graphs->out = out;
+	graphs->serial = serial;
 	return graphs;
 }
 
@@ -125,9 +134,29 @@ static const struct place *find_place(const struct known_graph *graph, uint64_t 
 	return bsearch(&key, graph->places, graph->n_nodes, sizeof(key), by_id);
 }
 
-/* The newest one of the source's number that has all nodes of the launch. */
+/* Whether what is one branch there is one stream here. */
+static int has_branches(const struct known_graph *graph, const struct open_launch *open)
+{
+	uint32_t streams[MAX_BRANCHES];
+	uint64_t seen = 0; /* a bit a branch */
+
+	for (uint32_t i = 0; i < open->n_nodes; i++) {
+		uint32_t branch = find_place(graph, open->nodes[i].node_id)->branch;
+
+		if (branch == MT_NO_BRANCH)
+			continue;
+		if (!(seen >> branch & 1))
+			streams[branch] = open->nodes[i].stream;
+		else if (streams[branch] != open->nodes[i].stream)
+			return 0;
+		seen |= UINT64_C(1) << branch;
+	}
+	return 1;
+}
+
+/* The newest one of the source's number that has all nodes of the launch, and its branches. */
 static const struct known_graph *find_graph(const struct mtc_cupti_graphs *graphs,
-					    const struct open_launch *open)
+					    struct open_launch *open)
 {
 	for (uint32_t i = graphs->n_known; i-- > 0;) {
 		const struct known_graph *graph = &graphs->known[i];
@@ -137,10 +166,32 @@ static const struct known_graph *find_graph(const struct mtc_cupti_graphs *graph
 			continue;
 		while (n < open->n_nodes && find_place(graph, open->nodes[n].node_id))
 			n++;
-		if (n == open->n_nodes)
+		if (n == open->n_nodes && has_branches(graph, open))
 			return graph;
+		open->is_mixed |= n == open->n_nodes;
 	}
 	return NULL;
+}
+
+/* Number the streams of its nodes; those of more than there may be are not told apart. */
+static void find_branches(const struct open_launch *open, struct mt_graph_node *nodes)
+{
+	uint32_t streams[MAX_BRANCHES];
+	uint32_t n = 0;
+	int is_known = !open->is_mixed;
+
+	for (uint32_t i = 0; is_known && i < open->n_nodes; i++) {
+		uint32_t branch = 0;
+
+		while (branch < n && streams[branch] != open->nodes[i].stream)
+			branch++;
+		is_known = branch < MAX_BRANCHES;
+		if (is_known && branch == n)
+			streams[n++] = open->nodes[i].stream;
+		nodes[i].branch = branch;
+	}
+	for (uint32_t i = 0; !is_known && i < open->n_nodes; i++)
+		nodes[i].branch = MT_NO_BRANCH;
 }
 
 /* What is known of each node; without any mark the order in which they began has to do. */
@@ -185,8 +236,10 @@ static const struct known_graph *learn(struct mtc_cupti_graphs *graphs, struct o
 	}
 	qsort(open->nodes, open->n_nodes, sizeof(*open->nodes), by_start);
 	describe(graphs, open, nodes);
+	find_branches(open, nodes);
 	for (uint32_t i = 0; i < open->n_nodes; i++)
-		places[i] = (struct place){ open->nodes[i].node_id, i };
+		places[i] = (struct place){ open->nodes[i].node_id, i,
+					    nodes[i].branch };
 	qsort(places, open->n_nodes, sizeof(*places), by_id);
 	grown = &graphs->known[graphs->n_known++];
 	*grown = (struct known_graph){ open->launch.graph,
@@ -201,7 +254,8 @@ static const struct known_graph *learn(struct mtc_cupti_graphs *graphs, struct o
 
 static int has_times(const struct mtc_cupti_node_record *node)
 {
-	return node->start_ns && node->end_ns && node->end_ns >= node->start_ns;
+	return node->start_ns && node->end_ns && node->end_ns >= node->start_ns &&
+	       !node->is_overtaken;
 }
 
 /* The times of all nodes, from the first one's begin on; how many are not known. */
@@ -244,6 +298,7 @@ static void find_span(const struct open_launch *open, uint64_t *ret_start_ns, ui
 static int deliver(struct mtc_cupti_graphs *graphs, struct open_launch *open)
 {
 	const struct mt_collector_out *out = graphs->out;
+	const uint32_t n_overtaken = mtc_cupti_serial_nodes(open->nodes, open->n_nodes);
 	const struct known_graph *graph = find_graph(graphs, open);
 	struct mtc_cupti_tie tie = mtc_cupti_launch_tie(open->launch.correlation);
 	struct mt_kernel_reading reading = {
@@ -264,6 +319,9 @@ static int deliver(struct mtc_cupti_graphs *graphs, struct open_launch *open)
 		return -1;
 	find_span(open, &start_ns, &end_ns);
 	mtc_cupti_times(out, start_ns, end_ns, tie.launch_ns, &reading);
+	/* Where it began and ended is not known from those that are left. */
+	if (n_overtaken)
+		reading.flags |= MT_TIME_OVERTAKEN;
 	if (graph->number) {
 		reading.node_times = malloc((size_t)graph->n_nodes * 2 * sizeof(uint32_t));
 		if (!reading.node_times)
@@ -272,7 +330,7 @@ static int deliver(struct mtc_cupti_graphs *graphs, struct open_launch *open)
 		reading.n_nodes = graph->n_nodes;
 		reading.n_untimed = fill_times(graph, open, start_ns, reading.node_times);
 	}
-	out->kernel(out->context, &reading);
+	mtc_cupti_serial_add(graphs->serial, &reading);
 	return 0;
 }
 
@@ -320,6 +378,7 @@ static struct open_launch *open_launch(struct mtc_cupti_graphs *graphs,
 	open = &graphs->open[graphs->n_open++];
 	open->launch = *launch;
 	open->n_nodes = 0;
+	open->is_mixed = 0;
 	return open;
 }
 

@@ -11,12 +11,15 @@
 #include "libtrace/collector.h"
 
 struct mtc_cupti_graphs;
+struct mtc_cupti_serial;
 
 /* A kernel of a launch of a graph; times are the source's. */
 struct mtc_cupti_node_record {
 	uint64_t node_id;
 	uint64_t start_ns;
 	uint64_t end_ns;
+	uint32_t stream;
+	int is_overtaken; /* set by mtc_cupti_serial_nodes(): its times cannot be true */
 	const char *name; /* valid as long as the process */
 	int32_t shape[9];
 };
@@ -30,7 +33,8 @@ struct mtc_cupti_launch_record {
 	uint8_t is_sampled;
 };
 
-struct mtc_cupti_graphs *mtc_cupti_graphs_make(const struct mt_collector_out *out);
+struct mtc_cupti_graphs *mtc_cupti_graphs_make(const struct mt_collector_out *out,
+					       struct mtc_cupti_serial *serial);
 void mtc_cupti_graphs_free(struct mtc_cupti_graphs *graphs);
 
 /* A node ran; -1: out of memory, it is lost. */

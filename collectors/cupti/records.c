@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The records of a buffer, one after the other. Kernels of graphs are put together by launch; what is
- * launched alone, launches of whole graphs and CUPTI's own time are handed on at once.
+ * launched alone and launches of whole graphs go through the order of their stream; CUPTI's own time is
+ * handed on at once.
  */
 #include "collectors/cupti/records.h"
 
@@ -11,6 +12,7 @@
 #include <string.h>
 
 #include "collectors/cupti/launches.h"
+#include "collectors/cupti/serial.h"
 #include "collectors/cupti/times.h"
 
 /* The GPU behind an ordinal of CUDA: asked from the driver, whose library is there already. */
@@ -71,6 +73,7 @@ static void take_node(struct mtc_cupti_records *records, const struct mtc_cupti_
 		.node_id = kernel->graph_node,
 		.start_ns = kernel->start_ns,
 		.end_ns = kernel->end_ns,
+		.stream = kernel->stream,
 		.name = kernel->name,
 	};
 
@@ -97,7 +100,7 @@ static void take_kernel(struct mtc_cupti_records *records, const struct mtc_cupt
 
 	copy_shape(kernel, reading.shape);
 	mtc_cupti_times(out, kernel->start_ns, kernel->end_ns, tie.launch_ns, &reading);
-	out->kernel(out->context, &reading);
+	mtc_cupti_serial_add(records->serial, &reading);
 }
 
 static void take_graph(struct mtc_cupti_records *records, const struct mtc_cupti_graph *graph)
@@ -115,7 +118,7 @@ static void take_graph(struct mtc_cupti_records *records, const struct mtc_cupti
 	};
 
 	mtc_cupti_times(out, graph->start_ns, graph->end_ns, tie.launch_ns, &reading);
-	out->kernel(out->context, &reading);
+	mtc_cupti_serial_add(records->serial, &reading);
 }
 
 static const char *overhead_kind(uint32_t overhead)

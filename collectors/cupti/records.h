@@ -15,6 +15,7 @@ struct mtc_cupti_records {
 	const struct mtc_cupti *api;
 	const struct mt_collector_out *out;
 	struct mtc_cupti_graphs *graphs;
+	struct mtc_cupti_serial *serial;
 	int is_wanted;  /* else what comes is of no recording */
 	int is_sampled; /* kernels are, of some passes alone */
 	uint32_t devices[MTC_CUPTI_MAX_DEVICES]; /* by ordinal; MT_NO_DEVICE: not asked yet */

@@ -85,7 +85,7 @@ int mt_store_graph_node(struct mt_store *store, const struct mt_node_row *row)
 {
 	const int64_t values[] = { row->graph,	  row->node,		row->name_id,
 				   row->layer_id, row->known_by,	row->launch_shape_id,
-				   row->source_node };
+				   row->source_node, row->branch };
 
 	bind_ints(mt_store_stmt(store, MT_STMT_GRAPH_NODE), 1, values,
 		  sizeof(values) / sizeof(values[0]));

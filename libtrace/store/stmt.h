@@ -40,7 +40,7 @@
 	X(COLLECTIVE, "INSERT INTO collective VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")  \
 	X(GRAPH_LAUNCH, "INSERT INTO graph_launch VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
 			"?)")                                                                  \
-	X(GRAPH_NODE, "INSERT INTO graph_node VALUES (?, ?, ?, ?, ?, ?, ?)")                  \
+	X(GRAPH_NODE, "INSERT INTO graph_node VALUES (?, ?, ?, ?, ?, ?, ?, ?)")               \
 	X(OVERHEAD, "INSERT INTO collector_overhead VALUES (NULL, ?, ?, ?, ?, ?)")            \
 	X(LAUNCH_SHAPE, "INSERT INTO launch_shape VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")     \
 	X(DEVICE_LIMIT, "UPDATE device SET power_limit_mw = ? WHERE device_id = ?")           \

@@ -268,6 +268,7 @@ struct mt_node_row {
 	int64_t known_by;
 	int64_t launch_shape_id;
 	int64_t source_node;
+	int64_t branch;
 };
 int mt_store_graph_node(struct mt_store *store, const struct mt_node_row *row);
 

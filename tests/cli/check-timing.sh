@@ -42,7 +42,7 @@ holds "UPDATE collector SET mode = 'kernel:window=0+5' WHERE name = 'cupti';
 violates values "INSERT INTO gap VALUES (1, 1, 'kernels', 0, 1, 1, NULL, 'ring_full');"
 holds "INSERT INTO diagnostic VALUES (1, 1, 5, 'info', 'cupti', 'a message', 1);"
 
-violates times "UPDATE kernel SET flags = 32 WHERE kernel_id = 3;"
+violates times "UPDATE kernel SET flags = 64 WHERE kernel_id = 3;"
 violates times "UPDATE kernel SET end_ns = 5000 WHERE kernel_id = 1;"
 violates times "UPDATE kernel SET flags = 2 WHERE kernel_id = 1;"
 violates times "UPDATE kernel SET end_ns = NULL WHERE kernel_id = 1;"
@@ -124,6 +124,24 @@ violates timing "UPDATE graph_launch SET graph = 1 WHERE graph_launch_id = 2;"
 violates timing "UPDATE graph_launch SET node_times = x'000000001e00000028000000ffff0000' WHERE
 	graph_launch_id = 1;"
 violates timing "UPDATE graph_node SET source_node = 900;"
+# The second one after it on its stream begins before it has ended; the next one may, on other streams all.
+two_more="INSERT INTO kernel SELECT kernel_id + 10, recording_id, device_id, stream, name_id, 5100, 5110,
+	pass_id, layer_id, known_by, 0, NULL, NULL FROM kernel WHERE kernel_id = 2;
+	INSERT INTO kernel SELECT kernel_id + 20, recording_id, device_id, stream, name_id, 5115, 5118,
+	pass_id, layer_id, known_by, 0, NULL, NULL FROM kernel WHERE kernel_id = 2;
+	UPDATE collector SET n_rows = n_rows + 2 WHERE name = 'cupti' AND recording_id = 1;"
+violates timing "$two_more"
+holds "$two_more UPDATE kernel SET start_ns = 5120, end_ns = 5121 WHERE kernel_id = 22;"
+holds "$two_more UPDATE kernel SET stream = 8 WHERE kernel_id = 12;"
+holds "$two_more UPDATE kernel SET flags = 32 WHERE kernel_id = 2;
+	UPDATE collector SET n_invalid = n_invalid + 1 WHERE name = 'cupti' AND recording_id = 1;"
+third_node="INSERT INTO graph_node VALUES (1, 2, 1, 2, 2, NULL, 902, 0);
+	UPDATE graph_launch SET n_nodes = 3, node_times = x'0000000046000000280000000a0000004500000001000000',
+	end_ns = start_ns + 70 WHERE graph_launch_id = 1; UPDATE graph_launch SET n_nodes = 3, n_untimed = 3,
+	node_times = x'ffffffffffffffffffffffffffffffffffffffffffffffff' WHERE graph_launch_id = 3;"
+violates timing "$third_node"
+holds "$third_node UPDATE graph_node SET branch = 1 WHERE node = 0;"
+holds "$third_node UPDATE graph_node SET branch = NULL;"
 violates timing "UPDATE launch_shape SET grid_y = 0;"
 violates timing "INSERT INTO launch_shape VALUES (2, 8, 1, 1, 128, 1, 1, 32, 1024, NULL);"
 violates timing "UPDATE collector_overhead SET end_ns = 2000000000 WHERE collector_overhead_id = 1;"

@@ -118,7 +118,7 @@ INSERT INTO kernel VALUES
 	(1, 1, 1, NULL, 1, 5005, 5030, 5, 1, 0, 0, NULL, NULL),
 	(2, 1, 2, 7, 2, 5040, 5120, 5, 2, 1, 0, 1, 33),
 	(3, 1, 2, 7, 1, NULL, NULL, NULL, NULL, NULL, 1, NULL, NULL);
-INSERT INTO graph_node VALUES (1, 0, 2, 1, 2, 1, 900), (1, 1, 1, 2, 2, NULL, 901);
+INSERT INTO graph_node VALUES (1, 0, 2, 1, 2, 1, 900, 0), (1, 1, 1, 2, 2, NULL, 901, 0);
 INSERT INTO graph_launch VALUES
 	(1, 1, 2, 7, 1, 7010, 7090, 7, 3, 0, 2, 0, x'000000001e0000002800000028000000', 34),
 	(2, 2, 2, 7, NULL, 11010, 11090, NULL, NULL, 0, NULL, NULL, NULL, 35),

@@ -80,7 +80,7 @@ static void fill_kernel(struct mtc_cupti_kernel *kernel, const struct fake_cupti
 	kernel->start_ns = from->start_ns;
 	kernel->end_ns = from->end_ns;
 	kernel->name = from->name;
-	kernel->stream = 7;
+	kernel->stream = from->stream ? from->stream : 7;
 	kernel->correlation = from->correlation;
 	kernel->registers = 32;
 	kernel->graph = from->graph;
@@ -108,7 +108,8 @@ static void put(const struct fake_cupti_record *from)
 			from->correlation, 0, malloc(16) };
 	else
 		record->graph = (struct mtc_cupti_graph){ 0, from->correlation, from->start_ns,
-							  from->end_ns, 0, 5, 1, 7 };
+							  from->end_ns, 0, 5, 1,
+							  from->stream ? from->stream : 7 };
 	record->kernel.kind = from->kind;
 	pthread_mutex_unlock(&lock);
 }

@@ -18,6 +18,7 @@ struct fake_cupti_record {
 	uint32_t graph; /* of a kernel; 0: it was launched alone */
 	uint64_t node;
 	uint32_t overhead; /* its kind */
+	uint32_t stream; /* 0: 7 */
 };
 
 struct fake_cupti_api {

@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The proof that times on one stream of a GPU can be true: what has ended there has ended when the
+ * second one after it begins. It holds for rows without flags, and for the nodes of a launch that have
+ * times and are of one branch of their graph. Nodes without a branch are passed over.
+ */
+#include <stdlib.h>
+
+#include "cli/check.h"
+
+static const struct check_sql_proof serial_proofs[] = {
+	{CHECK_TIMING, NULL,
+	 "SELECT name, id, 'it runs still when the second one after it on its stream begins' FROM ("
+	 "SELECT name, id, end_ns, lead(start_ns, 2) OVER (PARTITION BY recording_id, device_id, "
+	 "stream ORDER BY start_ns) AS second_ns FROM (SELECT 'kernel' AS name, kernel_id AS id, "
+	 "recording_id, device_id, stream, start_ns, end_ns FROM kernel WHERE flags = 0 AND stream "
+	 "IS NOT NULL UNION ALL SELECT 'graph_launch', graph_launch_id, recording_id, device_id, "
+	 "stream, start_ns, end_ns FROM graph_launch WHERE flags = 0 AND stream IS NOT NULL)) "
+	 "WHERE end_ns > second_ns"},
+};
+
+struct node {
+	int64_t branch; /* -1: not known */
+	int64_t start_ns;
+	int64_t end_ns;
+};
+
+/* The nodes of the graph that was looked at last. */
+struct graph {
+	int64_t graph; /* 0: none */
+	int64_t n_nodes;
+	int64_t n_capacity;
+	int64_t *branches; /* [n_nodes] */
+	struct node *nodes;
+};
+
+static uint32_t word_at(const unsigned char *bytes)
+{
+	return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
+	       (uint32_t)bytes[3] << 24;
+}
+
+static int by_branch(const void *a, const void *b)
+{
+	const struct node *x = a, *y = b;
+
+	if (x->branch != y->branch)
+		return x->branch < y->branch ? -1 : 1;
+	return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+static int add_branch(struct check *check, struct graph *graph, int64_t branch)
+{
+	if (graph->n_nodes == graph->n_capacity) {
+		const int64_t n = graph->n_capacity * 2 + 256;
+		int64_t *branches = realloc(graph->branches, (size_t)n * sizeof(*branches));
+		struct node *nodes = realloc(graph->nodes, (size_t)n * sizeof(*nodes));
+
+		graph->branches = branches ? branches : graph->branches;
+		graph->nodes = nodes ? nodes : graph->nodes;
+		if (!branches || !nodes) {
+			mt_error("%s: out of memory", check->trace->path);
+			return MT_EXIT_FAILED;
+		}
+		graph->n_capacity = n;
+	}
+	graph->branches[graph->n_nodes++] = branch;
+	return MT_EXIT_OK;
+}
+
+static int load_graph(struct check *check, sqlite3_stmt *stmt, int64_t number, struct graph *graph)
+{
+	int status = MT_EXIT_OK;
+	int rc = SQLITE_DONE;
+
+	if (graph->graph == number)
+		return status;
+	graph->graph = number;
+	graph->n_nodes = 0;
+	sqlite3_bind_int64(stmt, 1, number);
+	while (status == MT_EXIT_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW)
+		status = add_branch(check, graph, sqlite3_column_int64(stmt, 0));
+	if (status == MT_EXIT_OK && rc != SQLITE_DONE)
+		status = mt_trace_error(check->trace);
+	sqlite3_reset(stmt);
+	return status;
+}
+
+/* Whether the nodes of a launch can have these times; as many as both the graph and the blob have. */
+static int are_serial(const struct graph *graph, const unsigned char *times, int64_t n_nodes)
+{
+	struct node *nodes = graph->nodes;
+	int64_t n = 0;
+
+	for (int64_t i = 0; i < n_nodes && i < graph->n_nodes; i++) {
+		const int64_t start_ns = word_at(times + i * 8);
+		const int64_t length_ns = word_at(times + i * 8 + 4);
+
+		if (graph->branches[i] >= 0 && length_ns != UINT32_MAX)
+			nodes[n++] = (struct node){ graph->branches[i], start_ns,
+						    start_ns + length_ns };
+	}
+	if (n > 0)
+		qsort(nodes, (size_t)n, sizeof(*nodes), by_branch);
+	for (int64_t i = 0; i + 2 < n; i++)
+		if (nodes[i].branch == nodes[i + 2].branch &&
+		    nodes[i].end_ns > nodes[i + 2].start_ns)
+			return 0;
+	return 1;
+}
+
+static int check_nodes(struct check *check, sqlite3_stmt *launches, sqlite3_stmt *branches,
+		       struct graph *graph)
+{
+	int status = MT_EXIT_OK;
+	int rc = SQLITE_DONE;
+
+	while (status == MT_EXIT_OK && (rc = sqlite3_step(launches)) == SQLITE_ROW) {
+		status = load_graph(check, branches, sqlite3_column_int64(launches, 1), graph);
+		if (status == MT_EXIT_OK &&
+		    !are_serial(graph, sqlite3_column_blob(launches, 2),
+				sqlite3_column_bytes(launches, 2) / 8))
+			check_violation(check, CHECK_TIMING,
+					"graph_launch %lld: one of its nodes runs still when the "
+					"second one after it begins",
+					(long long)sqlite3_column_int64(launches, 0));
+	}
+	if (status == MT_EXIT_OK && rc != SQLITE_DONE)
+		status = mt_trace_error(check->trace);
+	return status;
+}
+
+int check_serial_run(struct check *check)
+{
+	struct graph graph = { .graph = 0 };
+	sqlite3_stmt *launches, *branches = NULL;
+	int status = check_sql_proofs_run(check, serial_proofs,
+					  sizeof(serial_proofs) / sizeof(serial_proofs[0]));
+
+	if (status != MT_EXIT_OK)
+		return status;
+	launches = mt_trace_prepare(check->trace,
+				    "SELECT graph_launch_id, graph, node_times FROM graph_launch "
+				    "WHERE graph > 0 AND typeof(node_times) = 'blob'");
+	if (launches)
+		branches = mt_trace_prepare(check->trace,
+					    "SELECT coalesce(branch, -1) FROM graph_node "
+					    "WHERE graph = ?1 ORDER BY node");
+	status = branches ? check_nodes(check, launches, branches, &graph) : MT_EXIT_FAILED;
+	free(graph.branches);
+	free(graph.nodes);
+	sqlite3_finalize(branches);
+	sqlite3_finalize(launches);
+	return status;
+}
