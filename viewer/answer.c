@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * From a question to its answer. A value is bound as a number where it is written as one, else as
- * text; a parameter that the question lacks is NULL. Rows beyond the limit of a statement are cut
+ * text, and as text in any case where its parameter is one; a parameter that the question lacks is NULL. Rows beyond the limit of a statement are cut
  * off, which the answer says.
  */
 #include "viewer/answer.h"
@@ -64,6 +64,17 @@ static bool is_number(const char *text, bool *ret_is_integer)
 	       (*rest == '\0' || (n_part > 0 && n_part < 19 && rest[1 + n_part] == '\0'));
 }
 
+/* Compared with texts, in which 007 is not 7. */
+static bool is_text(const char *name)
+{
+	static const char *const names[] = {"key", "value", "like", "verdict", "phase", "rule", "placement"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return true;
+	return false;
+}
+
 static void parameters_bind(const struct mt_question *question, sqlite3_stmt *stmt)
 {
 	for (int i = 1; i <= sqlite3_bind_parameter_count(stmt); i++) {
@@ -73,7 +84,7 @@ static void parameters_bind(const struct mt_question *question, sqlite3_stmt *st
 
 		if (!value)
 			sqlite3_bind_null(stmt, i);
-		else if (!is_number(value, &is_integer))
+		else if (is_text(name + 1) || !is_number(value, &is_integer))
 			sqlite3_bind_text(stmt, i, value, -1, SQLITE_STATIC);
 		else if (is_integer)
 			sqlite3_bind_int64(stmt, i, strtoll(value, NULL, 10));
@@ -306,8 +317,10 @@ static uint32_t limit_of(const struct mt_question *question)
 
 void mt_answer(const struct mt_question *question, struct mt_source *source, struct mt_view_reply *reply)
 {
+	char version[MT_STATE_VERSION_BYTES];
 	struct mt_question_part part;
 	struct mt_source_run *run;
+	const char *change;
 
 	if (!question->sql && !is_timeline(question) && !mt_question_first(question->name, &part)) {
 		mt_view_reply_fail(reply, MT_REPLY_NOT_FOUND, "there is no question of that name");
@@ -318,10 +331,14 @@ void mt_answer(const struct mt_question *question, struct mt_source *source, str
 	if (run) {
 		run_answer(question, run, &part, reply);
 		mt_source_return(run);
-	} else {
+	}
+	/* What came meanwhile of a file that was written over is of neither. */
+	change = mt_source_change_text(mt_source_look(source, version));
+	if (change)
+		mt_view_reply_fail(reply, MT_REPLY_GONE, "%s: %s", source->name, change);
+	else if (!run)
 		mt_view_reply_fail(reply, MT_REPLY_BUSY,
 			      "%s: cannot be opened, or all of its connections are busy",
 			      source->name);
-	}
 	mt_view_reply_end(reply);
 }

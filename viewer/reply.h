@@ -27,6 +27,7 @@ enum mt_view_status {
 	MT_REPLY_NOT_FOUND = 404,
 	MT_REPLY_METHOD = 405,
 	MT_REPLY_TIMEOUT = 408,	  /* cut off at its time limit */
+	MT_REPLY_GONE = 410,	  /* the file is not the one that was opened */
 	MT_REPLY_TOO_LARGE = 413,
 	MT_REPLY_FAILED = 500,
 	MT_REPLY_BUSY = 503,

@@ -15,14 +15,19 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "viewer/answer.h"
 #include "viewer/guard.h"
 #include "viewer/page.h"
 #include "viewer/state.h"
 
-#define MAX_CONNECTIONS	  64
-#define CONNECTION_IDLE_S 20
+#define MAX_CONNECTIONS	  256
+#define MIN_CONNECTIONS	  16
+#define STRANGER_IDLE_S	  2  /* of a connection that has asked nothing with the token yet */
+#define CONNECTION_IDLE_S 20 /* afterwards */
+#define SPARE_FILES	  64
+#define CONNECTION_FILES  3 /* of a connection to a trace: it and what is kept beside it */
 #define CONNECTION_BYTES  (128 * 1024)
 #define MAX_SQL_BYTES	  (100 * 1024)
 #define HEAP_LIMIT_BYTES  ((sqlite3_int64)2 << 30)
@@ -308,9 +313,11 @@ static enum MHD_Result take(void *context, struct MHD_Connection *connection, co
 		if (!*request)
 			return MHD_NO;
 		/* Nobody who is refused may send a body first. */
-		return guard_ask(server, connection, url, &path) == MT_GUARD_PASSES
-			       ? MHD_YES
-			       : route(server, connection, url, method, *request);
+		if (guard_ask(server, connection, url, &path) != MT_GUARD_PASSES)
+			return route(server, connection, url, method, *request);
+		MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT,
+					  (unsigned)CONNECTION_IDLE_S);
+		return MHD_YES;
 	}
 	if (*n_bytes > 0) {
 		bool is_taken = body_take(body, bytes, *n_bytes);
@@ -376,6 +383,28 @@ static void silent_log(void *context, const char *format, va_list args)
 	(void)args;
 }
 
+/* As many as there are files for, beside those of the traces; the limit is raised as far as it may be. */
+static unsigned connections_max(size_t n_sources)
+{
+	const rlim_t others = SPARE_FILES + n_sources * MT_SOURCE_CONNECTIONS * CONNECTION_FILES;
+	struct rlimit limit;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return MIN_CONNECTIONS;
+	if (limit.rlim_cur < others + MAX_CONNECTIONS && limit.rlim_cur < limit.rlim_max) {
+		struct rlimit more = limit;
+
+		more.rlim_cur = limit.rlim_max < others + MAX_CONNECTIONS ? limit.rlim_max
+									  : others + MAX_CONNECTIONS;
+		if (setrlimit(RLIMIT_NOFILE, &more) == 0)
+			limit = more;
+	}
+	if (limit.rlim_cur >= others + MAX_CONNECTIONS)
+		return MAX_CONNECTIONS;
+	return limit.rlim_cur > others + MIN_CONNECTIONS ? (unsigned)(limit.rlim_cur - others)
+							 : MIN_CONNECTIONS;
+}
+
 /* Threads inherit the mask of the one that makes them. */
 static struct MHD_Daemon *daemon_start(struct mt_view_server *server, uint16_t port)
 {
@@ -391,7 +420,7 @@ static struct MHD_Daemon *daemon_start(struct mt_view_server *server, uint16_t p
 			MHD_USE_ERROR_LOG,
 		port, NULL, NULL, take, server, MHD_OPTION_EXTERNAL_LOGGER, silent_log, NULL,
 		MHD_OPTION_SOCK_ADDR, (struct sockaddr *)&address, MHD_OPTION_CONNECTION_LIMIT,
-		(unsigned)MAX_CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)CONNECTION_IDLE_S,
+		connections_max(server->n_sources), MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)STRANGER_IDLE_S,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)CONNECTION_BYTES,
 		MHD_OPTION_NOTIFY_COMPLETED, completed, NULL, MHD_OPTION_END);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);

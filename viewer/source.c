@@ -8,6 +8,9 @@
 #include "viewer/source.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -27,6 +30,83 @@ static int64_t now_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* ---- whether it is the file that was opened ---- */
+
+/* The file is never opened here but by SQLite: closing another descriptor would drop its locks. */
+static void version_make(const struct mt_source *source, const struct stat *file, char *version)
+{
+	struct stat wal = {.st_size = 0};
+	char *path = NULL;
+
+	if (asprintf(&path, "%s-wal", source->path) >= 0) {
+		if (stat(path, &wal) != 0)
+			memset(&wal, 0, sizeof(wal));
+		free(path);
+	}
+	snprintf(version, MT_STATE_VERSION_BYTES, "%jx.%jx.%lx.%jx.%jx.%lx",
+		 (intmax_t)file->st_size, (intmax_t)file->st_mtim.tv_sec, file->st_mtim.tv_nsec,
+		 (intmax_t)wal.st_size, (intmax_t)wal.st_mtim.tv_sec, wal.st_mtim.tv_nsec);
+}
+
+bool mt_source_has_writer(const struct mt_source *source)
+{
+	return source->writer_pid > 0 &&
+	       (kill((pid_t)source->writer_pid, 0) == 0 || errno == EPERM);
+}
+
+/* A writer that is not known may be there. */
+static bool may_grow(const struct mt_source *source)
+{
+	return source->is_live && (source->writer_pid <= 0 || mt_source_has_writer(source));
+}
+
+enum mt_source_change mt_source_look(struct mt_source *source, char ret_version[MT_STATE_VERSION_BYTES])
+{
+	const bool grows = may_grow(source);
+	struct stat file;
+	bool is_same;
+
+	ret_version[0] = '\0';
+	if (stat(source->path, &file) != 0)
+		return MT_SOURCE_DELETED;
+	if (file.st_dev != source->device || file.st_ino != source->inode)
+		return MT_SOURCE_REPLACED;
+	version_make(source, &file, ret_version);
+	if (grows)
+		return MT_SOURCE_SAME;
+	pthread_mutex_lock(&source->lock);
+	if (!source->version[0])
+		memcpy(source->version, ret_version, MT_STATE_VERSION_BYTES);
+	is_same = strcmp(source->version, ret_version) == 0;
+	pthread_mutex_unlock(&source->lock);
+	return is_same ? MT_SOURCE_SAME : MT_SOURCE_CHANGED;
+}
+
+const char *mt_source_change_text(enum mt_source_change change)
+{
+	switch (change) {
+	case MT_SOURCE_DELETED:
+		return "was deleted, or has another name now; end the viewer and open it again";
+	case MT_SOURCE_REPLACED:
+		return "was replaced by another file; end the viewer and open it again";
+	case MT_SOURCE_CHANGED:
+		return "was changed since it was opened; end the viewer and open it again";
+	default:
+		return NULL;
+	}
+}
+
+/* Whether a connection that was just opened is to the file that was opened first. */
+static bool is_of_source(struct mt_source *source, sqlite3 *db)
+{
+	char version[MT_STATE_VERSION_BYTES];
+	int has_moved = 1;
+
+	return mt_source_look(source, version) == MT_SOURCE_SAME &&
+	       sqlite3_file_control(db, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved) == SQLITE_OK &&
+	       !has_moved;
 }
 
 /* ---- what SQL may do ---- */
@@ -168,7 +248,7 @@ static struct mt_source_run *run_open(struct mt_source *source)
 		rc = sqlite3_exec(run->db, "PRAGMA query_only=1", NULL, NULL, NULL);
 	if (rc == SQLITE_OK)
 		rc = sqlite3_set_authorizer(run->db, authorize, run);
-	if (rc == SQLITE_OK) {
+	if (rc == SQLITE_OK && is_of_source(source, run->db)) {
 		sqlite3_progress_handler(run->db, STEPS_A_LOOK, look, run);
 		return run;
 	}
@@ -180,6 +260,7 @@ bool mt_source_init(struct mt_source *source, const struct mt_view_file *file, b
 		    const atomic_bool *stops)
 {
 	const char *name = strrchr(file->path, '/');
+	char version[MT_STATE_VERSION_BYTES];
 	struct stat info;
 
 	memset(source, 0, sizeof(*source));
@@ -197,8 +278,10 @@ bool mt_source_init(struct mt_source *source, const struct mt_view_file *file, b
 	pthread_mutex_init(&source->lock, NULL);
 	pthread_mutex_init(&source->timeline_lock, NULL);
 	pthread_cond_init(&source->is_free, NULL);
-	if (source->path && source->name && source->uri)
+	if (source->path && source->name && source->uri) {
+		(void)mt_source_look(source, version);
 		return true;
+	}
 	mt_source_destroy(source);
 	return false;
 }
@@ -231,9 +314,13 @@ static bool free_await(struct mt_source *source)
 
 struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms, int peer_fd)
 {
+	char version[MT_STATE_VERSION_BYTES];
 	struct mt_source_run *run = NULL;
 	bool opens = false;
 
+	/* The answers of an idle connection would be of another file than those of a new one. */
+	if (mt_source_look(source, version) != MT_SOURCE_SAME)
+		return NULL;
 	pthread_mutex_lock(&source->lock);
 	if (free_await(source)) {
 		opens = source->n_idle == 0;

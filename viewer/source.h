@@ -41,9 +41,10 @@ struct mt_source {
 	bool is_live, is_redacted;
 	int64_t writer_pid; /* 0: not known */
 	dev_t device;	    /* of the file that was opened first, as is the inode */
-	ino_t inode;
+	ino_t inode;	    /* every connection is to it */
 	const atomic_bool *stops;
-	pthread_mutex_t lock; /* protects the four below */
+	pthread_mutex_t lock; /* protects the five below */
+	char version[MT_STATE_VERSION_BYTES]; /* once nobody writes it any more; "": that is not yet so */
 	pthread_cond_t is_free;
 	struct mt_source_run *idle[MT_SOURCE_CONNECTIONS];
 	size_t n_idle, n_open;
@@ -52,6 +53,21 @@ struct mt_source {
 };
 
 struct mt_view_file;
+
+/* What of the file at the source's path is not as it was opened. */
+enum mt_source_change {
+	MT_SOURCE_SAME,
+	MT_SOURCE_DELETED,
+	MT_SOURCE_REPLACED, /* another file has its name */
+	MT_SOURCE_CHANGED,  /* written into after its recorder had ended, or there was none */
+};
+
+/* *ret_version tells of all that a commit or a checkpoint changes; "" where there is no file. */
+enum mt_source_change mt_source_look(struct mt_source *source, char ret_version[MT_STATE_VERSION_BYTES]);
+/* What to tell whoever asks; NULL: it is the same. */
+const char *mt_source_change_text(enum mt_source_change change);
+/* Whether the one that wrote the file when it was opened lives. */
+bool mt_source_has_writer(const struct mt_source *source);
 
 /* @stops is looked at while SQL runs. Returns whether there was memory. */
 bool mt_source_init(struct mt_source *source, const struct mt_view_file *file, bool is_redacted,
@@ -62,7 +78,8 @@ void mt_source_destroy(struct mt_source *source);
 /**
  * Take a connection, waiting until one is free.
  *
- * Returns NULL: it could not be opened, or none became free in time.
+ * Returns NULL: it could not be opened, none became free in time, or the file is not the one that was
+ * opened first, of which mt_source_look() tells.
  */
 struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms, int peer_fd);
 /*

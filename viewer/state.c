@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The state of a trace that may be growing. The file is never opened here but by SQLite: closing
- * another descriptor would drop this process's locks on it.
+ * The state of a trace that may be growing. One that was changed in place is another one, and
+ * counts as replaced.
  */
 #include "viewer/state.h"
 
-#include <errno.h>
-#include <inttypes.h>
-#include <signal.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define STATE_LIMIT_MS 5000
@@ -19,22 +15,6 @@ struct seen {
 	char end_reason[64]; /* "": none */
 	bool is_open;
 };
-
-/* A word for all that a commit or a checkpoint changes. */
-static void version_make(const struct mt_source *source, const struct stat *file, char *version)
-{
-	struct stat wal = {.st_size = 0};
-	char *path = NULL;
-
-	if (asprintf(&path, "%s-wal", source->path) >= 0) {
-		if (stat(path, &wal) != 0)
-			memset(&wal, 0, sizeof(wal));
-		free(path);
-	}
-	snprintf(version, MT_STATE_VERSION_BYTES, "%jx.%jx.%lx.%jx.%jx.%lx",
-		 (intmax_t)file->st_size, (intmax_t)file->st_mtim.tv_sec, file->st_mtim.tv_nsec,
-		 (intmax_t)wal.st_size, (intmax_t)wal.st_mtim.tv_sec, wal.st_mtim.tv_nsec);
-}
 
 static const char sql_state[] =
 	"SELECT coalesce((SELECT max(pass_id) FROM pass), 0), recording_id, (SELECT count(*) FROM "
@@ -65,19 +45,13 @@ static bool seen_read(struct mt_source *source, struct seen *seen)
 	return rc == SQLITE_ROW || rc == SQLITE_DONE;
 }
 
-static bool is_writer_there(const struct mt_source *source)
-{
-	return source->writer_pid > 0 &&
-	       (kill((pid_t)source->writer_pid, 0) == 0 || errno == EPERM);
-}
-
 static const char *state_of(const struct mt_source *source, const struct seen *seen)
 {
 	const bool may_start = seen->n_recordings == 0 || strcmp(seen->end_reason, "stopped") == 0;
 
 	if (!source->is_live)
 		return "still";
-	if (!is_writer_there(source))
+	if (!mt_source_has_writer(source))
 		return seen->is_open ? "killed" : "ended";
 	if (seen->is_open)
 		return "recording";
@@ -107,23 +81,20 @@ static void state_write(const struct seen *seen, const char *version, struct mt_
 	mt_jsonw_object_end(json);
 }
 
-/* The file as it is now; the state if it is no longer the one that was opened, else NULL. */
-static const char *file_look(const struct mt_source *source, struct stat *file)
+/* NULL: it depends on what is in it. */
+static const char *state_of_file(enum mt_source_change change)
 {
-	if (stat(source->path, file) != 0)
-		return "deleted";
-	return file->st_dev != source->device || file->st_ino != source->inode ? "replaced" : NULL;
+	if (change == MT_SOURCE_SAME)
+		return NULL;
+	return change == MT_SOURCE_DELETED ? "deleted" : "replaced";
 }
 
 void mt_state_answer(struct mt_source *source, struct mt_view_reply *reply)
 {
-	char version[MT_STATE_VERSION_BYTES] = "";
-	struct seen seen = {.state = NULL};
-	struct stat file;
+	char version[MT_STATE_VERSION_BYTES];
+	struct seen seen = {.state = state_of_file(mt_source_look(source, version))};
 
-	seen.state = file_look(source, &file);
 	if (!seen.state) {
-		version_make(source, &file, version);
 		if (!seen_read(source, &seen)) {
 			mt_view_reply_fail(reply, MT_REPLY_BUSY, "%s: cannot be read now",
 					   source->name);
@@ -131,6 +102,8 @@ void mt_state_answer(struct mt_source *source, struct mt_view_reply *reply)
 			return;
 		}
 		seen.state = state_of(source, &seen);
+	} else {
+		version[0] = '\0';
 	}
 	state_write(&seen, version, reply);
 	mt_view_reply_end(reply);

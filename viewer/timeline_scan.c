@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Reads spans of passes and of ranges, and knows names. Times are those of the views: a layer lasts
- * to the next selection of its pass, or to the pass's end. What a bar is drawn as is looked up once
- * for each name.
+ * to the next selection of its pass, or to the pass's end where the host told it; else it has no
+ * length. What a bar is drawn as is looked up once for each name.
  */
 #include "viewer/timeline_scan_internal.h"
 
@@ -21,7 +21,7 @@ const size_t mt_n_timeline_kinds = sizeof(mt_timeline_kinds) / sizeof(mt_timelin
 /* ?1 and ?2 are the span, ?3 the recording, where a statement reads one. */
 static const char *const statement_sql[S_N] = {
 	[S_PASS] = "SELECT pass_id, begin_ns, coalesce(end_ns, begin_ns), phase, n_rows, model_id, "
-		   "parent_pass_id IS NOT NULL, end_ns FROM pass "
+		   "parent_pass_id IS NOT NULL, iif(device_id IS NULL, end_ns, NULL) FROM pass "
 		   "WHERE pass_id BETWEEN ?1 AND ?2 AND recording_id = ?3",
 	[S_PASS_LAYER] = "SELECT layer_id, selected_ns, active_experts FROM pass_layer WHERE pass_id = ?1",
 	[S_LAYER] = "SELECT layer FROM layer WHERE layer_id = ?1",
@@ -231,10 +231,11 @@ static bool layers_add(struct mt_items *items, struct selection *selections, siz
 
 	qsort(selections, n, sizeof(*selections), selection_compare);
 	for (size_t i = 0; i < n; i++) {
-		if (i + 1 == n && !pass_end_ns)
-			break;
-		item.start_ns = selections[i].selected_ns;
-		item.end_ns = i + 1 < n ? selections[i + 1].selected_ns : *pass_end_ns;
+		item.start_ns = item.end_ns = selections[i].selected_ns;
+		if (i + 1 < n)
+			item.end_ns = selections[i + 1].selected_ns;
+		else if (pass_end_ns)
+			item.end_ns = *pass_end_ns;
 		item.layer = selections[i].layer;
 		item.id = item.layer ? item.layer - 1u : 0;
 		if (!mt_scan_item(items, &item))

@@ -152,7 +152,7 @@ int mt_layer_times_number(sqlite3 *db, const char *sql, sqlite3_int64 otherwise,
 }
 
 static const char sql_pass[] =
-	"SELECT pass_id, recording_id, model_id, phase, end_ns FROM main.pass WHERE pass_id > ?1 ORDER BY pass_id";
+	"SELECT pass_id, recording_id, model_id, phase, iif(device_id IS NULL, end_ns, NULL) FROM main.pass WHERE pass_id > ?1 ORDER BY pass_id";
 static const char sql_layers[] =
 	"SELECT pl.layer_id, l.layer, pl.n_rows, pl.active_experts, pl.selected_ns FROM main.pass_layer AS pl"
 	" JOIN main.layer AS l ON l.layer_id = pl.layer_id WHERE pl.pass_id = ?1";
@@ -218,7 +218,7 @@ static bool optional(sqlite3_stmt *stmt, int column, sqlite3_int64 *ret_value)
 	return sqlite3_column_type(stmt, column) != SQLITE_NULL;
 }
 
-/* From the selection to the next later one, or to the pass's end. */
+/* From the selection to the next later one, or to the pass's end where the host told it. */
 static int selection_time(struct mt_layer_times *times, struct mt_layer_time *time)
 {
 	sqlite3_int64 end_ns;

@@ -4,7 +4,8 @@
 -- by role and by name, layers, and ranges, with the spread of their times; energy by device; losses.
 -- Operations are looked for from :first_kernel to :last_kernel, and in launches of graphs from
 -- :first_launch to :last_launch, which whoever knows may tell.
--- Percentiles are of the nearest rank, among those whose length is known. Energy is told over a
+-- Percentiles are of the nearest rank, among those whose length is known; n_open of the layers have
+-- none, as the last one of a pass that a GPU's lane recorded. Energy is told over a
 -- second or more, by the counter if there is one, and basis says by what.
 
 -- @section passes
@@ -45,7 +46,7 @@ SELECT name, role, count(*) AS n, sum(duration_ns) AS total_ns, avg(duration_ns)
 FROM k GROUP BY name ORDER BY total_ns DESC, name
 -- @section layers
 WITH lasting AS (SELECT pl.layer_id, pl.active_experts, coalesce(lead(pl.selected_ns) OVER (PARTITION BY
-		pl.pass_id ORDER BY pl.selected_ns), p.end_ns) - pl.selected_ns AS duration_ns, pl.selected_ns
+		pl.pass_id ORDER BY pl.selected_ns), iif(p.device_id IS NULL, p.end_ns, NULL)) - pl.selected_ns AS duration_ns, pl.selected_ns
 	FROM pass AS p JOIN pass_layer AS pl USING (pass_id)
 	WHERE p.recording_id = :recording AND p.begin_ns < :until AND coalesce(p.end_ns, p.begin_ns) >= :from
 		AND pl.selected_ns IS NOT NULL),
@@ -53,7 +54,8 @@ l AS (SELECT layer_id, active_experts, duration_ns,
 		row_number() OVER (PARTITION BY layer_id ORDER BY duration_ns IS NULL, duration_ns) AS n,
 		count(duration_ns) OVER (PARTITION BY layer_id) AS n_all
 	FROM lasting WHERE selected_ns < :until AND selected_ns + coalesce(duration_ns, 0) >= :from)
-SELECT layer.layer, count(*) AS n, avg(active_experts) AS mean_active_experts, sum(duration_ns) AS total_ns, avg(duration_ns) AS mean_ns,
+SELECT layer.layer, count(*) AS n, count(*) - count(duration_ns) AS n_open,
+	avg(active_experts) AS mean_active_experts, sum(duration_ns) AS total_ns, avg(duration_ns) AS mean_ns,
 	max(duration_ns) FILTER (WHERE n <= (n_all + 1) / 2) AS p50_ns,
 	max(duration_ns) FILTER (WHERE n <= (n_all * 95 + 99) / 100) AS p95_ns,
 	max(duration_ns) FILTER (WHERE n <= (n_all * 99 + 99) / 100) AS p99_ns

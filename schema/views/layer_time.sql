@@ -4,7 +4,8 @@
 -- its first one to the end of its last one (source 'kernel'). Elsewhere from the moment its experts
 -- were selected to the next selection of the same pass, or to the end of the pass (source
 -- 'selection'): that covers the layer's experts and what follows until the next router (for a
--- transformer: the next attention block).
+-- transformer: the next attention block). The end of a pass that a GPU's lane recorded is told when the
+-- host has seen it, which may be much later: its last selection has no length.
 CREATE VIEW layer_time AS
 WITH timed AS MATERIALIZED (
 	SELECT pass_id, layer_id, min(start_ns) AS start_ns,
@@ -24,8 +25,8 @@ SELECT
 	pl.selected_ns AS selected_ns,    -- INTEGER selection, session clock; NULL: not told
 	CASE WHEN t.pass_id IS NULL THEN coalesce((SELECT min(later.selected_ns)
 			FROM pass_layer AS later WHERE later.pass_id = pl.pass_id
-			AND later.selected_ns > pl.selected_ns), p.end_ns) - pl.selected_ns
-		ELSE t.end_ns - t.start_ns END AS duration_ns, -- INTEGER length; NULL: the pass's end is unknown
+			AND later.selected_ns > pl.selected_ns), iif(p.device_id IS NULL, p.end_ns, NULL)) - pl.selected_ns
+		ELSE t.end_ns - t.start_ns END AS duration_ns, -- INTEGER length; NULL: not known, the last layer of a pass whose end is unknown or which a GPU's lane recorded
 	CASE WHEN t.pass_id IS NULL THEN 'selection'
 		ELSE 'kernel' END AS source, -- TEXT how it was measured
 	t.busy_ns AS busy_ns,             -- INTEGER sum over the layer's operations, which may overlap; NULL: not timed

@@ -6,6 +6,8 @@
  *   ask PORT --hang PATH BODY                    sends a POST and goes away after 100 ms
  *   ask PORT --flood N PATH                      opens N connections, sends on all, prints how many
  *                                                were answered 200, how many were not
+ *   ask PORT --idle N PATH                       opens N that say nothing and stay, then asks until it is
+ *                                                answered 200; fails after 10 s
  *
  * "Host: 127.0.0.1:PORT" is sent unless a HEADER begins with "Host:"; "Host:" alone sends none.
  */
@@ -159,6 +161,33 @@ static int flood(int n_connections, const char *path)
 	return 0;
 }
 
+static int idle(int n_connections, const char *path)
+{
+	const struct rlimit limit = {.rlim_cur = 4096, .rlim_max = 4096};
+	char request[1024];
+
+	setrlimit(RLIMIT_NOFILE, &limit);
+	for (int i = 0; i < n_connections; i++)
+		if (connection_open() < 0)
+			return 1;
+	snprintf(request, sizeof(request),
+		 "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
+	for (int i = 0; i < 100; i++) {
+		char answer[16] = "";
+		int fd = connection_open();
+		ssize_t n = fd >= 0 && all_send(fd, request, strlen(request))
+				    ? recv(fd, answer, sizeof(answer) - 1, 0)
+				    : -1;
+
+		if (fd >= 0)
+			close(fd);
+		if (n > 0 && status_of(answer) == 200)
+			return 0;
+		usleep(100000);
+	}
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 4)
@@ -168,5 +197,7 @@ int main(int argc, char **argv)
 		return hang(argv[3], argv[4]);
 	if (strcmp(argv[2], "--flood") == 0 && argc == 5)
 		return flood(atoi(argv[3]), argv[4]);
+	if (strcmp(argv[2], "--idle") == 0 && argc == 5)
+		return idle(atoi(argv[3]), argv[4]);
 	return ask(argc - 2, argv + 2);
 }

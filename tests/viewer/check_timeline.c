@@ -36,8 +36,8 @@ static const char sql_trace[] =
 	"CREATE TEMP TABLE n AS WITH RECURSIVE c(x) AS (SELECT 0 UNION ALL SELECT x + 1 FROM c LIMIT 9000)"
 	" SELECT x FROM c;"
 	"INSERT INTO pass (pass_id, recording_id, model_id, phase, begin_ns, end_ns, n_rows, padding_rows, verdict,"
-	" n_dropped) SELECT x + 1, 1 + (x >= 900), 1, iif(x % 7, 'decode', 'prefill'), x * 4000000,"
-	" x * 4000000 + 3000000 + x * 7919 % 900000, 1 + x * 31 % 64, 0, 'complete', 0 FROM n WHERE x < 1000;"
+	" n_dropped, device_id) SELECT x + 1, 1 + (x >= 900), 1, iif(x % 7, 'decode', 'prefill'), x * 4000000,"
+	" x * 4000000 + 3000000 + x * 7919 % 900000, 1 + x * 31 % 64, 0, 'complete', 0, iif(x % 3, NULL, 1) FROM n WHERE x < 1000;"
 	"INSERT INTO pass_layer (pass_id, layer_id, active_experts, selected_ns, state) SELECT p.x + 1, l.x + 1,"
 	" (p.x * 13 + l.x) % 8, iif(p.x % 50, p.x * 4000000 + l.x * 600000, NULL), 3"
 	" FROM n AS p CROSS JOIN n AS l WHERE p.x < 1000 AND l.x < 5;"
@@ -237,7 +237,7 @@ static void rows_read(void)
 	all.items = calloc(all.size, sizeof(*all.items));
 	ck_assert_int_eq(sqlite3_open(path, &db), SQLITE_OK);
 	rows_add(db, MT_LANE_PASSES, "SELECT 1, begin_ns, end_ns FROM pass WHERE recording_id = 1");
-	rows_add(db, MT_LANE_LAYERS, "SELECT 1, selected_ns, selected_ns + duration_ns FROM layer_time "
+	rows_add(db, MT_LANE_LAYERS, "SELECT 1, selected_ns, selected_ns + coalesce(duration_ns, 0) FROM layer_time "
 				     "WHERE recording_id = 1 AND source = 'selection'");
 	rows_add(db, MT_LANE_KERNELS, "SELECT stream, start_ns, start_ns + duration_ns FROM kernel_event "
 				      "WHERE recording_id = 1 AND duration_ns >= 0");
