@@ -57,7 +57,7 @@ function filterParameters(filter: string): Parameters {
 
 function filteredAsk({trace, recording, model}: ViewProps, filter: string, from: number | null, until: number | null): Promise<Arrays> {
 	const question = filter.startsWith('request:') ? 'load_request' : attributeOf(filter) ? 'load_attribute' : 'load_weight';
-	return askArrays(trace, question, {...(question === 'load_request' ? {} : {recording, model}), ...filterParameters(filter), from, until});
+	return askArrays(trace, question, {...(question === 'load_request' && isFile ? {} : {recording, model}), ...filterParameters(filter), from, until});
 }
 
 // ---- the picture with its cursor ----

@@ -143,6 +143,7 @@ function One({props, request, isSecond}: {props: ViewProps; request: string; isS
 					return (
 						<>
 							<h2>Request {request} <span class="id">{summary['external_id']}</span> <span class={`tag ${String(summary['verdict'])}`}>{summary['verdict']}</span></h2>
+							{String(summary['recording_id']) !== String(props.recording) && <p class="warn">It belongs to recording {String(summary['recording_id'])}, not to {props.recording}, which is chosen.</p>}
 							{summary['reasons'] && <p class="warn">Why: {String(summary['reasons'])}</p>}
 							<dl class="inline">
 								{['prompt_positions', 'n_positions', 'n_passes', 'prefill_rows', 'decode_rows', 'queue_ns', 'duration_ns', 'end_state'].map((column) => (

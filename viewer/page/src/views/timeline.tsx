@@ -93,7 +93,7 @@ export function Timeline(props: ViewProps): JSX.Element {
 		const pass = state['pass'];
 		if (!pass || state['range'] || !strip)
 			return;
-		void askSections(trace, 'pass', {pass}).then((sections) => {
+		void askSections(trace, 'pass', {recording, pass}).then((sections) => {
 			const summary = objects(sections['summary'])[0];
 			const begin = Number(summary?.['begin_ns']), length = Number(summary?.['duration_ns']);
 			if (summary && Number.isFinite(begin))

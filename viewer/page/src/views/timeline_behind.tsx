@@ -15,8 +15,8 @@ import {Table} from '../table';
 import type {ViewProps} from '../view';
 import type {Range} from './timeline_picture';
 
-export function Pass({trace, pass, holds}: ViewProps & {pass: string}): JSX.Element {
-	const answer = useAnswer(() => askSections(trace, 'pass', {pass}), [trace, pass]);
+export function Pass({trace, recording, pass, holds}: ViewProps & {pass: string}): JSX.Element {
+	const answer = useAnswer(() => askSections(trace, 'pass', {recording, pass}), [trace, recording, pass]);
 	return (
 		<section aria-label={`Pass ${pass}`}>
 			<h2>Pass {pass} <button type="button" onClick={() => adjust({pass: null})}>Close</button></h2>
@@ -24,7 +24,7 @@ export function Pass({trace, pass, holds}: ViewProps & {pass: string}): JSX.Elem
 				{(sections) => {
 					const summary = objects(sections['summary'])[0];
 					if (!summary)
-						return <p class="error">There is no pass {pass} in this trace.</p>;
+						return <p class="error">There is no pass {pass} in recording {recording}.</p>;
 					return (
 						<>
 							<dl class="inline">{Object.entries(summary).filter(([, value]) => value !== null).map(([column, value]) => <div key={column}><dt>{heading(column)}</dt><dd>{cell(column, value)}</dd></div>)}</dl>
