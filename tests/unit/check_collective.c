@@ -209,7 +209,7 @@ START_TEST(test_ranges_rotate)
 {
 	struct toy toy = toy_start("part0.db", NULL, N_LAYERS, N_EXPERTS, TOP_K);
 	struct stepper stepper = { .session = toy.session, .name = name_of(&toy, "step") };
-	char paths[6][1024], name[16];
+	char paths[6][1024], name[32];
 	pthread_t thread;
 	sqlite3 *db;
 
