@@ -55,6 +55,7 @@ viewer_page_sources = \
 	viewer/page/package-lock.json \
 	viewer/page/package.json \
 	viewer/page/tsconfig.json \
+	viewer/page/src/address.ts \
 	viewer/page/src/bars.ts \
 	viewer/page/src/bars_draw.ts \
 	viewer/page/src/chart.tsx \
@@ -78,6 +79,7 @@ viewer_page_sources = \
 	viewer/page/src/svg.ts \
 	viewer/page/src/table.tsx \
 	viewer/page/src/tokens.ts \
+	viewer/page/src/trouble.tsx \
 	viewer/page/src/use.ts \
 	viewer/page/src/view.ts \
 	viewer/page/src/views/compare.tsx \

@@ -51,6 +51,7 @@ EXTRA_DIST += \
 	%D%/security.sh \
 	%D%/big.sql \
 	%D%/page.mjs \
+	%D%/page-address.mjs \
 	%D%/page-browser.mjs \
 	%D%/page-live.mjs \
 	%D%/page-timeline.mjs \

@@ -91,7 +91,7 @@ for file; do
 done >"$tmp/names"
 echo "[$(cat "$tmp/names")]" >"$tmp/traces.json"
 view_start "$@" --time-limit 30
-for program in page page-timeline page-views; do
+for program in page page-address page-timeline page-views; do
 	run timeout 900 node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
 	cat "$tmp/out"
 	[ "$status" -eq 0 ] || fail "the page does not pass $program"

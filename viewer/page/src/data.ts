@@ -240,6 +240,16 @@ export const askFile = (name: string) => fetched(name);
 
 export type Row = Record<string, Value>;
 
+// Of columns with the same name the first: who asks by name means it.
+export function objectOf(columns: string[], row: Value[]): Row {
+	const object: Row = {};
+	columns.forEach((name, i) => {
+		if (!Object.hasOwn(object, name))
+			object[name] = row[i] ?? null;
+	});
+	return object;
+}
+
 export function objects(rows: Rows | undefined): Row[] {
-	return (rows?.rows ?? []).map((row) => Object.fromEntries(rows!.columns.map((name, i) => [name, row[i] ?? null])));
+	return (rows?.rows ?? []).map((row) => objectOf(rows!.columns, row));
 }

@@ -25,9 +25,22 @@ export function csvOf(rows: Rows): string {
 	return [rows.columns, ...rows.rows].map((row) => row.map(csvCell).join(',')).join('\r\n') + '\r\n';
 }
 
+// Names that come again get a number: "a", "a_2".
+export function ownNames(columns: string[]): string[] {
+	const taken = new Set(columns);
+	const seen = new Set<string>();
+	return columns.map((name) => {
+		let own = name;
+		for (let n = 2; seen.has(own) || (own !== name && taken.has(own)); n++)
+			own = `${name}_${n}`;
+		seen.add(own);
+		return own;
+	});
+}
+
 export function jsonOf(rows: Rows): string {
-	return JSON.stringify(rows.rows.map((row) =>
-		Object.fromEntries(rows.columns.map((name, i) => [name, row[i]]))), null, 1) + '\n';
+	const names = ownNames(rows.columns);
+	return JSON.stringify(rows.rows.map((row) => Object.fromEntries(names.map((name, i) => [name, row[i]]))), null, 1) + '\n';
 }
 
 export function downloadPng(name: string, canvas: HTMLCanvasElement): void {

@@ -6,7 +6,7 @@ import type {Value} from './data';
 const whole = new Intl.NumberFormat('en', {maximumFractionDigits: 0});
 
 export function count(value: Value | undefined): string {
-	return typeof value === 'number' ? whole.format(value) : '-';
+	return typeof value === 'number' && Number.isFinite(value) ? whole.format(value) : '-';
 }
 
 // By how many digits; to make one takes longer than to use it.
@@ -22,11 +22,11 @@ export function real(value: Value | undefined, digits = 3): string {
 }
 
 export function percent(value: Value | undefined, digits = 2): string {
-	return typeof value === 'number' ? `${(value * 100).toFixed(digits)} %` : '-';
+	return typeof value === 'number' && Number.isFinite(value) ? `${(value * 100).toFixed(digits)} %` : '-';
 }
 
 export function duration(ns: Value | undefined): string {
-	if (typeof ns !== 'number')
+	if (typeof ns !== 'number' || !Number.isFinite(ns))
 		return '-';
 	const size = Math.abs(ns);
 	if (size >= 60e9) {

@@ -10,7 +10,8 @@ import {isTyping, keyLabels} from './keys';
 import {Live} from './live';
 import {Choice, Speaker, Wait} from './parts';
 import {Search} from './search';
-import {go, useAddress, useAnswer, viewAddress} from './state';
+import {addressOf, go, useAddress, useAnswer, viewAddress} from './state';
+import {Boundary, Troubles} from './trouble';
 import {themeChanged} from './use';
 import type {Info, ViewProps} from './view';
 import {Compare} from './views/compare';
@@ -165,14 +166,15 @@ function recordingText(row: Row): string {
 	return `${String(row['recording_id'])}: ${String(row['mode'])}${row['end_reason'] === null ? ', open' : ''}`;
 }
 
-function number(text: string | undefined, otherwise: number): number {
-	const value = Number(text);
-	return text !== undefined && Number.isInteger(value) ? value : otherwise;
+// The one that the address names, or the first.
+function chosen(text: string | undefined, rows: Row[], column: string): number {
+	const found = rows.find((row) => String(row[column]) === text) ?? rows[0];
+	return Number(found?.[column] ?? 0);
 }
 
 function Frame({session}: {session: Session}): JSX.Element {
 	const state = useAddress();
-	const trace = Math.max(0, Math.min(session.traces.length - 1, number(state['trace'], 0)));
+	const trace = Number(state['trace'] ?? 0) < session.traces.length ? Number(state['trace'] ?? 0) : 0;
 	const answer = useAnswer(() => askSections(trace, 'info'), [trace]);
 	const [isSheet, setSheet] = useState(false);
 	const [isSearch, setSearch] = useState(false);
@@ -208,8 +210,8 @@ function Frame({session}: {session: Session}): JSX.Element {
 				{(sections) => {
 					const info = infoOf(sections);
 					const holds = holdsOf(sections);
-					const recording = number(state['recording'], Number(info.recordings[0]?.['recording_id'] ?? 0));
-					const model = number(state['model'], Number(info.models[0]?.['model_id'] ?? 0));
+					const recording = chosen(state['recording'], info.recordings, 'recording_id');
+					const model = chosen(state['model'], info.models, 'model_id');
 					const props = {session, trace, recording, model, info, holds};
 					const shown = tabs.filter((tab) => tab.isShown({session, info}));
 					const View = (shown.find((tab) => tab.name === viewName) ?? shown[0]!).view;
@@ -238,7 +240,10 @@ function Frame({session}: {session: Session}): JSX.Element {
 							</nav>
 							<main id="content" tabIndex={-1}>
 								{isFile && <p class="note">This is a single file with summed-up data of {session.traces.map((each) => each.name).join(', ')}. Left out: {(session.left_out ?? []).join('; ')}.</p>}
-								{info.recordings.length === 0 ? <p class="none">This trace has no recording: none was committed.</p> : <View key={`${viewName} ${trace} ${recording} ${model}`} {...props} />}
+								<Troubles nTraces={session.traces.length} info={info} recording={recording} model={model} />
+								{info.recordings.length === 0 ? <p class="none">This trace has no recording: none was committed.</p> : (
+									<Boundary address={addressOf(state)}><View key={`${viewName} ${trace} ${recording} ${model}`} {...props} /></Boundary>
+								)}
 							</main>
 							{isSearch && <Search {...props} onClose={() => setSearch(false)} />}
 						</>

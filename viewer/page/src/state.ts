@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 //
 // What is shown is in the address, all of it: a reload or a link shows the same again. Views read and
-// write it by name; a name that is absent has its default.
+// write it by name; a name that is absent, or whose value means nothing, has its default.
 import {useEffect, useRef, useState} from 'preact/hooks';
+import {usable} from './address';
 
 export type State = Record<string, string>;
 
@@ -10,7 +11,8 @@ function read(): State {
 	return Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 }
 
-let state = read();
+let asked = read(); // as the address has it
+let state = usable(asked);
 const listeners = new Set<() => void>();
 
 function tell(): void {
@@ -18,10 +20,13 @@ function tell(): void {
 		listener();
 }
 
-window.addEventListener('hashchange', () => {
-	state = read();
+function take(next: State): void {
+	asked = next;
+	state = usable(next);
 	tell();
-});
+}
+
+window.addEventListener('hashchange', () => take(read()));
 
 export function addressOf(next: State): string {
 	return '#' + new URLSearchParams(Object.entries(next).filter(([, value]) => value !== ''));
@@ -30,7 +35,7 @@ export function addressOf(next: State): string {
 export type Change = Record<string, string | number | null | undefined>;
 
 function changed(change: Change): State {
-	const next = {...state};
+	const next = {...asked};
 	for (const [name, value] of Object.entries(change)) {
 		if (value === null || value === undefined || value === '')
 			delete next[name];
@@ -47,9 +52,9 @@ export function go(change: Change): void {
 
 // A change of the present step: sliders, zooming, cursors.
 export function adjust(change: Change): void {
-	state = changed(change);
-	history.replaceState(null, '', addressOf(state));
-	tell();
+	const next = changed(change);
+	history.replaceState(null, '', addressOf(next));
+	take(next);
 }
 
 // Another view keeps what all views share.
@@ -72,6 +77,9 @@ export function viewAddress(view: string, change: Change = {}): string {
 export function current(): State {
 	return state;
 }
+
+// With what means nothing.
+export const asWritten = (): State => asked;
 
 export function useAddress(): State {
 	const [seen, see] = useState(state);
@@ -130,14 +138,14 @@ export function useAnswer<T>(ask: () => Promise<T> | null, inputs: unknown[]): A
 		let isCurrent = true;
 		const isAgain = isSame(before.current, inputs);
 		before.current = inputs;
-		const asked = ask();
-		if (!asked) {
+		const answered = ask();
+		if (!answered) {
 			set({isLate: false});
 			return;
 		}
 		if (!isAgain)
 			set((old) => ({value: old.value, isLate: true}));
-		asked.then(
+		answered.then(
 			(value) => isCurrent && set({value, isLate: false}),
 			(error: Error) => isCurrent && set((old) => (isAgain && old.value !== undefined ? {value: old.value, isLate: false} : {error, isLate: false})));
 		return () => {

@@ -3,6 +3,7 @@
 // Layers and experts: who got how much, of which requests, when; and how even each layer is.
 import type {JSX, RefObject} from 'preact';
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
+import {attributeOf, phaseChoices} from '../address';
 import {PictureExports, svgOf} from '../chart';
 import type {Arrays, Parameters, Row, Rows} from '../data';
 import {askArrays, askSections, isFile} from '../data';
@@ -23,16 +24,6 @@ import {Ahead, frameOf, widest} from './heatmap_frame';
 import type {Windows} from './heatmap_time';
 import {boundsOf, Player, windowsOf} from './heatmap_time';
 import {usualRanks} from './ranks';
-
-// An address may hold anything.
-function attributeOf(filter: string): [string, string] | null {
-	try {
-		const pair = JSON.parse(filter.slice(10)) as unknown;
-		return filter.startsWith('attribute:') && Array.isArray(pair) && pair.length === 2 ? [String(pair[0]), String(pair[1])] : null;
-	} catch {
-		return null;
-	}
-}
 
 function filterText(filter: string): string {
 	const attribute = attributeOf(filter);
@@ -75,6 +66,12 @@ function cellText(picture: Picture, matrix: Matrix, row: number, column: number)
 		+ (weight !== undefined && weight >= 0 ? `, mean weight ${real(weight)}` : '');
 }
 
+// By what it is, not by where: the order may change.
+interface Place {
+	layer: number;
+	expert: number;
+}
+
 // What is drawn between two views of the page.
 export interface Playing {
 	now: {picture: Picture; matrix: Matrix} | null; // null: what the page shows
@@ -83,7 +80,7 @@ export interface Playing {
 
 export function Heat({title, opened = null, onOpen, playing, ...own}: {
 	picture: Picture;
-	opened?: {row: number; column: number} | null; // where the cursor is at first
+	opened?: Place | null; // where the address has the cursor
 	matrix: Matrix;
 	title: string;
 	onOpen: (row: number, expert: number) => void;
@@ -92,12 +89,17 @@ export function Heat({title, opened = null, onOpen, playing, ...own}: {
 	const canvas = useRef<HTMLCanvasElement>(null);
 	const readout = useRef<HTMLParagraphElement>(null);
 	const [box, width] = useWidth();
-	const [cursor, setCursor] = useState(opened);
+	const [place, setPlace] = useState(opened);
+	useEffect(() => setPlace(opened), [opened?.layer, opened?.expert]);
 	const [tip, setTip] = useState<{x: number; y: number; text: string} | null>(null);
 	const {picture, matrix} = playing?.now ?? own;
+	const cursor = cursorOf(picture, place);
+	const setCursor = (next: {row: number; column: number} | null) =>
+		setPlace(next && {layer: picture.layers[next.row]!.layer, expert: expertAt(picture, next.row, next.column)});
 	useTheme();
 	const draw = () => {
 		const now = playing?.now ?? own;
+		const cursor = cursorOf(now.picture, place);
 		if (canvas.current && width > 0)
 			heatDraw(canvasSurface(canvas.current, width, fullHeight(placeOf(now.picture, width))), {...now.picture, cursor}, width);
 		if (readout.current && cursor)
@@ -155,6 +157,12 @@ export function Heat({title, opened = null, onOpen, playing, ...own}: {
 			{cursor && <p class="readout" ref={readout} />}
 		</div>
 	);
+}
+
+function cursorOf(picture: Picture, place: Place | null): {row: number; column: number} | null {
+	const row = place ? picture.layers.findIndex((layer) => layer.layer === place.layer) : -1;
+	const column = row < 0 ? -1 : columnOf(picture, row, place!.expert);
+	return column < 0 || column >= picture.nSlots ? null : {row, column};
 }
 
 function columnOf(picture: Picture, row: number, expert: number): number {
@@ -225,9 +233,6 @@ function cellRows(layers: Layer[], matrix: Matrix, unit: string): Rows {
 }
 
 // ---- the view ----
-
-const phaseChoices = [['all', 'all phases'], ['prefill', 'prefill'], ['decode', 'decode'], ['verify', 'verify'],
-	['other', 'draft, dummy'], ['padding', 'padding alone']] as const;
 
 function filterChoices({info}: ViewProps, filter: string): [string, string][] {
 	const choices: [string, string][] = [['', 'all rows']];
@@ -400,7 +405,7 @@ function Whole({source, filtered, seen, phase, metric, filter, playing, frame, .
 	return (
 		<>
 			{tokens === 0 ? <p class="none">No row of {filterText(filter)} selected an expert in this phase and time.</p> : null}
-			<Heat picture={picture} matrix={matrix} title={title} playing={playing} opened={opened && expert >= 0 && expert < matrix.nSlots && !isRanks ? {row: layers.indexOf(opened), column: columnOf(picture, layers.indexOf(opened), expert)} : null}
+			<Heat key={picture.unit} picture={picture} matrix={matrix} title={title} playing={playing} opened={opened && expert < opened.nSlots && !isRanks ? {layer: opened.layer, expert} : null}
 				onOpen={(row, at) => !isRanks && go({layer: layers[row]!.layer, expert: at})} />
 			<div class="under">
 				<Legend scale={scale} />
@@ -412,7 +417,9 @@ function Whole({source, filtered, seen, phase, metric, filter, playing, frame, .
 				<Help>{count(Math.round(tokens))} selections of routed experts.{every > 1 ? ` One of ${every} layers has its label.` : ''}{balance.some(isMarked) ? ` A ring marks the busiest ${picture.unit} of a layer where it gets more than 3 times the mean.` : ''}
 					{metric === 'times' ? ' Colours are by how many times the mean: half and double are equally far from even.' : ''}{isRanks && placement === source.map ? ' Replicas share the tokens of their expert.' : ''}</Help>
 			</div>
-			{opened && expert >= 0 && !isRanks && (isFile ? <p class="none">What is behind layer {opened.layer}, expert {expert} is not in this file: open the trace with moetrace view.</p>
+			{opened && expert < opened.nSlots && !isRanks && (isFile ? <p class="none">What is behind layer {opened.layer}, expert {expert} is not in this file: open the trace with moetrace view.</p>
+				: phase === 'padding' ? <p class="none">Padding belongs to no request, and which rows of a pass were padding is not kept: what is behind layer {opened.layer}, expert {expert} cannot be told for padding alone.</p>
+				: phase === 'other' ? <p class="none">Rows of drafts and of no request are counted together: what is behind layer {opened.layer}, expert {expert} cannot be told for them alone. Choose another phase.</p>
 				: props.holds['ids'] ? <Cell {...props} layer={opened} expert={expert} more={more} of={of} />
 					: <p class="none">The trace keeps counts alone: which requests and passes are behind layer {opened.layer}, expert {expert} is not known.</p>)}
 			<details class="behind" open={state['table'] === '1'} onToggle={(event) => adjust({table: event.currentTarget.open ? '1' : null})}>

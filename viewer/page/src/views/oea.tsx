@@ -12,6 +12,7 @@ import {Choice, Help, Wait} from '../parts';
 import {adjust, useAddress, useAnswer, viewAddress} from '../state';
 import {Table} from '../table';
 import type {ViewProps} from '../view';
+import {unevenText} from './ranks';
 import {RuleControls, ruleOf} from './oea_rule';
 import type {TimeLine} from './oea_time';
 import {Fit, TimeControls, TimeFacts, useTimeLine} from './oea_time';
@@ -177,7 +178,8 @@ export function Oea(props: ViewProps): JSX.Element {
 	const ranks = /^\d+$/.test(state['ranks'] ?? '') ? state['ranks']! : null;
 	const placement = state['ranks'] === 'recorded' ? 'recorded' : null;
 	const shared: Parameters = {recording, rule: text, ranks, placement};
-	const ask = (more: Parameters) => () => (holds['ids'] && !isExpand ? askRows(trace, 'oea', {...shared, ...more}) : null);
+	const uneven = ranks && !isFile ? unevenText(props, Number(ranks)) : '';
+	const ask = (more: Parameters) => () => (holds['ids'] && !isExpand && uneven === '' ? askRows(trace, 'oea', {...shared, ...more}) : null);
 	const inputs = [trace, recording, rule.text, ranks, placement];
 	const figures = useAnswer(ask({}), inputs);
 	const parts = useAnswer<Rows>(by === '' || isExpand ? () => null : ask(by === 'layer' ? {by_layer: 1} : {by_batch: 1}), [...inputs, by]);
@@ -196,8 +198,9 @@ export function Oea(props: ViewProps): JSX.Element {
 		<div class="view oea">
 			<RuleControls props={props} k0={k0} k={allK} />
 			{!isExpand && <TimeControls />}
+			{uneven !== '' && <p class="error" role="alert">{uneven}</p>}
 			{isExpand && <Wait answer={expand}>{(rows) => <Expand rows={rows} />}</Wait>}
-			{!isExpand && <Wait answer={figures} what="Replaying the rule over every batch">
+			{!isExpand && uneven === '' && <Wait answer={figures} what="Replaying the rule over every batch">
 				{(rows) => {
 					const all = objects(rows).filter((row) => row['model_id'] === model);
 					const groups = [...new Set(all.map(keyOf))].map((key) => all.filter((row) => keyOf(row) === key))
@@ -225,7 +228,7 @@ export function Oea(props: ViewProps): JSX.Element {
 			<Wait answer={verify} what="Looking for rules">{(rows) => <Verdicts verify={rows} rules={notes.value?.['rules']} />}</Wait>
 			<Wait answer={notes}>{(sections) => <Refusals rows={sections['left_out']!} />}</Wait>
 			{!isExpand && <Wait answer={fit} what="Fitting times">{(sections) => <Fit model={model} sections={sections} />}</Wait>}
-			{!isExpand && figures.value && (
+			{!isExpand && uneven === '' && figures.value && (
 				<section aria-label="All figures">
 					<h2>All figures</h2>
 					<Table rows={ofModel(figures.value, model)} name="every k0" hide={['recording_id', 'model_id', 'layer', 'max_batch_rows', ...(isOneK(figures.value) ? ['k'] : []), ...emptyColumns(figures.value)]} most={16} />

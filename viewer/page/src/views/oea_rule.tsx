@@ -69,7 +69,7 @@ export function RuleControls({props, k0, k}: {props: ViewProps; k0: number; k: n
 			{!isFile && hasK0 && <Choice label="preference" value={state['by_order'] ?? 'choice'} options={[['choice', 'order of the choice'], ['weight', 'order of weights']]} onChange={(value) => adjust({by_order: value === 'choice' ? null : value})} />}
 			{!isFile && rule.name === 'oea' && isGrouped && <Choice label="groups" value={state['groups'] ?? 'kept'} options={[['kept', 'those that a row kept'], ['any', 'any']]} onChange={(value) => adjust({groups: value === 'kept' ? null : value})} />}
 			{!isFile && rule.name !== 'expand' && (
-				<Choice label="also by rank" value={state['ranks'] ?? ''} options={[['', 'no'], ...['2', '4', '8', '16', '32', '64'].map((n) => [n, `${n} ranks`] as const), ...(props.holds['maps'] ? [['recorded', 'as recorded'] as const] : [])]}
+				<Choice label="also by rank" value={state['ranks'] ?? ''} options={[['', 'no'], ...[...new Set(['2', '4', '8', '16', '32', '64', ...(state['ranks'] && state['ranks'] !== 'recorded' ? [state['ranks']] : [])])].map((n) => [n, `${n} ranks`] as const), ...(props.holds['maps'] ? [['recorded', 'as recorded'] as const] : [])]}
 					onChange={(value) => adjust({ranks: value})} />
 			)}
 		</div>

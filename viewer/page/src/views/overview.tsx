@@ -119,7 +119,7 @@ function Facts({rows, title, name}: {rows: Rows; title: string; name: string}): 
 		return <Table rows={rows} name={name} caption={title} />;
 	return (
 		<section class="facts" aria-label={title}>
-			<h2>{title} <Exports rows={rows} name={name} /></h2>
+			<h2>{title} <Exports rows={() => rows} name={name} /></h2>
 			<dl>
 				{rows.columns.map((column, i) => {
 					const value = rows.rows[0]![i]!;

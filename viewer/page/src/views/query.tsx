@@ -9,7 +9,7 @@ import {askQuery, askRows, cookbook, objects} from '../data';
 import {Chart, Grid, LinesChart} from '../chart';
 import {Choice, Wait} from '../parts';
 import {barsDraw} from '../plot';
-import {adjust, useAddress, useAnswer} from '../state';
+import {adjust, go, useAddress, useAnswer} from '../state';
 import {Table} from '../table';
 import type {ViewProps} from '../view';
 
@@ -111,32 +111,52 @@ function AsGrid({rows}: {rows: Rows}): JSX.Element {
 	}} />;
 }
 
+const usual = 'SELECT phase, count(*) AS passes, avg(mean_active_experts) AS active_experts\nFROM pass_summary GROUP BY phase';
+
 export function Query({trace, session}: ViewProps): JSX.Element {
 	const state = useAddress();
-	const [text, setText] = useState(state['sql'] ?? 'SELECT phase, count(*) AS passes, avg(mean_active_experts) AS active_experts\nFROM pass_summary GROUP BY phase');
+	const [text, setText] = useState(usual);
 	const [result, setResult] = useState<{rows?: Rows; error?: string; ms?: number}>({});
 	const [running, setRunning] = useState<AbortController | null>(null);
+	const last = useRef<AbortController | null>(null);
 	const box = useRef<HTMLTextAreaElement>(null);
 	const recipes = useAnswer(async () => recipesOf(await cookbook()), []);
 	const as = state['as'] ?? 'table';
 	const run = async (sql: string) => {
 		const abort = new AbortController();
 		const begin = performance.now();
+		last.current?.abort();
+		last.current = abort;
 		setRunning(abort);
 		setResult({});
-		adjust({sql});
+		let now: typeof result;
 		try {
 			const rows = await askQuery(trace, sql, abort.signal);
-			setResult({rows, ms: performance.now() - begin});
+			now = {rows, ms: performance.now() - begin};
 		} catch (error) {
-			setResult({error: abort.signal.aborted ? 'cancelled' : (error as Error).message});
+			now = {error: abort.signal.aborted ? 'cancelled' : (error as Error).message};
 		}
+		// Another query may have taken its place.
+		if (last.current !== abort)
+			return;
+		last.current = null;
+		setResult(now);
 		setRunning(null);
 	};
+	// The query is the address's: who runs another makes a step that "back" returns from.
+	const ask = (sql: string) => (sql === state['sql'] ? void run(sql) : go({sql}));
 	useEffect(() => {
+		setText(state['sql'] ?? usual);
 		if (state['sql'])
 			void run(state['sql']);
-	}, [trace]);
+		else {
+			last.current?.abort();
+			last.current = null;
+			setRunning(null);
+			setResult({});
+		}
+	}, [trace, state['sql']]);
+	useEffect(() => () => last.current?.abort(), []);
 	const pick = (word: string) => {
 		const at = box.current!;
 		at.setRangeText(word, at.selectionStart, at.selectionEnd, 'end');
@@ -149,14 +169,14 @@ export function Query({trace, session}: ViewProps): JSX.Element {
 			<div class="main">
 				<form onSubmit={(event) => {
 					event.preventDefault();
-					void run(text);
+					ask(text);
 				}}>
 					<label class="block"><span>one SQL statement that reads</span>
 						<textarea ref={box} id="sql" rows={9} spellcheck={false} value={text} onInput={(event) => setText(event.currentTarget.value)}
 							onKeyDown={(event) => {
 								if (event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
 									event.preventDefault();
-									void run(event.currentTarget.value);
+									ask(event.currentTarget.value);
 								}
 							}} />
 					</label>

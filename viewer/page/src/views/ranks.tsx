@@ -41,7 +41,7 @@ function Matrix({rows, column, title}: {rows: Rows; column: string; title: strin
 	return (
 		<div class="table" role="region" aria-label={title} tabIndex={0}>
 			<table class="matrix">
-				<caption>{title}, from the rank of the row to that of the column <Exports rows={rows} name={column} /></caption>
+				<caption>{title}, from the rank of the row to that of the column <Exports rows={() => rows} name={column} /></caption>
 				<thead><tr><td />{to.map((rank) => <th key={rank} scope="col" class="n">to {rank}</th>)}<th scope="col" class="n">sum</th><th scope="col" class="n">busiest / mean</th></tr></thead>
 				<tbody>{from.map((source) => {
 					const all = to.map((rank) => of.get(`${source} ${rank}`) ?? NaN);
@@ -74,6 +74,17 @@ export function usualRanks({info, model}: Pick<ViewProps, 'info' | 'model'>): nu
 	const layers = info.layers.filter((row) => row['model_id'] === model);
 	const divides = (n: number) => layers.every((row) => Number(row['n_experts']) % n === 0);
 	return told > 0 && divides(told) ? told : [8, 4, 2].find(divides) ?? 1;
+}
+
+// Why so many ranks cannot have as many experts each, with @redundant ones on top; '' where they can.
+export function unevenText({info, model}: Pick<ViewProps, 'info' | 'model'>, ranks: number, redundant = 0): string {
+	const layers = info.layers.filter((row) => row['model_id'] === model && Number(row['n_experts']) > 0);
+	const uneven = layers.find((row) => (Number(row['n_experts']) + redundant) % ranks !== 0);
+	if (!uneven)
+		return '';
+	const n = Number(uneven['n_experts']) + redundant;
+	const near = Array.from({length: Math.min(n, ranks)}, (_, i) => i + 1).filter((each) => n % each === 0).pop();
+	return `The ${count(n)} experts of layer ${String(uneven['layer'])} cannot be shared evenly by ${ranks} ranks: choose a number that divides them, as ${near}.`;
 }
 
 // ---- a placement of one's own ----
@@ -144,14 +155,15 @@ export function Ranks(props: ViewProps): JSX.Element {
 	const {trace, recording, model, holds} = props;
 	const state = useAddress();
 	const [own, setOwn] = useState<number[][] | null>(null);
-	const ranks = /^\d{1,5}$/.test(state['ranks'] ?? '') ? state['ranks']! : String(usualRanks(props));
+	const ranks = state['ranks'] ?? String(usualRanks(props));
 	const placement = state['placement'] ?? '';
 	const redundant = placement === 'eplb' && /^\d{1,5}$/.test(state['redundant'] ?? '') ? state['redundant']! : null;
 	const phase = state['phase'] ?? 'decode';
 	const ask = (place: string) => () => askSections(trace, 'ranks', {recording, model, ranks, phase: phase === 'all' ? null : phase, placement: place || null, redundant: place ? redundant : null});
-	const plain = useAnswer(ask(''), [trace, recording, model, ranks, phase]);
-	const other = useAnswer(() => (placement === 'eplb' || placement === 'recorded' ? ask(placement)() : null), [trace, recording, model, ranks, phase, placement, redundant]);
-	const mine = useAnswer<Rows>(() => (placement === 'file' && own ? ownAsk(props, own, ranks, phase) : null), [trace, recording, model, ranks, phase, placement, own]);
+	const uneven = isFile ? '' : unevenText(props, Number(ranks)) || unevenText(props, Number(ranks), Number(redundant ?? 0));
+	const plain = useAnswer(uneven ? () => null : ask(''), [trace, recording, model, ranks, phase]);
+	const other = useAnswer(() => (!uneven && (placement === 'eplb' || placement === 'recorded') ? ask(placement)() : null), [trace, recording, model, ranks, phase, placement, redundant]);
+	const mine = useAnswer<Rows>(() => (!uneven && placement === 'file' && own ? ownAsk(props, own, ranks, phase) : null), [trace, recording, model, ranks, phase, placement, own]);
 	const after = placement === 'file' ? mine.value : placement ? other.value?.['balance'] : undefined;
 	const error = placement === 'file' ? mine.error : placement ? other.error : undefined;
 	return (
@@ -165,8 +177,9 @@ export function Ranks(props: ViewProps): JSX.Element {
 					{placement === 'file' && <OwnPlacement onChange={setOwn} />}
 				</div>
 			)}
-			{error && <p class="error" role="alert">{error.message}</p>}
-			<Wait answer={plain}>
+			{uneven !== '' && <p class="error" role="alert">{uneven}</p>}
+			{error && error.message !== plain.error?.message && <p class="error" role="alert">{error.message}</p>}
+			{uneven === '' && <Wait answer={plain}>
 				{(before) => {
 					const a = mean(before['balance'], 'mean_max_over_mean');
 					const b = mean(after, 'mean_max_over_mean');
@@ -195,7 +208,7 @@ export function Ranks(props: ViewProps): JSX.Element {
 						</>
 					);
 				}}
-			</Wait>
+			</Wait>}
 		</div>
 	);
 }

@@ -3,7 +3,7 @@
 // One request, or two side by side: its tokens, and for each token and layer its experts in the
 // order of the choice; what differs from the rest; its attempts, reuse and passes.
 import type {JSX} from 'preact';
-import {useState} from 'preact/hooks';
+import {useEffect, useState} from 'preact/hooks';
 import type {Row, Rows, Value} from '../data';
 import {askArrays, askRows, askSections, isFile, objects} from '../data';
 import {cell, count, duration, heading, percent} from '../format';
@@ -16,12 +16,37 @@ import {Tokens} from './request_tokens';
 
 // ---- the list ----
 
+const LIST = 200;
+
+// Of the pages before @beyond, which has nothing, the last that has something.
+async function lastOffset(hasRows: (offset: number) => Promise<boolean>, beyond: number): Promise<number> {
+	let low = 0, high = Math.ceil(beyond / LIST);
+	while (high - low > 1) {
+		const middle = Math.floor((low + high) / 2);
+		if (await hasRows(middle * LIST))
+			low = middle;
+		else
+			high = middle;
+	}
+	return low * LIST;
+}
+
 function List(props: ViewProps & {like: string; chosen: string | undefined}): JSX.Element {
 	const {trace, recording, like, chosen} = props;
 	const state = useAddress();
-	const offset = Number(state['offset'] ?? 0) || 0;
+	const offset = isFile ? 0 : Number(state['offset'] ?? 0);
 	const verdict = state['verdict'] ?? '';
 	const answer = useAnswer(() => askRows(trace, 'requests', {recording, like, verdict, offset: offset || null}), [trace, recording, like, verdict, offset]);
+	const isBeyond = offset > 0 && !answer.isLate && answer.value?.rows.length === 0;
+	useEffect(() => {
+		let isCurrent = true;
+		if (isBeyond)
+			void lastOffset(async (at) => (await askRows(trace, 'requests', {recording, like, verdict, offset: at || null})).rows.length > 0, offset)
+				.then((at) => isCurrent && adjust({offset: at || null}), () => undefined);
+		return () => {
+			isCurrent = false;
+		};
+	}, [isBeyond, offset]);
 	return (
 		<nav class="list" aria-label="Requests">
 			{!isFile && (
@@ -48,8 +73,8 @@ function List(props: ViewProps & {like: string; chosen: string | undefined}): JS
 							))}
 						</ul>
 						{rows.rows.length === 0 && <p class="none">no request{like ? ` matches '${like}'` : ''}{verdict ? ` is ${verdict}` : ''}</p>}
-						{offset > 0 && <button type="button" onClick={() => adjust({offset: Math.max(0, offset - 200)})}>Earlier</button>}
-						{rows.is_cut && <button type="button" onClick={() => adjust({offset: offset + 200})}>Later</button>}
+						{offset > 0 && <button type="button" onClick={() => adjust({offset: Math.max(0, offset - LIST)})}>Earlier</button>}
+						{rows.is_cut && <button type="button" onClick={() => adjust({offset: offset + LIST})}>Later</button>}
 					</>
 				)}
 			</Wait>

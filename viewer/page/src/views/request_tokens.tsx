@@ -114,7 +114,7 @@ function Lines({rows, layers, how, texts, tokens, holes}: {
 	return (
 		<div class="table" role="region" aria-label="experts by position" tabIndex={0}>
 			<table class="experts">
-				<caption>Experts by position <Exports rows={table} name="experts-by-position" /></caption>
+				<caption>Experts by position <Exports rows={() => table} name="experts-by-position" /></caption>
 				<thead><tr><th scope="col" class="n">position</th><th scope="col">token</th><th scope="col" class="n">pass</th><th scope="col">state</th>
 					{layers.map((layer) => <th key={layer.layer} scope="col">L{layer.layer}</th>)}</tr></thead>
 				<tbody>{folded(rows, tokens).map((row, i) => {

@@ -57,6 +57,8 @@ function Losses({gaps, strip}: {gaps: Gap[]; strip: Strip}): JSX.Element {
 	);
 }
 
+const isBeyond = (strip: Strip, range: Range | null) => range !== null && strip.end > strip.start && (range.until <= strip.start || range.from >= strip.end);
+
 // ---- the view ----
 
 // A large trace is shown while it is still read.
@@ -125,6 +127,8 @@ export function Timeline(props: ViewProps): JSX.Element {
 			{strip && feed.progress < 1 && <Reading feed={feed} />}
 			{strip && <Legend strip={strip} />}
 			<Picture strip={strip} want={(from, until, width) => feed.want(from, until, width)} gaps={gaps} onHit={onHit} />
+			{strip && isBeyond(strip, rangeOf(state['range'])) && <p class="warn" role="status">Nothing lies there: the trace goes on for {duration(strip.end - strip.start)}, and this is wholly {rangeOf(state['range'])!.until <= strip.start ? 'before' : 'after'} it.{' '}
+				<button type="button" onClick={() => adjust({range: null})}>Show all of it</button></p>}
 			{gaps.length > 0 && strip && <Losses gaps={gaps} strip={strip} />}
 			<Help>Scroll to zoom at the pointer, drag to pan, drag with Shift or on the axis to select; the keys are in the sheet of shortcuts (?).</Help>
 			{state['pass'] && !isFile && <Pass {...props} pass={state['pass']} />}
