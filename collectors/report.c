@@ -53,7 +53,7 @@ int mtc_read_number(const char *path, int64_t *ret_value)
 		return -1;
 	errno = 0;
 	value = strtoll(text, &end, 10);
-	if (end == text || errno) {
+	if (end == text || *end || errno) {
 		errno = EINVAL;
 		return -1;
 	}

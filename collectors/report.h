@@ -21,7 +21,7 @@ int mtc_read_text(const char *path, char *ret_text, int text_bytes);
  */
 int mtc_is_library(const char *path, char *ret_error, int error_bytes);
 
-/* The number that a file begins with; -1: it has none, errno says why (EINVAL: it holds no number). */
+/* The number that a file's first line is; -1: none, errno says why (EINVAL: it is no number). */
 int mtc_read_number(const char *path, int64_t *ret_value);
 
 /*

@@ -24,10 +24,16 @@ struct host {
 static int64_t thread_cpu_ns(const struct host *host, const char *thread)
 {
 	char path[MT_PLACE_BYTES + 320];
-	int64_t value;
+	char text[128];
+	char *end;
+	long long value;
 
 	snprintf(path, sizeof(path), "%s/task/%s/schedstat", host->self, thread);
-	return mtc_read_number(path, &value) ? MT_UNKNOWN : value;
+	if (mtc_read_text(path, text, sizeof(text)))
+		return MT_UNKNOWN;
+	errno = 0;
+	value = strtoll(text, &end, 10);
+	return end == text || *end != ' ' || errno ? MT_UNKNOWN : value;
 }
 
 static int is_recorder(const struct host *host, const char *thread)

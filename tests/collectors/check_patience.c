@@ -172,6 +172,8 @@ static const struct {
 } bad_energies[] = {
 	{ "", "intel-rapl:0/energy_uj holds no number", "5000000", 4000 },
 	{ "nonsense", "intel-rapl:0/energy_uj holds no number", "5000000", 4000 },
+	{ "12 garbage", "intel-rapl:0/energy_uj holds no number", "5000000", 4000 },
+	{ "0x10", "intel-rapl:0/energy_uj holds no number", "5000000", 4000 },
 	{ "-5", "energy_uj is -5, its range 262143328850", "5000000", 4000 },
 	{ "262143328851", "energy_uj is 262143328851, its range", "5000000", 4000 },
 	/* What was drawn meanwhile is not known. */
