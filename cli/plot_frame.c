@@ -104,6 +104,46 @@ static int request_choose(const struct mt_trace *trace, const struct mt_plot_opt
 	return status;
 }
 
+static void attribute_bind(sqlite3_stmt *stmt, int i, const char *attribute, bool is_value)
+{
+	const char *equals = strchr(attribute, '=');
+
+	if (is_value && equals)
+		sqlite3_bind_text(stmt, i, equals + 1, -1, SQLITE_STATIC);
+	else if (!is_value)
+		sqlite3_bind_text(stmt, i, attribute, equals ? (int)(equals - attribute) : -1,
+				  SQLITE_STATIC);
+}
+
+/* A picture of no request would be one of zeros. */
+static int attribute_check(const struct mt_trace *trace, const struct mt_plot_options *options,
+			   const struct mt_plot_frame *frame)
+{
+	sqlite3_stmt *stmt;
+	int rc;
+
+	if (!options->attribute)
+		return MT_EXIT_OK;
+	stmt = mt_trace_prepare(trace, "SELECT 1 FROM request_attribute JOIN request USING "
+				       "(request_id) WHERE recording_id = ?1 AND key = ?2 AND "
+				       "value IS ?3 LIMIT 1");
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	sqlite3_bind_int64(stmt, 1, frame->recording_id);
+	attribute_bind(stmt, 2, options->attribute, false);
+	attribute_bind(stmt, 3, options->attribute, true);
+	rc = sqlite3_step(stmt);
+	sqlite3_finalize(stmt);
+	if (rc == SQLITE_ROW)
+		return MT_EXIT_OK;
+	if (rc != SQLITE_DONE)
+		return mt_trace_error(trace);
+	mt_error("%s: recording %" PRId64 " has no request with attribute '%s'%s", trace->path,
+		 frame->recording_id, options->attribute,
+		 strchr(options->attribute, '=') ? "" : " without a value; give KEY=VALUE");
+	return MT_EXIT_NOT_FOUND;
+}
+
 static int recording_choose(const struct mt_trace *trace, const struct mt_plot_options *options,
 			    struct mt_plot_frame *frame)
 {
@@ -182,6 +222,8 @@ int mt_plot_frame_read(const struct mt_trace *trace, const struct mt_plot_option
 	if (status == MT_EXIT_OK)
 		status = model_choose(trace, options, &frame);
 	if (status == MT_EXIT_OK)
+		status = attribute_check(trace, options, &frame);
+	if (status == MT_EXIT_OK)
 		status = subtitle_read(trace, &frame);
 	if (status == MT_EXIT_OK)
 		status = notes_read(trace, options, &frame);
@@ -202,17 +244,6 @@ void mt_plot_frame_free(struct mt_plot_frame *frame)
 }
 
 /* ---- questions ---- */
-
-static void attribute_bind(sqlite3_stmt *stmt, int i, const char *attribute, bool is_value)
-{
-	const char *equals = strchr(attribute, '=');
-
-	if (is_value && equals)
-		sqlite3_bind_text(stmt, i, equals + 1, -1, SQLITE_STATIC);
-	else if (!is_value)
-		sqlite3_bind_text(stmt, i, attribute, equals ? (int)(equals - attribute) : -1,
-				  SQLITE_STATIC);
-}
 
 static void parameter_bind(sqlite3_stmt *stmt, int i, const struct mt_plot_options *options,
 			   const struct mt_plot_frame *frame)

@@ -192,6 +192,8 @@ expect_match "$tmp/err" 'new.svg cannot be written: File too large; nothing of i
 expect_same new.svg "$tmp/stdout.svg"
 expect_error 1 'has no recording' "$moetrace" plot heatmap -o x.svg "$tmp/empty.db"
 expect_error 3 'no such file' "$moetrace" plot heatmap -o x.svg nothing.db
+expect_error 3 "no request with attribute 'domain=zzz'" "$moetrace" plot heatmap -o x.svg --attribute domain=zzz "$tmp/sound.db"
+expect_error 3 "no request with attribute 'x' without a value; give KEY=VALUE" "$moetrace" plot heatmap -o x.svg --attribute x "$tmp/sound.db"
 expect_error 3 "no request 'nobody'" "$moetrace" plot heatmap -o x.svg --request nobody "$tmp/sound.db"
 expect_error 3 'no window 99' "$moetrace" plot heatmap -o x.svg --window 1-99 "$tmp/sound.db"
 expect_error 3 'no model 9' "$moetrace" plot heatmap -o x.svg --model 9 "$tmp/sound.db"
