@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/clean.h"
+
 static const char *error_name = "moetrace";
 static char *captured; /* NULL: lines go to standard error */
 static size_t captured_bytes;
@@ -29,22 +31,19 @@ void mt_error_capture(char *buffer, size_t buffer_bytes)
 	captured_bytes = buffer_bytes;
 }
 
-/* Control characters would let a file's name or content drive the terminal or break the line. */
+/* A file's name or content shall neither drive the terminal nor break the line. */
 static void line_write(const char *kind, const char *format, va_list args)
 {
-	char text[2048];
-	char *c;
+	char text[2048], clean[8192];
 
 	vsnprintf(text, sizeof(text), format, args);
-	for (c = text; *c; c++)
-		if ((unsigned char)*c < 0x20 || *c == 0x7f)
-			*c = ' ';
+	mt_clean_line(text, clean, sizeof(clean));
 	if (captured) {
-		snprintf(captured, captured_bytes, "%s%s", kind, text);
+		snprintf(captured, captured_bytes, "%s%s", kind, clean);
 		return;
 	}
 	fflush(stdout);
-	fprintf(stderr, "%s: %s%s\n", error_name, kind, text);
+	fprintf(stderr, "%s: %s%s\n", error_name, kind, clean);
 }
 
 void mt_error(const char *format, ...)

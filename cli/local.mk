@@ -21,6 +21,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/check_sql.c \
 	%D%/check_timing.c \
 	%D%/check_window.c \
+	%D%/clean.c %D%/clean.h \
 	%D%/cli.c %D%/cli.h \
 	%D%/cli_args.c \
 	%D%/cli_open.c \

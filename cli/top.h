@@ -138,6 +138,8 @@ struct mt_top_totals {
 	uint64_t closed_rows[MT_TOP_PHASES], rows[MT_TOP_PHASES], rows_before[MT_TOP_PHASES];
 	int64_t passes_before;
 	int64_t open_ns, length_ns;
+	struct mt_top_bucket passes; /* of the model, up to pass_cursor; where passes are kept */
+	int64_t pass_cursor;
 };
 
 struct mt_top {
@@ -196,6 +198,7 @@ int mt_top_look(struct mt_top *top, const struct mt_trace *trace);
 int mt_top_facts_read(struct mt_top *top, const struct mt_trace *trace);	 /* top_facts.c */
 int mt_top_definitions_read(struct mt_top *top, const struct mt_trace *trace); /* top_layers.c */
 int mt_top_passes_read(struct mt_top *top, const struct mt_trace *trace); /* top_read.c */
+int mt_top_whole_read(struct mt_top *top, const struct mt_trace *trace); /* top_read.c */
 int mt_top_totals_read(struct mt_top *top, const struct mt_trace *trace); /* top_totals.c */
 int mt_top_operations_read(struct mt_top *top, const struct mt_trace *trace); /* top_kernels.c */
 int mt_top_power_read(struct mt_top *top, const struct mt_trace *trace);      /* top_power.c */
@@ -260,7 +263,8 @@ struct mt_top_frame {
 	int64_t from_ns, until_ns;
 	int64_t recent_from_ns; /* of what is of the last seconds in any case */
 	double span_s, recent_span_s;
-	uint64_t n_passes, n_partial, n_rows, padding_rows, rows[MT_TOP_PHASES];
+	int64_t n_passes, n_partial, n_rows, padding_rows; /* negative: unknown */
+	uint64_t rows[MT_TOP_PHASES];
 	double passes_per_s, tokens_per_s, phase_per_s[MT_TOP_PHASES];
 	double mean_rows, mean_ns, mean_active; /* negative: unknown */
 	uint64_t max_active;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/clean.h"
 #include "common/utf8.h"
 
 /* Lightness rises from level to level, from blue over grey to yellow: so hues do not matter. */
@@ -37,63 +38,6 @@ bool mt_locale_utf8(void)
 			setlocale(LC_CTYPE, "C.UTF-8");
 	}
 	return strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
-}
-
-/* The character of a well-formed sequence. */
-static uint32_t decode(const unsigned char *bytes, size_t length)
-{
-	static const unsigned char masks[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
-	uint32_t character = bytes[0] & masks[length];
-	size_t i;
-
-	for (i = 1; i < length; i++)
-		character = character << 6 | (bytes[i] & 0x3f);
-	return character;
-}
-
-/* One piece of @text as it may be shown, into @to (16 bytes); returns the bytes that it was. */
-static size_t piece_clean(const char *text, size_t n_bytes, bool is_utf8, char *to)
-{
-	const unsigned char *bytes = (const unsigned char *)text;
-	uint32_t character;
-	size_t length = 1;
-
-	if (bytes[0] >= 0x20 && bytes[0] < 0x7f) {
-		to[0] = text[0];
-		to[1] = '\0';
-	} else if (bytes[0] == '\n' || bytes[0] == '\t' || bytes[0] == '\r') {
-		sprintf(to, "\\%c", bytes[0] == '\n' ? 'n' : bytes[0] == '\t' ? 't' : 'r');
-	} else if (bytes[0] < 0x80 || !mt_utf8_sequence(bytes, n_bytes, &length)) {
-		sprintf(to, "\\x%02x", bytes[0]);
-		length = 1;
-	} else {
-		character = decode(bytes, length);
-		if (is_utf8 && character >= 0xa0 && wcwidth((wchar_t)character) > 0) {
-			memcpy(to, text, length);
-			to[length] = '\0';
-		} else {
-			sprintf(to, "\\u{%x}", character);
-		}
-	}
-	return length;
-}
-
-const char *mt_clean_text(const char *text, bool is_utf8, char *buffer, size_t buffer_bytes)
-{
-	size_t n_bytes = strlen(text), used = 0, length;
-	char piece[16];
-
-	while (n_bytes > 0) {
-		length = piece_clean(text, n_bytes, is_utf8, piece);
-		if (used + strlen(piece) >= buffer_bytes)
-			break;
-		strcpy(buffer + used, piece);
-		used += strlen(piece);
-		text += length;
-		n_bytes -= length;
-	}
-	buffer[used] = '\0';
-	return buffer;
 }
 
 /* ---- cells ---- */
@@ -163,12 +107,12 @@ int mt_canvas_text(struct mt_canvas *canvas, int row, int column, int end, int c
 	if (end > canvas->n_columns)
 		end = canvas->n_columns;
 	while (n_bytes > 0 && column < end) {
-		length = piece_clean(text, n_bytes, canvas->is_utf8, piece);
+		length = mt_clean_piece(text, n_bytes, canvas->is_utf8, piece);
 		n_clean = strlen(piece);
 		for (i = 0; i < n_clean; i += clean_length) {
 			mt_utf8_sequence((const unsigned char *)piece + i, n_clean - i, &clean_length);
 			glyph.character =
-				(wchar_t)decode((const unsigned char *)piece + i, clean_length);
+				(wchar_t)mt_clean_decode((const unsigned char *)piece + i, clean_length);
 			column = character_put(canvas, row, column, end, glyph);
 		}
 		text += length;

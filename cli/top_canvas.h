@@ -68,7 +68,5 @@ void mt_canvas_print(const struct mt_canvas *canvas, FILE *out);
 
 /* Whether the locale's characters are UTF-8; sets the program's LC_CTYPE from the environment. */
 bool mt_locale_utf8(void);
-/* A harmless copy of @text, cut at the buffer's end; without @is_utf8 in ASCII. Returns @buffer. */
-const char *mt_clean_text(const char *text, bool is_utf8, char *buffer, size_t buffer_bytes);
 
 #endif

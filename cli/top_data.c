@@ -51,6 +51,14 @@ static void number_add(struct mt_table *table, double value)
 		mt_table_double(table, value);
 }
 
+static void count_add(struct mt_table *table, int64_t value)
+{
+	if (value < 0)
+		mt_table_null(table);
+	else
+		mt_table_int64(table, value);
+}
+
 static void text_add(struct mt_table *table, const char *text)
 {
 	if (*text)
@@ -102,10 +110,10 @@ static void throughput_print(struct data *data)
 	mt_table_int64(&table, frame->from_ns);
 	mt_table_int64(&table, frame->until_ns);
 	mt_table_int64(&table, frame->is_whole);
-	mt_table_int64(&table, (int64_t)frame->n_passes);
-	mt_table_int64(&table, (int64_t)frame->n_partial);
-	mt_table_int64(&table, (int64_t)frame->n_rows);
-	mt_table_int64(&table, (int64_t)frame->padding_rows);
+	count_add(&table, frame->n_passes);
+	count_add(&table, frame->n_partial);
+	count_add(&table, frame->n_rows);
+	count_add(&table, frame->padding_rows);
 	for (i = 0; i < MT_TOP_PHASES; i++)
 		mt_table_int64(&table, (int64_t)frame->rows[i]);
 	number_add(&table, frame->passes_per_s);

@@ -122,9 +122,9 @@ static void throughput_draw(struct page *page)
 	column = mt_canvas_format(page->canvas, page->row, column, 0, 0,
 				  "  rows a pass %6s  length %s  ",
 				  mt_top_number(frame->mean_rows, b), length);
-	if (frame->n_partial)
+	if (frame->n_partial > 0)
 		mt_canvas_format(page->canvas, page->row, column, MT_COLOR_WARN, MT_BOLD,
-				 "%" PRIu64 " partial", frame->n_partial);
+				 "%" PRId64 " partial", frame->n_partial);
 	page->row++;
 }
 
@@ -202,7 +202,8 @@ static void meter_draw(struct page *page, const struct mt_top_meter *meter)
 	const double mean = mt_top_meter_mean(page->top, meter, page->frame, watts);
 	const bool is_near = meter->limit_w > 0 && meter->last_w > 0.95 * meter->limit_w;
 	char last[16], limit[16], temperature[16], average[16], name[32];
-	int column;
+	size_t skipped;
+	int column, room;
 
 	watts_text(meter->last_w, last);
 	watts_text(mean, average);
@@ -210,14 +211,18 @@ static void meter_draw(struct page *page, const struct mt_top_meter *meter)
 	watts_text(meter->temperature_c, temperature);
 	snprintf(name, sizeof(name), "%s %" PRId64, meter->is_gpu ? "gpu" : "dev", meter->device_id);
 	column = mt_canvas_format(page->canvas, page->row, 10, is_near ? MT_COLOR_WARN : 0, MT_BOLD,
-				  "%-6s %5s W", name, last);
+				  "%-6s %-9.9s %5s W", name, meter->domain, last);
 	column = mt_canvas_format(page->canvas, page->row, column, 0, 0,
 				  " of %5s W  mean %5s W  %4s C  ", limit, average, temperature);
-	column = mt_canvas_spark(page->canvas, page->row, column, watts, MT_TOP_BUCKETS,
-				 meter->limit_w);
-	mt_canvas_format(page->canvas, page->row, column, 0, 0, "  %s%s %s",
-			 meter->held_down_by & ~UINT64_C(1) ? "HELD DOWN " : "", meter->domain,
-			 meter->name);
+	if (meter->held_down_by & ~UINT64_C(1))
+		column = mt_canvas_format(page->canvas, page->row, column, MT_COLOR_WARN, MT_BOLD,
+					  "HELD DOWN  ");
+	/* Where there is no room for all, the newest are seen. */
+	room = page->canvas->n_columns > column ? page->canvas->n_columns - column : 0;
+	skipped = room < MT_TOP_BUCKETS ? (size_t)(MT_TOP_BUCKETS - room) : 0;
+	column = mt_canvas_spark(page->canvas, page->row, column, watts + skipped,
+				 MT_TOP_BUCKETS - skipped, meter->limit_w);
+	mt_canvas_format(page->canvas, page->row, column, 0, 0, "  %s", meter->name);
 	page->row++;
 }
 
@@ -313,6 +318,7 @@ static void sources_draw(struct page *page, int n_rows)
 {
 	const struct mt_top_facts *facts = &page->top->facts;
 	const int end = page->row + n_rows;
+	const int begin = page->row;
 	size_t i;
 
 	for (i = 0; i < facts->n_losses && page->row < end; i++)
@@ -322,7 +328,12 @@ static void sources_draw(struct page *page, int n_rows)
 		mt_canvas_format(page->canvas, page->row++, 0, MT_COLOR_BAD, 0,
 				 "%" PRId64 " of stream %s: %s", facts->gaps[i].n_lost,
 				 facts->gaps[i].stream, facts->gaps[i].reason);
-	if (!facts->n_losses && page->row < end)
+	for (i = 0; i < facts->n_sources && page->row < end; i++)
+		if (facts->sources[i].n_dropped > 0)
+			mt_canvas_format(page->canvas, page->row++, 0, MT_COLOR_BAD, 0,
+					 "%s dropped %" PRId64, facts->sources[i].name,
+					 facts->sources[i].n_dropped);
+	if (page->row == begin && page->row < end)
 		mt_canvas_format(page->canvas, page->row++, 0, MT_COLOR_GOOD, 0,
 				 "nothing was lost");
 	for (i = 0; i < facts->n_left_out && page->row < end; i++)

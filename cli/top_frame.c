@@ -55,10 +55,10 @@ static void bucket_add(struct mt_top_frame *frame, const struct mt_top_bucket *b
 {
 	size_t j;
 
-	frame->n_passes += bucket->n_passes;
-	frame->n_partial += bucket->n_partial;
-	frame->n_rows += bucket->n_rows;
-	frame->padding_rows += bucket->padding_rows;
+	frame->n_passes += (int64_t)bucket->n_passes;
+	frame->n_partial += (int64_t)bucket->n_partial;
+	frame->n_rows += (int64_t)bucket->n_rows;
+	frame->padding_rows += (int64_t)bucket->padding_rows;
 	for (j = 0; j < MT_TOP_PHASES; j++)
 		frame->rows[j] += bucket->rows[j];
 	for (j = 0; j < MT_TOP_ROLES; j++) {
@@ -99,22 +99,43 @@ static void buckets_sum(const struct mt_top *top, struct mt_top_frame *frame)
 	}
 	frame->mean_ns = ratio((double)timed_ns, (double)n_timed);
 	frame->mean_active = ratio((double)sum_active, (double)n_active);
-	frame->mean_rows = ratio((double)frame->n_rows, (double)frame->n_passes);
 }
 
-/* Over the whole recording passes are not looked at one by one: the file has sums. */
 static void whole_set(const struct mt_top *top, struct mt_top_frame *frame)
 {
 	const uint64_t top_k = top->n_layers ? top->layers[0].top_k : 1;
+	const struct mt_top_bucket *passes = &top->totals.passes;
 	size_t i;
 
-	frame->n_passes = (uint64_t)later(top->facts.recorded_passes, 0);
-	frame->n_rows = (uint64_t)later(top->facts.recorded_rows, 0);
+	frame->n_passes = (int64_t)passes->n_passes;
+	frame->n_partial = (int64_t)passes->n_partial;
+	frame->n_rows = (int64_t)passes->n_rows;
+	frame->padding_rows = (int64_t)passes->padding_rows;
+	frame->mean_ns = ratio((double)passes->timed_ns, (double)passes->n_timed);
+	if (!frame->has_passes) {
+		frame->n_passes = later(top->facts.recorded_passes, 0);
+		frame->n_rows = later(top->facts.recorded_rows, 0);
+	}
 	for (i = 0; i < MT_TOP_PHASES; i++)
 		frame->rows[i] = top->totals.rows[i] / top_k;
-	frame->mean_rows = ratio((double)frame->n_rows, (double)frame->n_passes);
 	if (frame->n_cells)
 		memcpy(frame->tokens, top->totals.all, frame->n_cells * sizeof(*frame->tokens));
+}
+
+/*
+ * Without passes there are the recording's sums: which of them are partial, and, of several models,
+ * whose they are, nothing tells.
+ */
+static void unknown_set(const struct mt_top *top, struct mt_top_frame *frame)
+{
+	if (frame->has_passes)
+		return;
+	frame->n_partial = frame->padding_rows = -1;
+	frame->mean_ns = -1;
+	if (top->facts.n_models == 1)
+		return;
+	frame->n_passes = -1;
+	frame->n_rows = frame->is_whole ? -1 : frame->n_rows;
 }
 
 static void rates_set(struct mt_top_frame *frame)
@@ -126,7 +147,11 @@ static void rates_set(struct mt_top_frame *frame)
 		n_rows += frame->rows[i];
 		frame->phase_per_s[i] = ratio((double)frame->rows[i], frame->span_s);
 	}
-	frame->passes_per_s = ratio((double)frame->n_passes, frame->span_s);
+	frame->passes_per_s =
+		frame->n_passes < 0 ? -1 : ratio((double)frame->n_passes, frame->span_s);
+	frame->mean_rows = frame->n_rows < 0 || frame->n_passes < 0 ?
+				   -1 :
+				   ratio((double)frame->n_rows, (double)frame->n_passes);
 	frame->tokens_per_s = ratio((double)n_rows, frame->span_s);
 }
 
@@ -267,6 +292,7 @@ int mt_top_frame_make(const struct mt_top *top, struct mt_top_frame *frame)
 	buckets_sum(top, frame);
 	if (frame->is_whole)
 		whole_set(top, frame);
+	unknown_set(top, frame);
 	rates_set(frame);
 	layers_judge(top, frame);
 	if (balance_set(frame) < 0)

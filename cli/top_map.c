@@ -214,7 +214,8 @@ static int heading_draw(const struct map *map, int row, size_t first, size_t las
 				  map->frame->n_layers, pool, order,
 				  view->is_log ? "log" : "linear");
 	for (int i = 0; i < 10; i++, column++) {
-		struct mt_glyph glyph = {.character = mt_canvas_ramp(i / 9.0)};
+		/* The middle of the levels that the character stands for. */
+		struct mt_glyph glyph = {.character = mt_canvas_ramp((i - 0.5) / 9)};
 
 		if (map->canvas->is_colored) {
 			glyph.character = L' ';

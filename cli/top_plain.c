@@ -2,6 +2,7 @@
 /*
  * A frame as lines, one fact each, with nothing drawn: for screen readers, pipes and logs.
  */
+#include "cli/clean.h"
 #include "cli/top.h"
 
 #include <inttypes.h>
@@ -66,17 +67,18 @@ static void throughput_print(const struct lines *lines)
 	const struct mt_top_frame *frame = lines->frame;
 	char a[32], b[32], c[32], d[32], e[32];
 
-	line(lines, "passes", "%s a second, %" PRIu64 " in the window, %" PRIu64
-	     " of them partial, mean length %s ms",
-	     figure(frame->passes_per_s, 1, a), frame->n_passes, frame->n_partial,
+	line(lines, "passes",
+	     "%s a second, %s in the window, %s of them partial, mean length %s ms",
+	     figure(frame->passes_per_s, 1, a), figure((double)frame->n_passes, 0, c),
+	     figure((double)frame->n_partial, 0, d),
 	     figure(frame->mean_ns < 0 ? -1 : frame->mean_ns / 1e6, 3, b));
 	line(lines, "tokens", "%s a second: prefill %s, decode %s, verify %s, other %s",
 	     figure(frame->tokens_per_s, 1, a), figure(frame->phase_per_s[MT_TOP_PREFILL], 1, b),
 	     figure(frame->phase_per_s[MT_TOP_DECODE], 1, c),
 	     figure(frame->phase_per_s[MT_TOP_VERIFY], 1, d),
 	     figure(frame->phase_per_s[MT_TOP_OTHER], 1, e));
-	line(lines, "rows a pass", "mean %s, padding rows %" PRIu64 " in the window",
-	     figure(frame->mean_rows, 1, a), frame->padding_rows);
+	line(lines, "rows a pass", "mean %s, padding rows %s in the window",
+	     figure(frame->mean_rows, 1, a), figure((double)frame->padding_rows, 0, b));
 	line(lines, "active experts", "mean %s a layer and pass, most %" PRIu64 ", last %.1f s",
 	     figure(frame->mean_active, 1, a), frame->max_active, frame->recent_span_s);
 }

@@ -13,6 +13,7 @@
 
 /* A look asks the clock after so many passes, and no longer than this for anything at all. */
 #define CHUNK_PASSES 64
+#define WHOLE_CHUNK_PASSES 8192 /* that are only added up */
 #define LOOK_NS	     5000000000
 
 /* Passes end in the order of their keys but for those that run at once. */
@@ -80,6 +81,14 @@ static void active_take(struct mt_top_bucket *bucket, sqlite3_stmt *stmt)
 	bucket->max_active = most > bucket->max_active ? most : bucket->max_active;
 }
 
+static void range_bind(sqlite3_stmt *stmt, const struct mt_top *top, const struct chunk *chunk)
+{
+	sqlite3_bind_int64(stmt, 1, chunk->after);
+	sqlite3_bind_int64(stmt, 2, chunk->last);
+	sqlite3_bind_int64(stmt, 3, top->facts.recording_id);
+	sqlite3_bind_int64(stmt, 4, top->model_id);
+}
+
 /* Hand the rows of @sql, whose first column is a time, to @take with their bucket. */
 static int rows_take(struct mt_top *top, const struct chunk *chunk, const char *sql,
 		     void (*take)(struct mt_top_bucket *bucket, sqlite3_stmt *stmt))
@@ -89,10 +98,7 @@ static int rows_take(struct mt_top *top, const struct chunk *chunk, const char *
 
 	if (!stmt)
 		return MT_EXIT_FAILED;
-	sqlite3_bind_int64(stmt, 1, chunk->after);
-	sqlite3_bind_int64(stmt, 2, chunk->last);
-	sqlite3_bind_int64(stmt, 3, top->facts.recording_id);
-	sqlite3_bind_int64(stmt, 4, top->model_id);
+	range_bind(stmt, top, chunk);
 	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW) {
 		struct mt_top_bucket *bucket = mt_top_bucket_at(top, sqlite3_column_int64(stmt, 0));
 
@@ -203,6 +209,50 @@ int mt_top_key_find(const struct mt_trace *trace, const char *table, const char 
 	return status;
 }
 
+/* Sums of a chunk's passes on top of @sums, which an error leaves as they were. */
+static int chunk_sum(const struct mt_top *top, const struct chunk *chunk,
+		     struct mt_top_bucket *sums)
+{
+	sqlite3_stmt *stmt = mt_trace_prepare(chunk->trace, SQL_PASSES);
+	struct mt_top_bucket after = *sums;
+	int status = MT_EXIT_OK, rc;
+
+	if (!stmt)
+		return MT_EXIT_FAILED;
+	range_bind(stmt, top, chunk);
+	while ((rc = sqlite3_step(stmt)) == SQLITE_ROW)
+		pass_take(&after, stmt);
+	if (rc == SQLITE_DONE)
+		*sums = after;
+	else
+		status = mt_trace_error(chunk->trace);
+	sqlite3_finalize(stmt);
+	return status;
+}
+
+int mt_top_whole_read(struct mt_top *top, const struct mt_trace *trace)
+{
+	const int64_t begin_ns = mt_top_clock_ns();
+	struct mt_top_totals *totals = &top->totals;
+	struct chunk chunk = {.trace = trace};
+	int status = MT_EXIT_OK;
+
+	while (status == MT_EXIT_OK && totals->pass_cursor < top->facts.last_pass_id) {
+		if (top->budget_ns && mt_top_clock_ns() - begin_ns > top->budget_ns) {
+			top->is_behind = true;
+			break;
+		}
+		chunk.after = totals->pass_cursor;
+		chunk.last = top->facts.last_pass_id - chunk.after > WHOLE_CHUNK_PASSES ?
+				     chunk.after + WHOLE_CHUNK_PASSES :
+				     top->facts.last_pass_id;
+		status = chunk_sum(top, &chunk, &totals->passes);
+		if (status == MT_EXIT_OK)
+			totals->pass_cursor = chunk.last;
+	}
+	return status;
+}
+
 int mt_top_passes_read(struct mt_top *top, const struct mt_trace *trace)
 {
 	const int64_t begin_ns = mt_top_clock_ns();
@@ -245,6 +295,8 @@ static int parts_read(struct mt_top *top, const struct mt_trace *trace)
 	status = mt_top_definitions_read(top, trace);
 	if (status == MT_EXIT_OK && strcmp(top->facts.mode, "stat") != 0 && top->n_layers > 0)
 		status = mt_top_passes_read(top, trace);
+	if (status == MT_EXIT_OK && !top->window_ns && strcmp(top->facts.mode, "stat") != 0)
+		status = mt_top_whole_read(top, trace);
 	if (status == MT_EXIT_OK)
 		status = mt_top_totals_read(top, trace);
 	if (status == MT_EXIT_OK)

@@ -156,6 +156,22 @@ grep -q "$(printf '\033')\[.*38;5;" sent || fail "no colour was sent"
 LC_ALL=C grep -q "$(printf '\342\226\200\|\342\226\202\|\342\226\210')" sent || fail "no block was sent"
 ! LC_ALL=C grep -q "$(printf '\033')\]0;stolen" sent || fail "a name was sent as a command"
 
+# ---- what was dropped, and what draws power ----
+cp made.db power.db
+change power.db "INSERT INTO device (device_id, process_id, kind, name) SELECT 7, process_id, 'cuda', 'card' FROM recording;" \
+	"INSERT INTO power_sample (recording_id, device_id, domain, source, time_ns, instant_mw)
+		SELECT 1, 7, d.value, 'poll', end_ns, 460000 FROM recording, (SELECT 'gpu' AS value UNION ALL SELECT 'module') AS d;" \
+	"INSERT INTO collector VALUES (1, 'nvml', 'on', NULL, NULL, NULL, 0, 4, 0, 0, 0, 0, NULL)"
+show 80 24 -- power.db
+until_seen '^LOST +nvml dropped 4'
+expect_match screen '^(power|     ) +gpu 7  gpu +460 W'
+expect_match screen '^(power|     ) +gpu 7  module +460 W'
+keys BTab
+until_seen '\[sources\]'
+expect_match screen '^nvml dropped 4'
+expect_no_match screen 'nothing was lost'
+quit
+
 # ---- other terminals ----
 show 200 50 NO_COLOR=1 -- made.db
 until_seen '^tokens  layers 1-8 of 8  mean of 2'
@@ -174,6 +190,7 @@ until_seen '^L10 '
 ascii --ascii
 show 80 24 TERM=vt100 -- made.db
 until_seen '^L10 '
+expect_match screen '^tokens  layers .*linear  0  \.:-=\+\*#%@ '
 ascii vt100
 show 80 24 LC_ALL=C -- made.db
 until_seen '^L10 '

@@ -156,10 +156,28 @@ figures hard.db
 figures hard.db --recording 1
 figures hard.db --recording 1 --model 2
 figures hard.db --recording 2 --window all
+make_sound sound.db
+figures sound.db --recording 1 --window all
+expect_eq "passes and rows of the first of two models" "$(json out '$.throughput[0].passes')|$(json out '$.throughput[0].rows')" '6|13'
+figures sound.db --recording 1 --window all --model 2
+figures sound.db --recording 1
+figures sound.db --recording 2 --window all
 figures turns.1.db --window 1
 figures counts.db --window 1
 figures counts.db --window all
 figures stat.db --window all
+# Without passes nothing tells whose a recording's sums are.
+cp sound.db sums.db
+change sums.db "UPDATE recording SET mode = 'stat'"
+expect_ok "$moetrace" top --once --format json --window all --recording 1 sums.db
+expect_eq "figures of passes" "$(sqlite3 :memory: "SELECT group_concat(coalesce(value, 'n/a'), ' ') FROM json_each(CAST(readfile('out') AS TEXT), '\$.throughput[0]')
+	WHERE key IN ('passes', 'partial_passes', 'rows', 'padding_rows', 'passes_per_s', 'mean_rows', 'mean_duration_ns')")" 'n/a n/a n/a n/a n/a n/a n/a'
+# What began longer ago than the last seconds is of the whole as well.
+cp sound.db long.db
+change long.db "UPDATE recording SET end_ns = 60000000000 WHERE recording_id = 1; UPDATE pass SET verdict = 'partial', reasons = 'unended' WHERE pass_id = 1;" \
+	"UPDATE pass SET begin_ns = 30000000000, end_ns = 30000000300 WHERE pass_id = 7"
+figures long.db --recording 1 --window all
+expect_eq "of the whole" "$(json out '$.throughput[0].partial_passes')|$(json out '$.throughput[0].padding_rows')|$(json out '$.throughput[0].mean_duration_ns')" '1|1|133.333333333333'
 [ $n_figures -ge 4000 ] || fail "only $n_figures figures were compared"
 
 # Losses, and what sources lack, are seen; what is not known is not 0.
@@ -180,6 +198,10 @@ expect_match out '^power: device 7 card gpu: 600\.0 W, mean 600\.0 W, limit 650\
 expect_match out '^power: device 8 other : n/a W, mean n/a W, limit n/a W, n/a C'
 expect_match out '^collector: nvml is absent: no card\\x1b\[2J'
 expect_match out '^losses: nvml dropped 4'
+# A note is one line of plain text.
+change power.db "UPDATE recording SET end_reason = NULL, end_ns = NULL, sampling = 'requests=' || char(0x9b) || '31m' || char(0x202e) || 'x' || char(0x200b) || char(27) || char(10) || 'é'"
+"$moetrace" balance power.db >out 2>err || :
+expect_match err 'requests=\\u\{9b\}31m\\u\{202e\}x\\u\{200b\}\\x1b\\né'
 echo "$n_figures figures"
 
 # ---- what there is nothing to show of, and command lines ----

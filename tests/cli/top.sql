@@ -35,21 +35,24 @@ INSERT INTO got SELECT 'balance.max_over_mean_p95', max_over_mean FROM (SELECT m
 	count(*) OVER () AS n FROM judged) WHERE i = (19 * n + 19) / 20;
 INSERT INTO got SELECT 'balance.max_over_mean_worst', max(max_over_mean) FROM judged WHERE tokens > 0 HAVING count(*) > 0;
 INSERT INTO got SELECT 'balance.jain_worst', min(jain) FROM judged HAVING count(*) > 0;
--- Passes, where they are kept and not of the whole recording.
+-- Passes, where they are kept; phases of the whole recording are those of its load.
 INSERT INTO got SELECT name, value FROM (
 	SELECT 'passes' AS name, count(*) AS value FROM passes WHERE parent_pass_id IS NULL
 	UNION ALL SELECT 'rows', coalesce(sum(n_rows), 0) FROM passes
 	UNION ALL SELECT 'padding_rows', coalesce(sum(padding_rows), 0) FROM passes
 	UNION ALL SELECT 'partial_passes', count(*) FROM passes WHERE verdict <> 'complete'
-	UNION ALL SELECT 'passes_per_s', count(*) * 1e9 / (SELECT until_ns - from_ns FROM frame) FROM passes
-	UNION ALL SELECT 'mean_duration_ns', avg(end_ns - begin_ns) FROM passes
+	UNION ALL SELECT 'passes_per_s', count(*) * 1e9 / (SELECT until_ns - from_ns FROM frame) FROM passes WHERE parent_pass_id IS NULL
+	UNION ALL SELECT 'mean_duration_ns', avg(end_ns - begin_ns) FROM passes WHERE parent_pass_id IS NULL
+	UNION ALL SELECT 'mean_rows', 1.0 * sum(n_rows) / nullif(sum(parent_pass_id IS NULL), 0) FROM passes
 	UNION ALL SELECT phase || '_rows', coalesce(n, 0) FROM (SELECT 'prefill' AS phase UNION ALL SELECT 'decode' UNION ALL SELECT 'verify')
 		LEFT JOIN (SELECT s.phase, sum(s.n_rows) AS n FROM passes JOIN main.pass_request AS s USING (pass_id) GROUP BY 1) USING (phase)
 	UNION ALL SELECT 'other_rows', coalesce(sum(s.n_rows), 0) FROM passes JOIN main.pass_request AS s USING (pass_id)
 		WHERE s.phase NOT IN ('prefill', 'decode', 'verify'))
-WHERE value IS NOT NULL AND NOT (SELECT is_whole FROM frame);
-INSERT INTO got SELECT 'passes', value FROM main.stats JOIN frame AS f USING (recording_id) WHERE name = 'recorded_passes' AND f.is_whole;
-INSERT INTO got SELECT 'rows', value FROM main.stats JOIN frame AS f USING (recording_id) WHERE name = 'recorded_rows' AND f.is_whole;
+WHERE value IS NOT NULL AND NOT (SELECT is_whole AND name IN ('prefill_rows', 'decode_rows', 'verify_rows', 'other_rows') FROM frame)
+	AND (SELECT mode <> 'stat' FROM frame JOIN main.recording USING (recording_id));
+-- Where they are not, of one model the recording has sums.
+INSERT INTO got SELECT substr(s.name, 10), s.value FROM main.stats AS s JOIN frame AS f USING (recording_id) JOIN main.recording AS r USING (recording_id)
+	WHERE s.name IN ('recorded_passes', 'recorded_rows') AND f.is_whole AND r.mode = 'stat' AND (SELECT count(*) = 1 FROM main.model);
 INSERT INTO got SELECT 'decode_rows', sum(decode_tokens) / l.top_k FROM frame AS f JOIN main.expert_load AS e USING (recording_id, model_id)
 	JOIN main.layer AS l USING (layer_id) WHERE f.is_whole GROUP BY layer_id ORDER BY l.layer LIMIT 1;
 INSERT INTO got SELECT name, value FROM (SELECT 'mean_active_experts' AS name, avg(y.active_experts) AS value FROM frame AS f JOIN main.pass AS p
