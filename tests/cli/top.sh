@@ -96,7 +96,7 @@ done
 until_seen fast.out '^state: live' 5
 end "$fast"
 until_seen turns.out '^notice: the session goes on'
-until_seen stat.out '^window: last' 2
+until_seen stat.out '^window: last' 4
 end "$turns"
 end "$stat"
 end "$counts"
@@ -166,6 +166,7 @@ figures turns.1.db --window 1
 figures counts.db --window 1
 figures counts.db --window all
 figures stat.db --window all
+expect_eq "end of the whole" "$(json out '$.throughput[0].until_ns')" "$(sql stat.db "SELECT end_ns FROM recording")"
 # Without passes nothing tells whose a recording's sums are.
 cp sound.db sums.db
 change sums.db "UPDATE recording SET mode = 'stat'"
