@@ -68,11 +68,11 @@ escaped() {
 	done
 }
 prompt=$(escaped 900)
-for i in $(seq 50); do
+for i in $(seq 90); do
 	echo "{\"prompt\": \"$prompt\", \"max_new_tokens\": 1}"
 done >"$tmp/wide.jsonl"
 status=0
-narrow 262144 wide.jsonl -o "$tmp/full.db" --text-output "$tmp/full.jsonl" --format json \
+narrow 425984 wide.jsonl -o "$tmp/full.db" --text-output "$tmp/full.jsonl" --format json \
 	>"$tmp/out" 2>"$tmp/err" || status=$?
 expect_eq 'exit status on a full disk' "$status" 1
 expect_eq 'lines on stderr' "$(wc -l <"$tmp/err")" 1
