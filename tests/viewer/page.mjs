@@ -234,9 +234,10 @@ await part('search, shortcuts, theme, views by number, skip link', async () => {
 	await page.locator('dialog.sheet').waitFor();
 	await accessible('shortcuts');
 	await page.keyboard.press('Escape');
+	await page.locator('dialog.sheet').waitFor({state: 'hidden'});
 	await page.keyboard.press('5');
+	await page.waitForFunction(() => location.hash.includes('view=oea'));
 	await quiet();
-	assert.equal(state().get('view'), 'oea');
 	await page.getByLabel('theme').selectOption('dark');
 	const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
 	await page.reload();
