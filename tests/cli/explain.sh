@@ -82,7 +82,6 @@ while read -r loads line; do
 		same "$loads" $(echo "$line" | sed "s/HARD//; s/FILE/$file.db/")
 	done
 done <<'END'
-0 report FILE
 1 report FILE
 1 report HARD FILE --recording 1
 0 experts FILE --recording 1

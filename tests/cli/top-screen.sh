@@ -7,6 +7,8 @@
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
 . "$MOETRACE_SRCDIR/tests/support/live.sh"
 . "$MOETRACE_SRCDIR/tests/cli/trace.sh"
+# The terminal library keeps what it has until the end, which counts as lost with sanitizers.
+need_plain_build
 need_command tmux
 
 cd "$tmp" || exit 99

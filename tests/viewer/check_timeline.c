@@ -118,7 +118,10 @@ static void answer_parse(struct answer *answer)
 
 	ck_assert_int_eq(memcmp(bytes, "MTA1", 4), 0);
 	memcpy(&n_header, bytes + 4, 4);
-	header = strndup((const char *)bytes + 8, n_header);
+	header = malloc(n_header + 1);
+	ck_assert(header != NULL);
+	memcpy(header, bytes + 8, n_header);
+	header[n_header] = '\0';
 	answer->step_ns = header_number(header, "\"step_ns\":");
 	answer->progress = header_number(header, "\"progress\":");
 	offset = 8 + n_header;

@@ -111,7 +111,7 @@ await part('the heatmap plays: where it stops, table, balance, picture and addre
 		const told = await text('.player > span');
 		assert.match(told, new RegExp(`^windows? ${window + 1} `));
 		const seen = [await tableJson('load of the experts'), await tableJson('balance of the layers'), await text('.readout'), await painted()];
-		if (window > 0)
+		if (window > 0 && !more.filter) // a request may have nothing in either window
 			assert.notEqual(seen[3], first);
 		if (!more.filter) {
 			const last = window + Number(more.span ?? 1) - 1;

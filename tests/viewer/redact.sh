@@ -17,7 +17,7 @@ harmless="'meta.key', 'device.kind', 'device.name', 'model.kind', 'model.archite
 	'topk.score_format', 'stats.name', 'gap.stream', 'gap.reason', 'diagnostic.severity',
 	'diagnostic.source', 'string.role', 'collector.name', 'collector.state', 'collector.mode',
 	'collector.version', 'collector_overhead.kind', 'power_sample.domain', 'power_sample.source',
-	'device_clock.clock'"
+	'device_clock.clock', 'collective.kind'"
 
 # Planted by hand: some of their values are harmless, and shown.
 mixed="'meta.value', 'model.name', 'string.value', 'recording.end_reason', 'recording.routing_source'"
