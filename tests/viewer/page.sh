@@ -91,9 +91,15 @@ for file; do
 done >"$tmp/names"
 echo "[$(cat "$tmp/names")]" >"$tmp/traces.json"
 view_start "$@" --time-limit 30
+# A browser on a busy machine now and then loses a key; what fails twice is wrong.
 for program in page page-address page-timeline page-views; do
 	run timeout 900 node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
 	cat "$tmp/out"
+	if [ "$status" -ne 0 ]; then
+		echo "once more: $program"
+		run timeout 900 node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
+		cat "$tmp/out"
+	fi
 	[ "$status" -eq 0 ] || fail "the page does not pass $program"
 done
 view_end
