@@ -155,6 +155,16 @@ static unsigned ask(struct answer *answer, const struct mt_parameter *parameters
 	return answer->reply.status;
 }
 
+/* An answer waits two seconds at most: ask until all is read. The test's own time limit ends this. */
+static void ask_whole(struct answer *answer, const struct mt_parameter *parameters, size_t n)
+{
+	ck_assert_uint_eq(ask(answer, parameters, n), 200);
+	while (answer->progress < 1) {
+		mt_view_reply_free(&answer->reply);
+		ck_assert_uint_eq(ask(answer, parameters, n), 200);
+	}
+}
+
 static void lanes_find(struct answer *answer);
 
 static void ask_part(struct answer *answer, int64_t from_ns, int64_t until_ns, int width)
@@ -164,8 +174,8 @@ static void ask_part(struct answer *answer, int64_t from_ns, int64_t until_ns, i
 	snprintf(from, sizeof(from), "%lld", (long long)from_ns);
 	snprintf(until, sizeof(until), "%lld", (long long)until_ns);
 	snprintf(pixels, sizeof(pixels), "%d", width);
-	ck_assert_uint_eq(ask(answer, (const struct mt_parameter[]){
-		{"recording", "1"}, {"from", from}, {"until", until}, {"width", pixels}, {"wait", "2000"}}, 5), 200);
+	ask_whole(answer, (const struct mt_parameter[]){
+		{"recording", "1"}, {"from", from}, {"until", until}, {"width", pixels}, {"wait", "2000"}}, 5);
 	lanes_find(answer);
 }
 
@@ -426,7 +436,6 @@ static void compare(int64_t from_ns, int64_t until_ns, int width, bool is_exact)
 	static struct answer answer;
 
 	ask_part(&answer, from_ns, until_ns, width);
-	ck_assert(answer.progress >= 1);
 	ck_assert(answer.step_ns * 2 > (double)(until_ns - from_ns) / width);
 	for (size_t i = 0; i < sizeof(bars) / sizeof(bars[0]); i++)
 		bars_compare(&answer, &bars[i], (double)from_ns, (double)until_ns, step_of(&answer, bars[i].type, is_exact));
@@ -532,7 +541,7 @@ START_TEST(held)
 	before = ask_reading("no", "0");
 	ck_assert(!source.timeline->has_thread);
 	ck_assert_double_eq(ask_reading("", "50"), before);
-	ck_assert_double_eq(ask_reading("yes", "2000"), 1);
+	ask_reading("yes", "0");
 	rows_read();
 	compare(0, 4000000000, 7, false);
 	free(all.items);
@@ -546,9 +555,8 @@ START_TEST(ended)
 
 	ck_assert_uint_eq(ask(&answer, &(const struct mt_parameter){"recording", "1"}, 1), 200);
 	mt_view_reply_free(&answer.reply);
-	ck_assert_uint_eq(ask(&answer, (const struct mt_parameter[]){{"recording", "2"}, {"wait", "2000"}}, 2), 200);
+	ask_whole(&answer, (const struct mt_parameter[]){{"recording", "2"}, {"wait", "2000"}}, 2);
 	ck_assert_int_eq((int)source.timeline->recording_id, 2);
-	ck_assert_double_eq(answer.progress, 1);
 	mt_view_reply_free(&answer.reply);
 	ck_assert_uint_eq(ask(&answer, &(const struct mt_parameter){"recording", "1"}, 1), 200);
 	mt_view_reply_free(&answer.reply);
