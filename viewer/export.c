@@ -21,6 +21,7 @@
 #define MAX_ENTRIES   150000
 #define MAX_REQUESTS  32
 #define N_POSITIONS   64
+#define MAX_MODELS    16
 /* Steps of the timeline, and of all lanes together. */
 #define TIMELINE_WIDTH 4000
 #define TIMELINE_STEPS 50000
@@ -35,6 +36,11 @@ struct export {
 	size_t n_shares; /* recordings of all traces, about: each may have so much of the limits */
 	bool has_answer; /* one was written */
 	char *error;
+};
+
+struct models {
+	size_t n;
+	int64_t ids[MAX_MODELS];
 };
 
 /* ---- text ---- */
@@ -213,7 +219,8 @@ static void ranks_put(struct export *export, int64_t recording, int64_t model)
 			return;
 }
 
-static void request_put(struct export *export, int64_t request)
+static void request_put(struct export *export, int64_t recording, const struct models *models,
+			int64_t request)
 {
 	int64_t attempt = 0;
 
@@ -223,7 +230,9 @@ static void request_put(struct export *export, int64_t request)
 	put_same(export, "request?request=%" PRId64 "&first=0&last=%d", request, N_POSITIONS - 1);
 	put_same(export, "request_topk?request=%" PRId64 "&attempt=%" PRId64 "&first=0&last=%d", request,
 		 attempt, N_POSITIONS - 1);
-	put_same(export, "load_request?request=%" PRId64, request);
+	for (size_t i = 0; i < models->n; i++)
+		put_same(export, "load_request?recording=%" PRId64 "&model=%" PRId64 "&request=%" PRId64,
+			 recording, models->ids[i], request);
 }
 
 /* How many requests of a recording the limit allows, by what a position takes. */
@@ -270,7 +279,8 @@ static void recording_put(struct export *export, int64_t recording)
 {
 	static const char *const sections[] = {"attention",  "slow",	"padding", "recordings", "verdicts",
 					       "throughput", "balance", "hottest", "layer_times"};
-	int64_t models[16], requests[MAX_REQUESTS];
+	int64_t requests[MAX_REQUESTS];
+	struct models models;
 	size_t n;
 
 	for (size_t i = 0; i < sizeof(sections) / sizeof(sections[0]); i++)
@@ -282,16 +292,16 @@ static void recording_put(struct export *export, int64_t recording)
 	put_same(export, "sources?recording=%" PRId64, recording);
 	put_same(export, "requests?recording=%" PRId64, recording);
 	timeline_put(export, recording);
-	n = integers_read(export, "SELECT model_id FROM model WHERE ?1 ORDER BY model_id", 1, models,
-			  sizeof(models) / sizeof(models[0]));
-	for (size_t i = 0; i < n; i++) {
-		load_put(export, recording, models[i]);
-		ranks_put(export, recording, models[i]);
+	models.n = integers_read(export, "SELECT model_id FROM model WHERE ?1 ORDER BY model_id", 1,
+				 models.ids, MAX_MODELS);
+	for (size_t i = 0; i < models.n; i++) {
+		load_put(export, recording, models.ids[i]);
+		ranks_put(export, recording, models.ids[i]);
 	}
 	n = integers_read(export, "SELECT request_id FROM request WHERE recording_id = ?1 ORDER BY "
 				  "request_id", recording, requests, requests_limit(export));
 	for (size_t i = 0; i < n; i++)
-		request_put(export, requests[i]);
+		request_put(export, recording, &models, requests[i]);
 }
 
 static void trace_put(struct export *export)

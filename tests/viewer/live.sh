@@ -22,7 +22,7 @@ state_wait() {
 	tries=0
 	until [ "$(state state)" = "$1" ]; do
 		tries=$((tries + 1))
-		[ "$tries" -lt 100 ] || fail "the state is $(state state) and not $1"
+		[ "$tries" -lt 600 ] || fail "the state is $(state state) and not $1"
 		sleep 0.1
 	done
 }
@@ -45,8 +45,12 @@ for _ in $(seq 6); do
 	bytes=$(stat -c %s "$tmp/live.db-wal" 2>/dev/null || echo 0)
 	[ "$bytes" -le "$longest" ] || longest=$bytes
 done
-[ "$(state last_pass_id)" -gt "$first" ] || fail "no pass came in the meantime"
-[ "$(state version)" != "$version" ] || fail "the version does not tell of commits"
+tries=0
+until [ "$(state last_pass_id)" -gt "$first" ] && [ "$(state version)" != "$version" ]; do
+	tries=$((tries + 1))
+	[ "$tries" -lt 600 ] || fail "no pass came in the meantime, or the version does not tell of commits"
+	sleep 0.1
+done
 # The recorder copies its journal into the file from 4 MiB on.
 [ "$longest" -lt 16777216 ] || fail "the journal has grown to $longest bytes"
 

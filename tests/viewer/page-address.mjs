@@ -10,10 +10,10 @@ const names = told('traces');
 const at = (name) => String(names.indexOf(name));
 
 async function changeTo(values) {
-	await page.evaluate((hash) => {
+	await page.evaluate((hash) => new Promise((done) => {
+		addEventListener('hashchange', done, {once: true});
 		location.hash = hash;
-	}, `#${new URLSearchParams(values)}`);
-	await page.waitForTimeout(50);
+	}), `#${new URLSearchParams(values)}`);
 	await quiet();
 }
 
@@ -78,6 +78,7 @@ await part('the heatmap: its cursor is where the address says, and stays with it
 	await changeTo({view: 'heatmap', layer: '1', expert: '37', order: 'load', phase: 'prefill', rows: 'balance'});
 	assert.match(await text('.readout'), /^layer 1, expert 37:/);
 	await page.goBack();
+	await quiet();
 	assert.match(await text('.readout'), /^layer 1, expert 37:/);
 	await page.locator('[aria-roledescription=heatmap]').focus();
 	await page.keyboard.press('ArrowRight');
@@ -85,6 +86,38 @@ await part('the heatmap: its cursor is where the address says, and stays with it
 	await page.getByLabel('order').selectOption('id');
 	await quiet();
 	assert.match(await text('.readout'), new RegExp(`^layer 1, expert ${moved}:`));
+});
+
+// Keys that come as soon as something is there, before any picture of it.
+const keyAtOnce = (selector, key) => page.evaluate(([name, code]) => {
+	globalThis.pressed = new Promise((done) => {
+		const press = () => {
+			const there = document.querySelector(name);
+			if (!there)
+				return;
+			watcher.disconnect();
+			there.dispatchEvent(new KeyboardEvent('keydown', {code, bubbles: true, cancelable: true}));
+			done();
+		};
+		const watcher = new MutationObserver(press);
+		watcher.observe(document.body, {subtree: true, childList: true, attributes: true});
+	});
+}, [selector, key]);
+
+await part('keys that come before the first picture count', async () => {
+	await open({view: 'overview'});
+	await keyAtOnce('[aria-roledescription=heatmap]', 'ArrowRight');
+	await changeTo({view: 'heatmap'});
+	assert.match(await text('.readout'), /^layer 0, expert 0:/);
+	// What is typed after the key that opens the search is meant for it.
+	assert.equal(await page.evaluate(async () => {
+		document.body.dispatchEvent(new KeyboardEvent('keydown', {key: '/', code: 'Slash', bubbles: true, cancelable: true}));
+		for (let i = 0; i < 9; i++)
+			await null;
+		return document.activeElement.getAttribute('role');
+	}), 'combobox');
+	await page.keyboard.press('Escape');
+	await page.locator('dialog.search').waitFor({state: 'detached'});
 });
 
 await part('the heatmap: of padding, and of rows of no request, no request is told', async () => {
@@ -119,13 +152,13 @@ await part('unknown values are told by name, and the usual is shown', async () =
 		assert.equal(await page.locator('main [role=alert]').count(), 0, view);
 		assert.ok((await text('main')).length > says.length + 40, view);
 		assert.doesNotMatch(await text('main'), /NaN/);
-		assert.equal(state().get('view'), view);
+		assert.equal((await state()).get('view'), view);
 		await accessible(`${view} with unknown values`);
 		await page.getByRole('button', {name: 'Take it out of the address'}).click();
 		await quiet();
 		assert.equal(await page.locator('#troubles').count(), 0, view);
 		for (const name of Object.keys(values))
-			assert.equal(state().get(name), null, `${view}: ${name}`);
+			assert.equal((await state()).get(name), null, `${view}: ${name}`);
 	}
 	await open({view: 'constructor', trace: '__proto__'});
 	assert.match(await text('#troubles'), /view is no 'constructor'/);
@@ -153,11 +186,11 @@ await part('a range where nothing lies, and a page of requests beyond the last',
 	await page.getByText(/Nothing lies there: .* wholly after it/).waitFor();
 	await page.getByRole('button', {name: 'Show all of it'}).click();
 	await quiet();
-	assert.equal(state().get('range'), null);
+	assert.equal((await state()).get('range'), null);
 	assert.equal(await page.getByText('Nothing lies there').count(), 0);
 	await open({view: 'request', offset: '999999'});
 	await page.locator('.list li').first().waitFor();
-	assert.equal(state().get('offset'), null);
+	assert.equal((await state()).get('offset'), null);
 	assert.equal(await page.locator('.list li').count(), 24);
 });
 
@@ -167,7 +200,7 @@ await part('an exception in a view leaves the page and its address, and ways on'
 	await changeTo({view: 'request', request: '2'});
 	const alert = page.locator('main [role=alert]').filter({hasText: 'This cannot be shown'});
 	await alert.waitFor();
-	assert.deepEqual([state().get('view'), state().get('request')], ['request', '2']);
+	assert.deepEqual([(await state()).get('view'), (await state()).get('request')], ['request', '2']);
 	await accessible('what went wrong');
 	await alert.getByRole('button', {name: 'Back'}).click();
 	await page.locator('.attention').waitFor();

@@ -73,10 +73,42 @@ export async function finish() {
 	process.exit(nFailed > 0 ? 1 : 0);
 }
 
-// Nothing is on its way any more; what was just done has had the time to ask.
+// Questions to the server that are under way, and how many have begun or ended.
+const underWay = new Set();
+let nTurns = 0;
+for (const [event, turn] of [['request', 'add'], ['requestfinished', 'delete'], ['requestfailed', 'delete']])
+	page.on(event, (request) => {
+		if (!request.url().includes('/api/'))
+			return;
+		underWay[turn](request);
+		nTurns++;
+	});
+
+// What was done has its effect: for some frames nothing is asked for, nothing comes, and nothing is shown as
+// not yet whole. An event, what it draws and what that asks for follow each other in as many frames.
 export async function quiet() {
-	await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done, 50)))));
-	await page.waitForFunction(() => !document.querySelector('.loading, [aria-busy=true]'), undefined, {timeout: PATIENCE_MS});
+	const end = Date.now() + PATIENCE_MS;
+	for (let isStill = false; !isStill;) {
+		const before = nTurns;
+		const isShown = await page.evaluate(async () => {
+			for (let i = 0; i < 4; i++)
+				await new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+			return !document.querySelector('.loading, .reading, [aria-busy=true]');
+		});
+		isStill = isShown && underWay.size === 0 && nTurns === before;
+		assert.ok(isStill || Date.now() < end, 'the page does not come to rest');
+	}
+}
+
+// What @is says of it becomes true.
+export async function until(what, ask, is) {
+	for (const end = Date.now() + PATIENCE_MS; ;) {
+		const answer = await ask();
+		if (is(answer))
+			return answer;
+		assert.ok(Date.now() < end, `${what}: still ${answer}`);
+		await new Promise((done) => setTimeout(done, 50));
+	}
 }
 
 export async function open(state) {
@@ -88,7 +120,9 @@ export async function open(state) {
 
 export const text = (selector) => page.locator(selector).first().innerText();
 export const spoken = () => page.locator('#speaker').textContent();
-export const state = () => new URLSearchParams(new URL(page.url()).hash.slice(1));
+// As the page has it: what the browser tells of itself may come after what it says of a key.
+export const url = () => page.evaluate(() => location.href);
+export const state = async () => new URLSearchParams(new URL(await url()).hash.slice(1));
 
 export async function downloaded(locator) {
 	const [download] = await Promise.all([page.waitForEvent('download'), locator.click()]);

@@ -3,20 +3,13 @@
 // The page over a trace that is being recorded: see page-browser.mjs for how it is called. The process
 // in the environment's MOETRACE_TEST_PID records it, and is ended here.
 import assert from 'node:assert/strict';
-import {finish, open, page, part, state, text} from './page-browser.mjs';
+import {finish, open, page, part, quiet, state, text, until} from './page-browser.mjs';
 
 const number = (words, pattern) => Number(pattern.exec(words)[1].replaceAll(',', ''));
 const tokens = async () => number(await text('.readout'), /: ([\d,]+) tokens/);
-const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
-async function until(what, ask, is) {
-	for (let i = 0; i < 150; i++) {
-		if (is(await ask()))
-			return;
-		await sleep(100);
-	}
-	assert.fail(`${what}: still ${await ask()}`);
-}
+// The next answer to what the page asks while it follows.
+const nextState = async () => (await page.waitForResponse((response) => response.url().endsWith('/state'))).json();
 
 // From now on, whether anything that waits is shown, or the picture is taken away.
 const watch = () => page.evaluate(() => {
@@ -42,21 +35,23 @@ await part('a recording is said to be one, and the heatmap follows it without fl
 	const before = await tokens();
 	const cell = /layer \d+/.exec(await text('.readout'))[0];
 	await watch();
-	await until('tokens', tokens, (n) => n > before);
-	await sleep(1500);
+	for (let i = 0, last = before; i < 3; i++)
+		last = await until('tokens', tokens, (n) => n > last);
 	assert.deepEqual(await flickers(), []);
 	assert.equal(/layer \d+/.exec(await text('.readout'))[0], cell, 'the cursor stays');
-	assert.equal(state().get('phase'), 'decode', 'what is chosen stays');
+	assert.equal((await state()).get('phase'), 'decode', 'what is chosen stays');
 	assert.equal(await page.evaluate(() => document.activeElement.getAttribute('role')), 'application', 'the focus stays');
 });
 
 await part('it pauses and follows again', async () => {
 	await page.getByRole('button', {name: 'Pause'}).click();
-	await sleep(1500);
+	await quiet();
 	const held = await tokens();
-	await sleep(2500);
+	const {last_pass_id: first} = await nextState();
+	await until('passes', async () => (await nextState()).last_pass_id, (last) => last > first);
+	await quiet();
 	assert.equal(await tokens(), held);
-	assert.equal(state().get('paused'), '1');
+	assert.equal((await state()).get('paused'), '1');
 	await page.getByRole('button', {name: 'Follow'}).click();
 	await until('tokens', tokens, (n) => n > held);
 });
@@ -87,13 +82,12 @@ await part('a page that nobody looks at asks seldom, and at once when it is seen
 		document.dispatchEvent(new Event('visibilitychange'));
 	}, !isSeen);
 	await see(false);
-	await sleep(1200); // what was under way
-	n = 0;
-	await sleep(4000);
-	assert.equal(n, 0, 'asked while hidden');
+	await nextState(); // whose time had been set before
+	const [begin, hidden] = [Date.now(), n];
+	await new Promise((done) => setTimeout(done, 4000)); // so long it is watched
+	assert.ok(n === hidden || Date.now() - begin > 14000, 'asked while hidden');
 	await see(true);
-	await sleep(2500);
-	assert.ok(n >= 2, `asked ${n} times after it was seen again`);
+	await until('asked again', () => n, (now) => now >= hidden + 2);
 });
 
 await part('the end is said', async () => {

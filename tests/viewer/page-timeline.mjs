@@ -5,11 +5,11 @@
 // here once more from the rows themselves.
 import assert from 'node:assert/strict';
 import {join} from 'node:path';
-import {accessible, downloaded, finish, folder, open, page, part, quiet, spoken, state, tableJson, text, told, tolerate} from './page-browser.mjs';
+import {accessible, downloaded, finish, folder, open, page, part, quiet, spoken, state, tableJson, text, told, tolerate, until, url} from './page-browser.mjs';
 
 const trace = '5';
 const chart = page.getByRole('application');
-const range = () => state().get('range').split('~').map(Number);
+const range = async () => (await state()).get('range').split('~').map(Number);
 
 async function openTimeline(more = {}) {
 	await open({view: 'timeline', trace, ...more});
@@ -35,11 +35,13 @@ const LABELS = 190;
 
 async function xOf(ns) {
 	const box = await page.locator('.timeline canvas').boundingBox();
-	const [from, until] = state().get('range') ? range() : [0, 500000000];
+	const [from, until] = (await state()).get('range') ? await range() : [0, 500000000];
 	return LABELS + ((ns - from) / (until - from)) * (box.width - LABELS);
 }
 
 async function hover(ns, y) {
+	await page.mouse.move(0, 0);
+	await page.locator('.tip').waitFor({state: 'detached'});
 	await page.locator('.timeline canvas').hover({position: {x: await xOf(ns), y}});
 	return page.locator('.tip').innerText();
 }
@@ -52,14 +54,14 @@ await part('the timeline: keys, selection, bars, restored', async () => {
 	await chart.focus();
 	await page.keyboard.press('w');
 	await page.keyboard.press('w');
-	const zoomed = range();
+	const zoomed = await range();
 	await page.keyboard.press('d');
-	const panned = range();
+	const panned = await range();
 	assert.ok(panned[0] > zoomed[0] && Math.abs(panned[1] - panned[0] - (zoomed[1] - zoomed[0])) < 10);
 	await page.keyboard.press('l');
-	assert.ok(range()[0] > panned[0]);
+	assert.ok((await range())[0] > panned[0]);
 	await page.keyboard.press('h');
-	assert.ok(Math.abs(range()[0] - panned[0]) < 10);
+	assert.ok(Math.abs((await range())[0] - panned[0]) < 10);
 	await page.keyboard.press('ArrowDown');
 	assert.match(await spoken(), /^layers, tinymoe, at /);
 	await page.keyboard.press('ArrowUp');
@@ -73,12 +75,12 @@ await part('the timeline: keys, selection, bars, restored', async () => {
 	assert.equal(whole.reduce((sum, row) => sum + row.n, 0), told('report').recordings[0].passes);
 	await page.locator('.timeline canvas').click({position: {x: 700, y: 50}});
 	await quiet();
-	assert.match(state().get('pass') ?? '', /^\d+$/);
+	assert.match((await state()).get('pass') ?? '', /^\d+$/);
 	assert.ok((await tableJson('whom it served')).length > 0);
-	const before = page.url();
+	const before = await url();
 	await page.reload();
 	await quiet();
-	assert.equal(page.url(), before);
+	assert.equal(await url(), before);
 	await open({view: 'timeline', pass: '9'});
 	await page.waitForFunction(() => new URLSearchParams(location.hash.slice(1)).has('range'));
 	assert.match(await text('main h2'), /Pass 9/);
@@ -88,36 +90,41 @@ await part('the timeline: wheel and drag move it to the pixel', async () => {
 	await openTimeline({range: '100000000~300000000'});
 	const canvas = page.locator('.timeline canvas');
 	const {width} = await canvas.boundingBox();
-	const timeAt = (x) => range()[0] + ((x - LABELS) / (width - LABELS)) * (range()[1] - range()[0]);
+	const timeAt = async (x) => {
+		const [from, until] = await range();
+		return from + ((x - LABELS) / (width - LABELS)) * (until - from);
+	};
 	await canvas.hover({position: {x: 500, y: 60}});
-	const held = timeAt(500);
+	const held = await timeAt(500);
 	for (const delta of [-300, -200, 150]) {
+		const before = await url();
 		await page.mouse.wheel(0, delta);
+		await until('the wheel', url, (now) => now !== before);
 		await quiet();
-		const pixel = (range()[1] - range()[0]) / (width - LABELS);
-		assert.ok(Math.abs(timeAt(500) - held) < pixel, 'what lies under the pointer stays there');
+		const pixel = ((await range())[1] - (await range())[0]) / (width - LABELS);
+		assert.ok(Math.abs(await timeAt(500) - held) < pixel, 'what lies under the pointer stays there');
 	}
-	assert.ok(range()[1] - range()[0] < 200000000);
-	const before = range(), pixel = (before[1] - before[0]) / (width - LABELS);
+	assert.ok((await range())[1] - (await range())[0] < 200000000);
+	const before = await range(), pixel = (before[1] - before[0]) / (width - LABELS);
 	const box = await canvas.boundingBox();
 	await page.mouse.move(box.x + 500, box.y + 60);
 	await page.mouse.down();
 	await page.mouse.move(box.x + 430, box.y + 60, {steps: 5});
 	await page.mouse.up();
-	assert.ok(Math.abs(range()[0] - before[0] - 70 * pixel) < 0.02 * pixel + 2, 'a drag of 70 pixels moves it by 70');
+	assert.ok(Math.abs((await range())[0] - before[0] - 70 * pixel) < 0.02 * pixel + 2, 'a drag of 70 pixels moves it by 70');
 	await page.keyboard.down('Shift');
 	await page.mouse.move(box.x + 400, box.y + 60);
 	await page.mouse.down();
 	await page.mouse.move(box.x + 600, box.y + 60, {steps: 4});
 	await page.mouse.up();
 	await page.keyboard.up('Shift');
-	const selected = state().get('sel').split('~').map(Number);
-	assert.ok(Math.abs(selected[0] - timeAt(400)) < pixel && Math.abs(selected[1] - timeAt(600)) < pixel);
+	const selected = (await state()).get('sel').split('~').map(Number);
+	assert.ok(Math.abs(selected[0] - await timeAt(400)) < pixel && Math.abs(selected[1] - await timeAt(600)) < pixel);
 	await chart.focus();
 	await page.keyboard.press('f');
-	assert.ok(Math.abs(range()[0] - (selected[0] - (selected[1] - selected[0]) * 0.1)) < 3);
+	assert.ok(Math.abs((await range())[0] - (selected[0] - (selected[1] - selected[0]) * 0.1)) < 3);
 	await page.keyboard.press('0');
-	assert.equal(state().get('range'), null);
+	assert.equal((await state()).get('range'), null);
 });
 
 // ---- what is seen ----
@@ -143,7 +150,7 @@ await part('the timeline: names without a click, nested ranges, roles with lette
 	assert.ok(n > 300, `${n} pixels of the hatching`);
 	assert.match(await hover(286000000, 60), /kernel: 37 lost \(ring_full\)/);
 	await page.getByRole('button', {name: 'kernel: 37 lost (ring_full)'}).click();
-	assert.ok(range()[0] < 283000000 && range()[1] > 289000000 && range()[1] - range()[0] < 30000000);
+	assert.ok((await range())[0] < 283000000 && (await range())[1] > 289000000 && (await range())[1] - (await range())[0] < 30000000);
 	await openTimeline({range: '20000000~46000000'});
 	const near = await texts();
 	assert.ok(near.some((each) => each.text === 'flash::attention_kernel, layer 0'), 'the short name on a wide bar');
@@ -161,7 +168,7 @@ await part('the timeline: names without a click, nested ranges, roles with lette
 	assert.match(await hover(359000000, (await at('cuda 1, stream 7')).y), /router_gemm_64\ngate, layer 0, node 1 of a graph\n7 ms/);
 	await page.locator('.timeline canvas').click({position: {x: await xOf(359000000), y: (await at('cuda 1, stream 7')).y}});
 	await quiet();
-	assert.equal(state().get('node'), '2');
+	assert.equal((await state()).get('node'), '2');
 	assert.match(await text('section[aria-label=Operation]'), /Node 1 of launch 1[^]*7 ms[^]*router_gemm_64/);
 	assert.match(await hover(365000000, (await at('active experts')).y), /^active experts: \d+ experts\nread at 36\d/);
 });
@@ -182,25 +189,25 @@ await part('the timeline: keys go from bar to bar, aloud, and open one', async (
 		await page.keyboard.press('.');
 	assert.match(await spoken(), /grouped_gemm.*experts, layer 4/);
 	await page.keyboard.press(']');
-	const [from, until] = state().get('sel').split('~').map(Number);
+	const [from, until] = (await state()).get('sel').split('~').map(Number);
 	assert.ok(from > 246000000 && from < 246800000 && until > 247700000 && until < 249300000);
 	await page.keyboard.press('Enter');
 	await quiet();
 	assert.match(await text('section[aria-label=Operation]'), /Operation \d+[^]*grouped_gemm/);
-	const before = page.url();
+	const before = await url();
 	const seen = await text('.readout');
 	assert.match(seen, /operations, cuda 1, stream 7 at /);
 	await page.reload();
 	await quiet();
-	assert.equal(page.url(), before);
+	assert.equal(await url(), before);
 	assert.equal(await text('.readout'), seen);
 	await chart.focus();
 	await page.keyboard.press('Escape');
 	assert.deepEqual([...state().keys()].sort(), ['lane', 'range', 'trace', 'view']);
 	await page.keyboard.press('End');
-	assert.ok(Math.abs(range()[1] - 500000000) < 2);
+	assert.ok(Math.abs((await range())[1] - 500000000) < 2);
 	await page.getByLabel('Ranges').uncheck();
-	assert.equal(state().get('hide'), 'ranges');
+	assert.equal((await state()).get('hide'), 'ranges');
 	assert.ok(!(await texts()).some((each) => each.text === 'thread 1'));
 });
 

@@ -4,7 +4,7 @@
 // placements, comparisons, what can be taken along. Figures are held against what verbs say, or are
 // counted again from the tables of the page.
 import assert from 'node:assert/strict';
-import {accessible, address, downloaded, finish, open, page, part, quiet, spoken, state, tableJson, text, told, tolerate} from './page-browser.mjs';
+import {accessible, address, downloaded, finish, open, page, part, quiet, spoken, state, tableJson, text, told, tolerate, until, url} from './page-browser.mjs';
 
 const names = told('traces');
 const at = (name) => String(names.indexOf(name));
@@ -39,7 +39,7 @@ await part('findings: padding, with its figures and where it leads', async () =>
 	assert.match(await finding.innerText(), new RegExp(`padding alone made ${worst.active.toLocaleString('en', {maximumFractionDigits: 2})} experts active in a padded pass of layer ${worst.layer},`));
 	await finding.getByRole('link').click();
 	await quiet();
-	assert.deepEqual([state().get('view'), state().get('phase'), state().get('layer')], ['heatmap', 'padding', String(worst.layer)]);
+	assert.deepEqual([(await state()).get('view'), (await state()).get('phase'), (await state()).get('layer')], ['heatmap', 'padding', String(worst.layer)]);
 	await open({trace: at('hostile.db')});
 	await page.locator('.attention li a', {hasText: 'requests unfinished'}).click();
 	await quiet();
@@ -63,7 +63,7 @@ await part('findings: each reason for a slow pass is told, and only where the fi
 	});
 	await page.locator('.attention li a', {hasText: 'clocks were held down'}).click();
 	await quiet();
-	assert.equal(state().get('pass'), '111');
+	assert.equal((await state()).get('pass'), '111');
 });
 
 // ---- heatmap ----
@@ -87,7 +87,7 @@ await part('the heatmap: time and filter at once, and behind a cell', async () =
 	assert.equal(sum(await tableJson('passes with most rows'), 'rows'), mine[0].n);
 	await page.getByRole('button', {name: 'All of it'}).click();
 	await quiet();
-	assert.equal(state().get('window'), null);
+	assert.equal((await state()).get('window'), null);
 });
 
 await part('the heatmap plays: where it stops, table, balance, picture and address are of the window shown', async () => {
@@ -104,10 +104,10 @@ await part('the heatmap plays: where it stops, table, balance, picture and addre
 		await page.getByRole('button', {name: 'Play'}).click();
 		await page.waitForFunction((old) => document.querySelector('.player > span').textContent !== old, begin);
 		await page.waitForTimeout(300);
-		assert.equal(state().get('window'), '0'); // the address follows when it ends
+		assert.equal((await state()).get('window'), '0'); // the address follows when it ends
 		await page.getByRole('button', {name: 'Pause'}).click();
 		await quiet();
-		const window = Number(state().get('window'));
+		const window = Number((await state()).get('window'));
 		const told = await text('.player > span');
 		assert.match(told, new RegExp(`^windows? ${window + 1} `));
 		const seen = [await tableJson('load of the experts'), await tableJson('balance of the layers'), await text('.readout'), await painted()];
@@ -128,7 +128,7 @@ await part('the heatmap plays: where it stops, table, balance, picture and addre
 	}
 	await page.getByRole('slider', {name: 'time'}).fill('1');
 	await quiet();
-	assert.equal(state().get('window'), '1');
+	assert.equal((await state()).get('window'), '1');
 	assert.match(await text('.player > span'), /^window 2 of /);
 });
 
@@ -158,7 +158,7 @@ await part('the heatmap: by rank, layers by balance, other figures beside, marks
 	await page.getByLabel('or request').fill('3');
 	await page.getByLabel('or request').press('Enter');
 	await quiet();
-	assert.equal(state().get('filter'), 'request:3');
+	assert.equal((await state()).get('filter'), 'request:3');
 });
 
 // ---- requests ----
@@ -185,7 +185,7 @@ await part('a request as text: characters of several tokens, reuse, what is made
 	assert.equal((await page.locator('table.experts tbody tr').first().locator('td').nth(3).innerText()).trim().split(' ').length, 8);
 	await page.locator('table.experts tr.reused a', {hasText: 'request 1'}).first().click();
 	await quiet();
-	assert.equal(state().get('request'), '1');
+	assert.equal((await state()).get('request'), '1');
 });
 
 await part('requests: attempts, states, losses, two side by side', async () => {
@@ -194,7 +194,7 @@ await part('requests: attempts, states, losses, two side by side', async () => {
 	await open({view: 'request', trace, request: String(twice.request_id)});
 	await page.locator('label:has(> span:text-is("attempt")) select').selectOption('0');
 	await quiet();
-	assert.equal(state().get('attempt'), '0');
+	assert.equal((await state()).get('attempt'), '0');
 	await page.getByText('Did its attempts choose the same experts?').click();
 	await quiet();
 	assert.equal(await page.locator('[role=region][aria-label="attempts beside the last one"]').count(), 1);
@@ -342,6 +342,8 @@ await part('SQL: bars and their exports; a result that is no chart says why', as
 	}
 	await open({view: 'query', as: 'heatmap', sql: "SELECT '<b>' || layer, '&' || expert, tokens FROM expert_load WHERE layer < 2"});
 	assert.match(await pictures(page.locator('figure')), /&#60;b&#62;0/);
+	await open({view: 'query', as: 'heatmap', sql: "SELECT 'a' || char(8238) || layer, expert, tokens FROM expert_load WHERE layer < 2"});
+	assert.match(await pictures(page.locator('figure')), />a\\u\{202e\}0</);
 });
 
 await part('the sheet finds shortcuts, the link is copied, less motion plays slowly', async () => {
@@ -352,15 +354,16 @@ await part('the sheet finds shortcuts, the link is copied, less motion plays slo
 	await accessible('the sheet, searched');
 	await page.getByRole('button', {name: 'Close'}).click();
 	await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], {origin: new URL(address).origin});
-	await page.getByRole('button', {name: 'Copy link'}).click();
-	await page.getByRole('button', {name: 'Copied'}).waitFor();
-	assert.equal(await page.evaluate(() => navigator.clipboard.readText()), page.url());
+	// It says so for a moment only.
+	await Promise.all([page.getByRole('button', {name: 'Copied'}).waitFor(), page.getByRole('button', {name: 'Copy link'}).click()]);
+	assert.equal(await page.evaluate(() => navigator.clipboard.readText()), await url());
 	await page.emulateMedia({reducedMotion: 'reduce'});
 	await open({view: 'heatmap', trace: at('windows.db'), window: '0'});
+	const begin = Date.now();
 	await page.getByRole('button', {name: 'Play'}).click();
-	await page.waitForTimeout(500);
+	await until('a step', () => text('.player > span'), (words) => !words.startsWith('window 1 '));
 	await page.getByRole('button', {name: 'Pause'}).click();
-	assert.ok(Number(state().get('window')) <= 1);
+	assert.ok(Number((await state()).get('window')) <= 1 + (Date.now() - begin) / 1000, 'a step a second');
 	await page.emulateMedia({reducedMotion: null});
 	tolerate(/never/);
 });

@@ -4,7 +4,7 @@
 // are in a file of its own. Speeds are printed, not judged.
 import assert from 'node:assert/strict';
 import {join} from 'node:path';
-import {accessible, address, context, downloaded, finish, folder, open, page, part, quiet, spoken, state, tableJson, text, told, tolerate} from './page-browser.mjs';
+import {accessible, address, context, downloaded, finish, folder, open, page, part, quiet, spoken, state, tableJson, text, told, tolerate, url} from './page-browser.mjs';
 
 // ---- overview ----
 
@@ -39,8 +39,8 @@ await part('the numbers of the overview are those of report', async () => {
 	assert.equal(csv.split('\r\n').length, report.hottest.length + 2);
 	await page.locator('[role=region][aria-label=hottest] tbody a').first().click();
 	await quiet();
-	assert.equal(state().get('view'), 'heatmap');
-	assert.equal(state().get('layer'), String(report.hottest[0].layer));
+	assert.equal((await state()).get('view'), 'heatmap');
+	assert.equal((await state()).get('layer'), String(report.hottest[0].layer));
 });
 
 // ---- heatmap ----
@@ -63,7 +63,7 @@ await part('the heatmap: keyboard, read-out, click-through, tables', async () =>
 	assert.match(await spoken(), new RegExp(`^layer 1, expert ${hot.expert}: `));
 	await page.keyboard.press('Enter');
 	await quiet();
-	assert.equal(state().get('expert'), String(hot.expert));
+	assert.equal((await state()).get('expert'), String(hot.expert));
 	const behind = await tableJson('requests with most rows');
 	const passes = await tableJson('passes with most rows');
 	assert.ok(behind.length > 0 && passes.length > 0);
@@ -75,14 +75,14 @@ await part('the heatmap: keyboard, read-out, click-through, tables', async () =>
 	const cells = await tableJson('load of the experts');
 	assert.deepEqual(cells.map((row) => row.tokens), load.map((row) => row.decode_tokens));
 	await accessible('heatmap');
-	const before = page.url();
+	const before = await url();
 	await page.reload();
 	await quiet();
-	assert.equal(page.url(), before);
+	assert.equal(await url(), before);
 	assert.match(await text('.cell h2'), new RegExp(`Behind layer 1, expert ${hot.expert}`));
 	await page.locator('[role=region][aria-label="requests with most rows"] tbody a').first().click();
 	await quiet();
-	assert.equal(state().get('request'), String(behind[0].request_id));
+	assert.equal((await state()).get('request'), String(behind[0].request_id));
 });
 
 await part('the heatmap: without a filter it agrees with the view layer_balance', async () => {
@@ -101,7 +101,7 @@ await part('the heatmap: filters, values, order, pictures to take along', async 
 	await open({view: 'heatmap', table: '1'});
 	await page.getByLabel('rows of').selectOption({index: 1});
 	await quiet();
-	assert.match(state().get('filter'), /^attribute:/);
+	assert.match((await state()).get('filter'), /^attribute:/);
 	const filtered = (await tableJson('load of the experts')).reduce((sum, row) => sum + row.tokens, 0);
 	assert.ok(filtered > 0 && filtered < load.reduce((sum, row) => sum + row.tokens, 0));
 	for (const value of ['share', 'times', 'weight']) {
@@ -157,8 +157,7 @@ await part('OEA: the figures of the verb, by the slider', async () => {
 		oea.map(({k0, phase, ratio, lost_weight}) => ({k0, phase, ratio, lost_weight})));
 	await page.getByRole('slider', {name: 'k0'}).focus();
 	await page.keyboard.press('ArrowRight');
-	await page.waitForTimeout(50);
-	assert.equal(state().get('k0'), '4');
+	assert.equal((await state()).get('k0'), '4');
 	await page.locator('label:has(> span:text-is("by")) select').selectOption('layer');
 	await quiet();
 	assert.equal((await tableJson('by layer, k0 = 4')).filter((row) => row.phase === 'decode').length, 6);
@@ -229,7 +228,7 @@ await part('search, shortcuts, theme, views by number, skip link', async () => {
 	await page.getByRole('option', {name: 'layer 4'}).waitFor();
 	await page.keyboard.press('Enter');
 	await quiet();
-	assert.equal(state().get('layer'), '4');
+	assert.equal((await state()).get('layer'), '4');
 	await page.keyboard.press('?');
 	await page.locator('dialog.sheet').waitFor();
 	await accessible('shortcuts');
@@ -262,6 +261,8 @@ await part('contrast and roles in both themes, in every view', async () => {
 	await page.emulateMedia({colorScheme: null, reducedMotion: null});
 });
 
+const unseen = 'safe\\u{202e}live\\u{200b}\\u{1b}!';
+
 await part('every view of every trace, also of a hostile and of an empty one', async () => {
 	for (const trace of ['1', '3', '4']) {
 		for (const view of ['overview', 'heatmap', 'timeline', 'request', 'oea', 'ranks', 'compare', 'query']) {
@@ -273,6 +274,13 @@ await part('every view of every trace, also of a hostile and of an empty one', a
 	await open({view: 'request', trace: '3', request: '1'});
 	assert.match(await text('article.request h2'), /<img src=x onerror=alert\(1\)>1/);
 	assert.equal(await page.locator('main img').count(), 0);
+	// What turns text around or is not seen is shown as what it is, and taken along as it is.
+	await open({view: 'request', trace: '3', request: '2'});
+	for (const selector of ['article.request h2', '.list li:nth-child(2)'])
+		assert.ok((await text(selector)).includes(unseen), selector);
+	await open({view: 'query', trace: '3', sql: 'SELECT external_id FROM request WHERE request_id = 2'});
+	assert.equal(await text('[role=region][aria-label=result] tbody td'), unseen);
+	assert.deepEqual(await tableJson('result'), [{external_id: 'safe\u202elive\u200b\u001b!'}]);
 });
 
 // ---- the single file ----
@@ -299,6 +307,14 @@ await part('the single file, from disk: every view, the same numbers, no network
 	assert.deepEqual((await tableJson('load of the experts')).map((row) => row.tokens), load.map((row) => row.decode_tokens));
 	await openFile(`${file}#view=request&request=${told('request').request.request_id}&layer=3`);
 	assert.ok((await page.locator('table.experts tbody tr').count()) > 10);
+	await openFile(`${file}#view=request&trace=2&request=2`);
+	for (const selector of ['article.request h2', '.list li:nth-child(2)'])
+		assert.ok((await text(selector)).includes(unseen), selector);
+	// A request belongs to a recording.
+	await openFile(`${file}#view=heatmap&filter=request:2`);
+	assert.match(await text('main'), /[1-9][\d,]* selections of routed experts/);
+	await openFile(`${file}#view=heatmap&trace=1&recording=2&filter=request:1`);
+	assert.doesNotMatch(await text('main'), /[1-9][\d,]* selections of routed experts/);
 	await openFile(`file://${join(folder, 'big.html')}#view=timeline`);
 	await page.getByText(/1,000,000 bars over /).waitFor();
 	await context.setOffline(false);
@@ -346,7 +362,7 @@ await part('what takes long can be stopped', async () => {
 	await open({view: 'overview', trace: '2'});
 	await page.route('**/api/2/requests?*', () => undefined);
 	await page.goto(`${address}#view=request&trace=2`);
-	await page.getByRole('button', {name: 'Stop'}).click({timeout: 20000});
+	await page.getByRole('button', {name: 'Stop'}).click();
 	await page.getByText('Stopped. Come back to this view').waitFor();
 	await page.unroute('**/api/2/requests?*');
 });

@@ -31,6 +31,7 @@ cat "$MOETRACE_SRCDIR"/schema/[0-9]*.sql "$MOETRACE_SRCDIR"/schema/views/*.sql "
 "$MOETRACE_BUILDDIR/tests/schema/make_trace" mixed "$tmp/hostile.db" || fail "make_trace"
 change "$tmp/hostile.db" "UPDATE request SET external_id = '<img src=x onerror=alert(1)>' || request_id;
 	UPDATE request SET external_id = printf('%.*c', 65536, 'x') WHERE request_id = 3;
+	UPDATE request SET external_id = 'safe' || char(8238) || 'live' || char(8203) || char(27) || '!' WHERE request_id = 2;
 	UPDATE model SET name = '</script><script>alert(1)</script>';
 	UPDATE request_attribute SET value = '\"><svg onload=alert(1)>' WHERE request_id = 1"
 

@@ -15,7 +15,7 @@ view_start() {
 	rm -f "$tmp/address"
 	"$moetrace" view "$@" >"$tmp/address" 2>"$tmp/view-err" &
 	view_pid=$!
-	for _ in $(seq 200); do
+	for _ in $(seq 1200); do
 		! grep -qs '^http.*/$' "$tmp/address" || break
 		kill -0 "$view_pid" 2>/dev/null || fail "the server ended: $(cat "$tmp/view-err")"
 		sleep 0.05

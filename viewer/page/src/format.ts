@@ -64,6 +64,14 @@ export function cell(column: string, value: Value | undefined): string {
 	return real(value, size >= 1000 ? 1 : size >= 100 ? 2 : size >= 10 ? 3 : 4);
 }
 
+// What turns text around or is not seen, but for what ends lines and what makes an emoji one.
+const hidden = /(?![\t\n\r\ufe0f])[\p{Cc}\p{Cf}\p{Cs}\p{Default_Ignorable_Code_Point}\u2028\u2029]/gu;
+
+// A trace's texts as they are shown, in the page and in pictures: nothing in them is hidden.
+export function shown(text: string): string {
+	return text.replace(hidden, (character) => `\\u{${character.codePointAt(0)!.toString(16)}}`);
+}
+
 // "mean_duration_ns" as a heading.
 export function heading(column: string): string {
 	return column.replace(/_ns$/, '').replace(/^n_/, '').replaceAll('_', ' ');

@@ -2,10 +2,11 @@
 //
 // The page: which trace and recording, which view of it; theme, shortcuts, search.
 import type {JSX} from 'preact';
-import {render} from 'preact';
-import {useEffect, useState} from 'preact/hooks';
+import {options, render} from 'preact';
+import {useEffect, useLayoutEffect, useState} from 'preact/hooks';
 import type {Row, Sections, Session} from './data';
 import {askSections, isFile, objects, session as sessionAsk} from './data';
+import {shown} from './format';
 import {isTyping, keyLabels} from './keys';
 import {Live} from './live';
 import {Choice, Speaker, Wait} from './parts';
@@ -124,7 +125,7 @@ function Sheet({onClose}: {onClose: () => void}): JSX.Element {
 	const [label, setLabel] = useState<(code: string) => string>(() => (code: string) => code);
 	const [word, setWord] = useState('');
 	const shown = shortcuts.filter(([keys, text]) => text.toLowerCase().includes(word.toLowerCase()) || keys.some((key) => label(key).toLowerCase() === word.toLowerCase()));
-	useEffect(() => {
+	useLayoutEffect(() => {
 		void keyLabels().then((found) => setLabel(() => found));
 		(document.querySelector('dialog.sheet') as HTMLDialogElement).showModal();
 	}, []);
@@ -180,7 +181,7 @@ function Frame({session}: {session: Session}): JSX.Element {
 	const [isSearch, setSearch] = useState(false);
 	const viewName = state['view'] ?? 'overview';
 	useEffect(() => {
-		document.title = `${session.traces[trace]?.name ?? 'no trace'} - ${tabs.find((tab) => tab.name === viewName)?.title ?? ''} - moetrace`;
+		document.title = `${shown(session.traces[trace]?.name ?? 'no trace')} - ${tabs.find((tab) => tab.name === viewName)?.title ?? ''} - moetrace`;
 	}, [trace, viewName]);
 	useEffect(() => {
 		const press = (event: KeyboardEvent) => {
@@ -260,6 +261,21 @@ function App(): JSX.Element {
 	const answer = useAnswer(sessionAsk, []);
 	return <Wait answer={answer} what="Asking for the traces">{(session) => <Frame session={session} />}</Wait>;
 }
+
+// Whatever is written or read aloud passes here; what is typed, chosen or taken along does not.
+const make = options.vnode;
+options.vnode = (vnode) => {
+	const props = vnode.props as Record<string, unknown>;
+	for (const name of ['title', 'aria-label'])
+		if (typeof props[name] === 'string')
+			props[name] = shown(props[name]);
+	const {children} = props;
+	if (typeof children === 'string')
+		props['children'] = shown(children);
+	else if (Array.isArray(children))
+		props['children'] = children.map((each: unknown) => (typeof each === 'string' ? shown(each) : each));
+	make?.(vnode);
+};
 
 const root = document.getElementById('app')!;
 root.textContent = '';

@@ -3,7 +3,7 @@
 // Search: requests by number or id, "layer N", "expert N", passes and kernels by name, views. Enter
 // opens, the arrow keys choose; how many were found is told.
 import type {JSX} from 'preact';
-import {useEffect, useRef, useState} from 'preact/hooks';
+import {useLayoutEffect, useRef, useState} from 'preact/hooks';
 import {askRows, askSections, isFile, objects} from './data';
 import {count} from './format';
 import {useAnswer, viewAddress} from './state';
@@ -52,7 +52,7 @@ export function Search({onClose, ...props}: ViewProps & {onClose: () => void}): 
 	const [at, setAt] = useState(0);
 	const answer = useAnswer(() => find(props, text), [text]);
 	const hits = answer.value ?? [];
-	useEffect(() => dialog.current!.showModal(), []);
+	useLayoutEffect(() => dialog.current!.showModal(), []); // what is typed next is meant for it
 	const open = (hit: Hit | undefined) => {
 		if (!hit)
 			return;

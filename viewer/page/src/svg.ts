@@ -3,6 +3,7 @@
 // A surface that takes the calls of a 2D canvas and keeps them as SVG: a chart that is drawn by one
 // function is seen and taken along by the same code. It knows what the page's charts use and no more.
 import {xml} from './export';
+import {shown} from './format';
 
 export type Surface = Pick<CanvasRenderingContext2D, 'fillStyle' | 'strokeStyle' | 'lineWidth' | 'font' | 'textAlign' | 'textBaseline'
 	| 'globalAlpha' | 'fillRect' | 'strokeRect' | 'beginPath' | 'moveTo' | 'lineTo' | 'arc' | 'rect' | 'closePath' | 'stroke' | 'fill' | 'fillText'
@@ -97,12 +98,12 @@ export class SvgSurface {
 	fillText(text: string, x: number, y: number): void {
 		const size = Number(/(\d+(?:\.\d+)?)px/.exec(this.look.font)?.[1] ?? 11);
 		const weight = /^(?:bold|600)/.test(this.look.font) ? ' font-weight="600"' : '';
-		this.parts.push(`<text x="${round(x)}" y="${round(y + size * (drops[this.look.textBaseline] ?? 0))}" font-size="${size}"${weight} text-anchor="${anchors[this.look.textAlign] ?? 'start'}" fill="${xml(this.look.fillStyle)}"${this.alpha()}>${xml(text)}</text>`);
+		this.parts.push(`<text x="${round(x)}" y="${round(y + size * (drops[this.look.textBaseline] ?? 0))}" font-size="${size}"${weight} text-anchor="${anchors[this.look.textAlign] ?? 'start'}" fill="${xml(this.look.fillStyle)}"${this.alpha()}>${xml(shown(text))}</text>`);
 	}
 
 	measureText(text: string): TextMetrics {
 		this.measure.font = this.look.font;
-		return this.measure.measureText(text);
+		return this.measure.measureText(shown(text));
 	}
 
 	setLineDash(dash: Iterable<number>): void { this.look = {...this.look, dash: [...dash]}; }
@@ -129,7 +130,7 @@ export class SvgSurface {
 
 	text(title: string): string {
 		return `<svg xmlns="http://www.w3.org/2000/svg" width="${round(this.width)}" height="${round(this.height)}" viewBox="0 0 ${round(this.width)} ${round(this.height)}" font-family="system-ui, sans-serif">\n`
-			+ `<title>${xml(title)}</title>\n${this.parts.join('\n')}\n${'</g>'.repeat(this.groups)}</svg>\n`;
+			+ `<title>${xml(shown(title))}</title>\n${this.parts.join('\n')}\n${'</g>'.repeat(this.groups)}</svg>\n`;
 	}
 }
 
@@ -147,7 +148,10 @@ export function canvasSurface(canvas: HTMLCanvasElement, width: number, height: 
 	context.globalAlpha = 1;
 	context.lineWidth = 1;
 	context.imageSmoothingEnabled = false;
+	const own = CanvasRenderingContext2D.prototype;
 	return Object.assign(context, {
+		fillText: (text: string, x: number, y: number) => own.fillText.call(context, shown(text), x, y),
+		measureText: (text: string) => own.measureText.call(context, shown(text)),
 		image: (image: HTMLCanvasElement, x: number, y: number, w: number, h: number) => context.drawImage(image, x, y, w, h),
 	});
 }

@@ -2,7 +2,7 @@
 //
 // Layers and experts: who got how much, of which requests, when; and how even each layer is.
 import type {JSX, RefObject} from 'preact';
-import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
+import {useEffect, useLayoutEffect, useMemo, useRef, useState} from 'preact/hooks';
 import {attributeOf, phaseChoices} from '../address';
 import {PictureExports, svgOf} from '../chart';
 import type {Arrays, Parameters, Row, Rows} from '../data';
@@ -48,7 +48,7 @@ function filterParameters(filter: string): Parameters {
 
 function filteredAsk({trace, recording, model}: ViewProps, filter: string, from: number | null, until: number | null): Promise<Arrays> {
 	const question = filter.startsWith('request:') ? 'load_request' : attributeOf(filter) ? 'load_attribute' : 'load_weight';
-	return askArrays(trace, question, {...(question === 'load_request' && isFile ? {} : {recording, model}), ...filterParameters(filter), from, until});
+	return askArrays(trace, question, {recording, model, ...filterParameters(filter), from, until});
 }
 
 // ---- the picture with its cursor ----
@@ -90,7 +90,8 @@ export function Heat({title, opened = null, onOpen, playing, ...own}: {
 	const readout = useRef<HTMLParagraphElement>(null);
 	const [box, width] = useWidth();
 	const [place, setPlace] = useState(opened);
-	useEffect(() => setPlace(opened), [opened?.layer, opened?.expert]);
+	// At once: a key that is pressed before the next picture would be undone.
+	useLayoutEffect(() => setPlace(opened), [opened?.layer, opened?.expert]);
 	const [tip, setTip] = useState<{x: number; y: number; text: string} | null>(null);
 	const {picture, matrix} = playing?.now ?? own;
 	const cursor = cursorOf(picture, place);

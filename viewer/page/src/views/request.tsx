@@ -87,7 +87,7 @@ function List(props: ViewProps & {like: string; chosen: string | undefined}): JS
 function Differences({props, request}: {props: ViewProps; request: string}): JSX.Element {
 	const {trace, recording, model} = props;
 	const answer = useAnswer(async () => {
-		const [own, windows, rows] = await Promise.all([askArrays(trace, 'load_request', {request}),
+		const [own, windows, rows] = await Promise.all([askArrays(trace, 'load_request', {recording, model, request}),
 			askArrays(trace, 'load_windows', {recording, model}), askArrays(trace, 'load', {recording, model})]);
 		const layers = layersOf(props.info.layers, model);
 		const mine = filteredMatrix(layers, own, 'all');
