@@ -104,8 +104,12 @@ question "load_windows?recording=1&model=1"
 question "requests?recording=1"
 question "timeline?recording=1&width=1100&wait=300"
 begin=$(now_ms)
-until "$ask" "$port" GET "${base}api/0/timeline?recording=1&width=1100&wait=2000" | grep -aq '"progress":1,'; do
-	:
+until "$ask" "$port" GET "${base}api/0/timeline?recording=1&width=1100&wait=2000" >"$tmp/answer" &&
+	grep -aq '"progress":1,' "$tmp/answer"; do
+	[ "$(head -n 1 "$tmp/answer" | tr -d '\0')" = 200 ] || {
+		echo "bench_viewer: no timeline: $(tail -n 1 "$tmp/answer")" >&2
+		exit 1
+	}
 done
 echo "$(($(now_ms) - begin)) ms until the timeline is read whole"
 question "timeline?recording=1&width=1100"

@@ -69,7 +69,8 @@ question_sql_files = \
 	schema/questions/schema.sql \
 	schema/questions/selection.sql \
 	schema/questions/similarity.sql \
-	schema/questions/sources.sql
+	schema/questions/sources.sql \
+	schema/questions/throttles.sql
 
 noinst_LTLIBRARIES += %D%/libmt_questions.la
 %C%_libmt_questions_la_SOURCES = %D%/functions/questions.c %D%/functions/questions.h

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "schema/functions/questions.h"
+#include "viewer/progress.h"
 #include "viewer/timeline.h"
 
 /* What an answer may grow to: some ten times what a whole table of expert load takes. */
@@ -244,6 +245,7 @@ static bool part_answer(const struct mt_question *question, struct mt_source_run
 	sqlite3_stmt *stmt;
 	bool is_good = true;
 
+	mt_progress_next(run);
 	if (sqlite3_prepare_v2(run->db, part->sql, (int)part->n_bytes, &stmt, NULL) != SQLITE_OK) {
 		mt_answer_error(run, reply);
 		return false;
@@ -293,12 +295,24 @@ static void selection_answer(const struct mt_question *question, struct mt_sourc
 	sections_answer(&more, run, part, reply);
 }
 
+static int parts_count(const struct mt_question *question, struct mt_question_part part)
+{
+	int n = 1;
+
+	if (question->sql || mt_question_text(question, "section"))
+		return n;
+	while (mt_question_next(&part))
+		n++;
+	return n;
+}
+
 static void run_answer(const struct mt_question *question, struct mt_source_run *run,
 		       struct mt_question_part *part, struct mt_view_reply *reply)
 {
-	if (question->sql)
+	if (question->sql) {
+		mt_progress_next(run);
 		mt_answer_query(question, run, reply);
-	else if (is_timeline(question))
+	} else if (is_timeline(question))
 		mt_timeline_answer(question, run, reply);
 	else if (strcmp(question->name, "selection") == 0)
 		selection_answer(question, run, part, reply);
@@ -318,7 +332,7 @@ static uint32_t limit_of(const struct mt_question *question)
 void mt_answer(const struct mt_question *question, struct mt_source *source, struct mt_view_reply *reply)
 {
 	char version[MT_STATE_VERSION_BYTES];
-	struct mt_question_part part;
+	struct mt_question_part part = {.sql = ""};
 	struct mt_source_run *run;
 	const char *change;
 
@@ -329,7 +343,10 @@ void mt_answer(const struct mt_question *question, struct mt_source *source, str
 	}
 	run = mt_source_take(source, limit_of(question), question->peer_fd);
 	if (run) {
+		if (!is_timeline(question))
+			mt_progress_begin(run, question, parts_count(question, part));
 		run_answer(question, run, &part, reply);
+		mt_progress_end(run);
 		mt_source_return(run);
 	}
 	/* What came meanwhile of a file that was written over is of neither. */

@@ -290,6 +290,7 @@ static void recording_put(struct export *export, int64_t recording)
 	put_same(export, "oea_notes?recording=%" PRId64, recording);
 	put_same(export, "gaps?recording=%" PRId64, recording);
 	put_same(export, "sources?recording=%" PRId64, recording);
+	put_same(export, "throttles?recording=%" PRId64, recording);
 	put_same(export, "requests?recording=%" PRId64, recording);
 	timeline_put(export, recording);
 	models.n = integers_read(export, "SELECT model_id FROM model WHERE ?1 ORDER BY model_id", 1,

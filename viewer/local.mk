@@ -17,6 +17,7 @@ noinst_LTLIBRARIES += %D%/libmt_view.la
 	%D%/export.c \
 	%D%/guard.c %D%/guard.h \
 	%D%/page.h \
+	%D%/progress.c %D%/progress.h \
 	%D%/query.c \
 	%D%/redact.c %D%/redact.h \
 	%D%/reply.c %D%/reply.h \

@@ -20,6 +20,7 @@
 #include "viewer/answer.h"
 #include "viewer/guard.h"
 #include "viewer/page.h"
+#include "viewer/progress.h"
 #include "viewer/state.h"
 
 #define MAX_CONNECTIONS	  256
@@ -212,6 +213,10 @@ static void question_answer(struct mt_view_server *server, struct MHD_Connection
 	question.name = end + 1;
 	if (strcmp(question.name, "state") == 0) {
 		mt_state_answer(&server->sources[i], reply);
+		return;
+	}
+	if (strcmp(question.name, "progress") == 0) {
+		mt_progress_answer(&server->sources[i], reply);
 		return;
 	}
 	if (strcmp(question.name, "query") == 0)

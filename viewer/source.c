@@ -17,6 +17,7 @@
 #include <time.h>
 
 #include "schema/functions/mt_sql.h"
+#include "viewer/progress.h"
 #include "viewer/redact.h"
 #include "viewer/timeline.h"
 #include "viewer/view.h"
@@ -179,6 +180,7 @@ static int look(void *context)
 {
 	struct mt_source_run *run = context;
 
+	mt_progress_look(run);
 	if (atomic_load_explicit(run->source->stops, memory_order_relaxed))
 		run->state = MT_RUN_STOPPED;
 	else if (now_ns() > run->deadline_ns)
@@ -336,6 +338,7 @@ struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms
 		run->deadline_ns = now_ns() + (int64_t)limit_ms * 1000000;
 		run->peer_fd = peer_fd;
 		run->is_of_user = false;
+		run->progress = NULL;
 		run->state = MT_RUN_GOES_ON;
 	} else if (opens) {
 		pthread_mutex_lock(&source->lock);

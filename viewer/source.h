@@ -25,6 +25,15 @@ struct mt_redacted;
 struct mt_source;
 struct mt_timeline;
 
+/* How far a question is that is being answered (progress.h). */
+struct mt_progress {
+	char question[32]; /* "": none; this and the plain numbers are under the source's lock */
+	int64_t begin_ns, first_pass_id, last_pass_id;
+	int n_parts;
+	_Atomic int part; /* the statement that runs, from 1 */
+	_Atomic int64_t pass_id; /* read last; 0: none */
+};
+
 /* A connection in use by one thread. */
 struct mt_source_run {
 	sqlite3 *db;
@@ -33,6 +42,7 @@ struct mt_source_run {
 	int peer_fd;	     /* -1: nobody who could go away */
 	bool is_of_user;     /* the statement was written by the user */
 	struct mt_redacted *redacted; /* NULL: nothing is left out */
+	struct mt_progress *progress; /* NULL: nobody would ask how far it is */
 	enum { MT_RUN_GOES_ON, MT_RUN_TIMED_OUT, MT_RUN_PEER_GONE, MT_RUN_STOPPED } state;
 };
 
@@ -43,11 +53,12 @@ struct mt_source {
 	dev_t device;	    /* of the file that was opened first, as is the inode */
 	ino_t inode;	    /* every connection is to it */
 	const atomic_bool *stops;
-	pthread_mutex_t lock; /* protects the five below */
+	pthread_mutex_t lock; /* protects the six below */
 	char version[MT_STATE_VERSION_BYTES]; /* once nobody writes it any more; "": that is not yet so */
 	pthread_cond_t is_free;
 	struct mt_source_run *idle[MT_SOURCE_CONNECTIONS];
 	size_t n_idle, n_open;
+	struct mt_progress progress[MT_SOURCE_CONNECTIONS];
 	pthread_mutex_t timeline_lock; /* protects the one below, while it is read or answers */
 	struct mt_timeline *timeline;  /* of the recording asked for last; NULL: none yet */
 };

@@ -37,6 +37,9 @@
 /* Returns an SQLite result code; on failure sqlite3_errmsg(db) says why. */
 int mt_sql_register(sqlite3 *db);
 
+/* The pass that a function of this thread began to read last: passes are read in the order of their ids. */
+extern _Thread_local sqlite3_int64 mt_reader_pass_id;
+
 /* The parts, one a table-valued function. */
 int mt_sql_register_topk(sqlite3 *db);
 int mt_sql_register_load(sqlite3 *db);

@@ -6,9 +6,12 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "mt_sql.h"
 #include "trace_reader_internal.h"
 
 #include <string.h>
+
+_Thread_local sqlite3_int64 mt_reader_pass_id;
 
 /* Makes room for one more of n elements. */
 static int reserve(void *array, size_t *size, size_t needed, size_t element_bytes)
@@ -140,6 +143,7 @@ static int read_slice(struct mt_reader *reader)
 static int begin_pass(struct mt_reader *reader, sqlite3_stmt *stmt)
 {
 	reader->pass_id = sqlite3_column_int64(stmt, SC_PASS_ID);
+	mt_reader_pass_id = reader->pass_id;
 	reader->n_slices = 0;
 	reader->blobs_used = 0;
 	if (!mt_column_int(stmt, SC_RECORDING_ID, &reader->recording_id) ||

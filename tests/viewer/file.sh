@@ -47,7 +47,7 @@ expect_eq "traces" "$(inside '$.session.traces[1].name')" empty.db
 expect_eq "a name in it" "$(inside '$.answers."0/info".models.rows[0][1]')" '<img src=x onerror=alert(2)>'
 grep -q 424242 data.json || fail "a token is missing"
 grep -q '^"0/load_request?recording=1&model=1&request=1":' data.json || fail "what a request selected is of no recording"
-for question in report oea timeline load load_windows ranks requests request request_topk gaps; do
+for question in report oea timeline load load_windows ranks requests request request_topk gaps throttles; do
 	grep -q "^\"0/$question?" data.json || fail "no answer to $question"
 done
 rm data.json

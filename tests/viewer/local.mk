@@ -31,6 +31,7 @@ viewer_tests = \
 	%D%/live.sh \
 	%D%/numbers.sh \
 	%D%/page.sh \
+	%D%/progress.sh \
 	%D%/redact.sh \
 	%D%/security.sh
 TESTS += $(viewer_tests)
@@ -47,6 +48,7 @@ EXTRA_DIST += \
 	%D%/live.sh \
 	%D%/numbers.sh \
 	%D%/page.sh \
+	%D%/progress.sh \
 	%D%/redact.sh \
 	%D%/security.sh \
 	%D%/big.sql \

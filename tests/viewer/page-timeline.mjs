@@ -203,7 +203,7 @@ await part('the timeline: keys go from bar to bar, aloud, and open one', async (
 	assert.equal(await text('.readout'), seen);
 	await chart.focus();
 	await page.keyboard.press('Escape');
-	assert.deepEqual([...state().keys()].sort(), ['lane', 'range', 'trace', 'view']);
+	assert.deepEqual([...(await state()).keys()].sort(), ['lane', 'range', 'trace', 'view']);
 	await page.keyboard.press('End');
 	assert.ok(Math.abs((await range())[1] - 500000000) < 2);
 	await page.getByLabel('Ranges').uncheck();
@@ -309,6 +309,21 @@ await part('the timeline: the picture as tables', async () => {
 	const csv = (await downloaded(page.locator('[role=region][aria-label="bars of the picture"]').getByRole('button', {name: 'CSV'}))).toString();
 	assert.equal(csv.split('\r\n').length, bars.length + 2);
 	assert.match(csv, /"void flash::attention_kernel<__half, 128, 64>\(float const\*, int\)"/);
+});
+
+await part('the timeline: where clocks were held down, and by what', async () => {
+	// Readings of cuda 1, each 20 ms apart: 5 to 9 say the power limit, 10 a temperature, too.
+	const expected = [['cuda 1', 'power limit', 100000000, 100000000, 5], ['cuda 1', 'power limit, temperature (hardware)', 200000000, 20000000, 1]];
+	const held = async () => (await tableJson('clocks held down')).map((row) => [row.device, row.held_down_by, row.start_ns, row.duration_ns, row.n_readings]);
+	await openTimeline({table: '1'});
+	assert.deepEqual(await held(), expected);
+	const picture = await texts();
+	assert.equal(picture.filter((each) => each.text === 'held down: power limit').length, 1, 'on the power of cuda 1 alone');
+	const {y} = picture.find((each) => each.text === 'held down: power limit');
+	assert.match(await hover(150000000, y + 20), /^power of cuda 1, gpu: .*\nread at 140 ms.*\nclocks held down: power limit$/);
+	assert.doesNotMatch(await hover(50000000, y + 20), /held down/);
+	await openTimeline({table: '1', range: '205000000~215000000'});
+	assert.deepEqual(await held(), expected.slice(1));
 });
 
 // ---- taken along, printed ----

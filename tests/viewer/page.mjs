@@ -361,10 +361,14 @@ async function plays() {
 await part('what takes long can be stopped', async () => {
 	await open({view: 'overview', trace: '2'});
 	await page.route('**/api/2/requests?*', () => undefined);
+	await page.route('**/api/2/progress', (route) => route.fulfill({json: {running: [
+		{question: 'requests', ms: 3000, part: 2, n_parts: 3, share: 0.418}, {question: 'oea', ms: 9000, part: 1, n_parts: 1, share: 0.5}]}}));
 	await page.goto(`${address}#view=request&trace=2`);
+	await page.getByText(/Looking \.\.\. \d+ s, step 2 of 3: 41 % of the passes read Stop/).waitFor();
 	await page.getByRole('button', {name: 'Stop'}).click();
 	await page.getByText('Stopped. Come back to this view').waitFor();
 	await page.unroute('**/api/2/requests?*');
+	await page.unroute('**/api/2/progress');
 });
 
 await part('a large trace: 61 x 256, a million bars', async () => {

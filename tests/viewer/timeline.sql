@@ -58,10 +58,11 @@ INSERT INTO range (range_id, recording_id, name_id, thread, start_ns, end_ns)
 	SELECT 4 * pass_id + 2, 1, 22, 1, end_ns, end_ns + 4000000 FROM pass WHERE pass_id < 7 UNION ALL
 	SELECT 4 * pass_id + 3, 1, 20, 1, begin_ns - 2000000, end_ns + 5000000 FROM pass WHERE pass_id < 7;
 INSERT INTO power_sample (recording_id, device_id, domain, source, time_ns, instant_mw, energy_mj, limit_mw, processor_mhz,
-		memory_mhz, temperature_c)
+		memory_mhz, temperature_c, throttle_reasons)
 	SELECT 1, d.device_id, 'gpu', 'poll', b.value * 20000000, 420000 + (b.value * 7919 + d.device_id * 31337) % 260000,
 		b.value * 11000, iif(b.value % 10 = 0, 700000, NULL), iif(b.value % 10 = 0, 1980 - b.value, NULL),
-		iif(b.value % 10 = 0, 2619, NULL), iif(b.value % 10 = 0, 51 + b.value / 5, NULL)
+		iif(b.value % 10 = 0, 2619, NULL), iif(b.value % 10 = 0, 51 + b.value / 5, NULL),
+		iif(d.device_id = 1, CASE WHEN b.value BETWEEN 5 AND 9 THEN 4 WHEN b.value = 10 THEN 68 ELSE b.value % 2 END, NULL)
 	FROM byte AS b CROSS JOIN device AS d WHERE b.value <= 25 ORDER BY 5, 2;
 INSERT INTO gap (recording_id, stream, start_ns, end_ns, n_lost, reason)
 	VALUES (1, 'kernel', 283000000, 289000000, 37, 'ring_full');

@@ -27,6 +27,15 @@ export interface Gap {
 	text: string;
 }
 
+// Clocks of a device were held down.
+export interface Throttle {
+	device: string;
+	start: number;
+	end: number;
+	nReadings: number;
+	reason: string;
+}
+
 export interface Strip {
 	from: number;
 	until: number;
@@ -167,6 +176,11 @@ export function hitLines(strip: Strip, hit: Hit): string[] {
 		lines.push(`${hit.kind}${hit.layer >= 0 ? `, layer ${hit.layer}` : ''}${hit.node > 0 ? `, node ${hit.node - 1} of a graph` : ''}`);
 	lines.push(`${duration(hit.count > 1 ? hit.longest : hit.end - hit.start)}, at ${duration(hit.start - strip.start)}`);
 	return lines;
+}
+
+// What held down the clocks of the device whose power a counter is; of other counters nothing.
+export function throttlesOf(throttles: Throttle[], counter: Counter): Throttle[] {
+	return counter.unit !== 'W' ? [] : throttles.filter(({device}) => counter.name === `power of ${device}` || counter.name.startsWith(`power of ${device},`));
 }
 
 // The value of a counter at a time: that of the point before it.

@@ -3,8 +3,8 @@
 // The timeline as it is drawn: a lane is one row of pixels, filled from its track's bars and stretched
 // to the lane's height, so that a frame costs the pixels and the bars that lie in them. Names and
 // letters stand on bars that have room for them. The same code draws the canvas and the SVG.
-import type {Gap, Hit, Strip} from './bars';
-import {barText, firstIn, hitOf, shortName} from './bars';
+import type {Gap, Hit, Strip, Throttle} from './bars';
+import {barText, firstIn, hitOf, shortName, throttlesOf} from './bars';
 import {abgr, css, inkOn, letters, phases, roles, themeColor} from './color';
 import type {NumberArray} from './data';
 import {count, pointText, real} from './format';
@@ -20,6 +20,7 @@ export interface Sight {
 	cursor: number | null; // a time
 	selection: {from: number; until: number} | null;
 	gaps: Gap[];
+	throttles: Throttle[];
 	marked: {type: string; id: number; node: number} | null;
 }
 
@@ -315,6 +316,30 @@ function pathOf(strip: Strip, sight: Sight, lane: Lane): Path {
 	return path;
 }
 
+const BAND = 13;
+
+// Where clocks were held down: a band across the lane with its reason on top, where there is room for it.
+function throttlesDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane): void {
+	const scale = (sight.width - LABELS) / (sight.until - sight.from);
+	surface.textAlign = 'left';
+	surface.textBaseline = 'middle';
+	for (const {start, end, reason} of throttlesOf(sight.throttles, strip.counters[lane.counter!]!)) {
+		if (end < sight.from || start > sight.until)
+			continue;
+		const left = Math.max(LABELS, LABELS + (start - sight.from) * scale);
+		const width = Math.max(2, Math.min(sight.width, LABELS + (end - sight.from) * scale) - left);
+		surface.fillStyle = theme('--warn');
+		surface.globalAlpha = 0.2;
+		surface.fillRect(left, lane.top, width, lane.height);
+		surface.globalAlpha = 1;
+		const text = width > 30 ? fit(surface, `held down: ${reason}`, width - 6) : '';
+		surface.fillRect(left, lane.top - 2, width, text ? BAND : 4);
+		surface.fillStyle = theme('--page');
+		if (text)
+			surface.fillText(text, left + 3, lane.top + BAND / 2 - 1.5);
+	}
+}
+
 function counterDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane): void {
 	const counter = strip.counters[lane.counter!]!;
 	const most = scaleOf(strip, sight, lane);
@@ -491,8 +516,10 @@ function timelineDraw(surface: Surface, strip: Strip, sight: Sight, layout: Layo
 	for (const lane of layout.lanes) {
 		if (lane.track !== undefined)
 			trackDraw(surface, strip, sight, lane, pixels, texts);
-		else
+		else {
 			counterDraw(surface, strip, sight, lane);
+			throttlesDraw(surface, strip, sight, lane);
+		}
 	}
 	const hatched: [number, number][] = [];
 	for (const gap of sight.gaps) {

@@ -150,17 +150,40 @@ export async function askState(trace: number): Promise<TraceState> {
 }
 
 // What is on its way; a large trace may take long.
-const onTheirWay = new Set<AbortController>();
+const onTheirWay = new Map<AbortController, {trace: number; name: string}>();
 
 export function stopAsking(): void {
-	for (const controller of onTheirWay)
+	for (const controller of onTheirWay.keys())
 		controller.abort();
 }
 
+// A question that the server works on, as viewer/progress.h says.
+export interface Progress {
+	question: string;
+	ms: number;
+	part: number;
+	n_parts: number;
+	share: number | null; // of a part
+}
+
+// How far the questions are that are on their way; what cannot be told is left out.
+export async function askProgress(): Promise<Progress[]> {
+	const ours = [...onTheirWay.values()];
+	const lists = await Promise.all([...new Set(ours.map(({trace}) => trace))].map(async (trace) => {
+		try {
+			const {running} = await (await fetch(`api/${trace}/progress`)).json() as {running: Progress[]};
+			return running.filter(({question}) => ours.some((each) => each.trace === trace && each.name === question));
+		} catch {
+			return [];
+		}
+	}));
+	return lists.flat().sort((a, b) => b.ms - a.ms);
+}
+
 // The server ends what nobody waits for any more.
-async function stoppable<T>(get: (signal: AbortSignal) => Promise<T>): Promise<T> {
+async function stoppable<T>(trace: number, name: string, get: (signal: AbortSignal) => Promise<T>): Promise<T> {
 	const controller = new AbortController();
-	onTheirWay.add(controller);
+	onTheirWay.set(controller, {trace, name});
 	try {
 		return await get(controller.signal);
 	} catch (error) {
@@ -177,7 +200,7 @@ function json<T>(trace: number, question: string, parameters: Parameters): Promi
 	return once(`${trace}/${text}`, async () => {
 		if (inside)
 			return insideAnswer(trace, text) as T;
-		return stoppable(async (signal) => (await fetched(`api/${trace}/${text}`, {signal})).json() as Promise<T>);
+		return stoppable(trace, question, async (signal) => (await fetched(`api/${trace}/${text}`, {signal})).json() as Promise<T>);
 	});
 }
 
@@ -223,7 +246,7 @@ export function askArrays(trace: number, question: string, parameters: Parameter
 			return arraysOf(bytesOf(insideAnswer(trace, text) as string).buffer as ArrayBuffer);
 		return arraysOf(await (await fetched(`api/${trace}/${text}`, {signal: until})).arrayBuffer());
 	};
-	return signal ? get(signal) : once(`${trace}/${text}`, () => stoppable(get));
+	return signal ? get(signal) : once(`${trace}/${text}`, () => stoppable(trace, question, get));
 }
 
 export async function askQuery(trace: number, sql: string, signal: AbortSignal): Promise<Rows> {

@@ -4,7 +4,8 @@
 import type {ComponentChildren, JSX} from 'preact';
 import type {Answer} from './state';
 import {useEffect, useState} from 'preact/hooks';
-import {stopAsking} from './data';
+import type {Progress} from './data';
+import {askProgress, isFile, stopAsking} from './data';
 
 export function Wait<T>({answer, children, what = 'Counting'}: {
 	answer: Answer<T>;
@@ -15,17 +16,37 @@ export function Wait<T>({answer, children, what = 'Counting'}: {
 		return <p class="error" role="alert">{answer.error.message}</p>;
 	if (answer.value === undefined)
 		return <p class="loading" aria-live="polite">{answer.isLate ? `${what} ...` : ''}{answer.isLate && <Patience />}</p>;
-	return <div class={answer.isLate ? 'late' : ''} aria-busy={answer.isLate}>{children(answer.value)}</div>;
+	return <div class={answer.isLate ? 'late' : ''} aria-busy={answer.isLate}>{answer.isLate && <Patience />}{children(answer.value)}</div>;
 }
 
-// After a while: how long it takes already, and a way out.
+const progressText = ({part, n_parts: nParts, share}: Progress) =>
+	`${nParts > 1 ? `step ${part} of ${nParts}: ` : ''}${share === null ? 'under way' : `${Math.floor(share * 100)} % of the passes read`}`;
+
+// After a while: how long it takes already, how far it is, and a way out.
 function Patience(): JSX.Element | null {
 	const [seconds, set] = useState(0);
+	const [running, setRunning] = useState<Progress[]>([]);
 	useEffect(() => {
-		const timer = setInterval(() => set((n) => n + 1), 1000);
-		return () => clearInterval(timer);
+		let isOver = false, isAsked = false;
+		const timer = setInterval(() => {
+			set((n) => n + 1);
+			if (isAsked || isFile)
+				return;
+			isAsked = true;
+			void askProgress().then((list) => {
+				isAsked = false;
+				if (!isOver)
+					setRunning(list);
+			});
+		}, 1000);
+		return () => {
+			isOver = true;
+			clearInterval(timer);
+		};
 	}, []);
-	return seconds < 2 ? null : <span aria-live="off"> {seconds} s <button type="button" onClick={stopAsking}>Stop</button></span>;
+	return seconds < 2 ? null : (
+		<span class="patience" aria-live="off"> {seconds} s{running.map((each) => `, ${progressText(each)}`)} <button type="button" onClick={stopAsking}>Stop</button></span>
+	);
 }
 
 export function Choice({label, value, options, onChange}: {

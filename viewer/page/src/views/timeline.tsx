@@ -3,8 +3,8 @@
 // Passes, layers, operations, ranges and counters over time; what lies behind a bar, and figures of
 // what is selected.
 import type {JSX} from 'preact';
-import {useEffect, useState} from 'preact/hooks';
-import type {Gap, Hit, Strip} from '../bars';
+import {useEffect, useMemo, useState} from 'preact/hooks';
+import type {Gap, Hit, Strip, Throttle} from '../bars';
 import {groups, kindColor} from '../bars_draw';
 import {inkOn, letters, phases, roles} from '../color';
 import {askRows, askSections, isFile, objects} from '../data';
@@ -83,6 +83,10 @@ export function Timeline(props: ViewProps): JSX.Element {
 		start: Number(row['start_ns']), end: Number(row['end_ns']), nLost: Number(row['n_lost']),
 		text: `${String(row['stream'])}: ${count(row['n_lost'])} lost (${String(row['reason'])})`,
 	}));
+	const throttleRows = useAnswer(() => askRows(trace, 'throttles', {recording}), [trace, recording]);
+	const throttles: Throttle[] = useMemo(() => objects(throttleRows.value).map((row) => ({
+		device: String(row['device']), start: Number(row['start_ns']), end: Number(row['end_ns']), nReadings: Number(row['n_readings']), reason: String(row['reason']),
+	})), [throttleRows.value]);
 	const refreshes = useRefreshes();
 	useEffect(() => {
 		if (refreshes > 0)
@@ -126,7 +130,7 @@ export function Timeline(props: ViewProps): JSX.Element {
 			</div>
 			{strip && feed.progress < 1 && <Reading feed={feed} />}
 			{strip && <Legend strip={strip} />}
-			<Picture strip={strip} want={(from, until, width) => feed.want(from, until, width)} gaps={gaps} onHit={onHit} />
+			<Picture strip={strip} want={(from, until, width) => feed.want(from, until, width)} gaps={gaps} throttles={throttles} onHit={onHit} />
 			{strip && isBeyond(strip, rangeOf(state['range'])) && <p class="warn" role="status">Nothing lies there: the trace goes on for {duration(strip.end - strip.start)}, and this is wholly {rangeOf(state['range'])!.until <= strip.start ? 'before' : 'after'} it.{' '}
 				<button type="button" onClick={() => adjust({range: null})}>Show all of it</button></p>}
 			{gaps.length > 0 && strip && <Losses gaps={gaps} strip={strip} />}
@@ -134,7 +138,7 @@ export function Timeline(props: ViewProps): JSX.Element {
 			{state['pass'] && !isFile && <Pass {...props} pass={state['pass']} />}
 			{state['kernel_id'] && !isFile && <Kernel {...props} id={state['kernel_id']} node={state['node']} />}
 			{selection && strip && !isFile && <Selection {...props} range={selection} start={strip.start} />}
-			{strip && <Tables strip={strip} range={rangeOf(state['range']) ?? wholeOf(strip)} hidden={hidden} isOpen={state['table'] === '1'} />}
+			{strip && <Tables strip={strip} throttles={throttles} range={rangeOf(state['range']) ?? wholeOf(strip)} hidden={hidden} isOpen={state['table'] === '1'} />}
 			{strip && <Sources {...props} strip={strip} />}
 		</div>
 	);

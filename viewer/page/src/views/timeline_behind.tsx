@@ -3,7 +3,7 @@
 // What stands below the picture of a timeline: what lies behind a bar, figures of what is selected,
 // the picture as tables, and what a trace without operations, ranges or power is missing.
 import type {JSX} from 'preact';
-import type {Strip} from '../bars';
+import type {Strip, Throttle} from '../bars';
 import {firstIn, hitOf} from '../bars';
 import {laneName, layoutOf} from '../bars_draw';
 import type {NumberArray, Row, Rows, Sections, Value} from '../data';
@@ -126,7 +126,15 @@ function counterRows(strip: Strip, range: Range): Rows {
 	};
 }
 
-export function Tables({strip, range, hidden, isOpen}: {strip: Strip; range: Range; hidden: string; isOpen: boolean}): JSX.Element {
+function throttleRows(strip: Strip, range: Range, throttles: Throttle[]): Rows {
+	return {
+		columns: ['device', 'held_down_by', 'start_ns', 'duration_ns', 'n_readings'], is_cut: false,
+		rows: throttles.filter(({start, end}) => start <= range.until && end >= range.from)
+			.map(({device, reason, start, end, nReadings}) => [device, reason, start - strip.start, end - start, nReadings]),
+	};
+}
+
+export function Tables({strip, throttles, range, hidden, isOpen}: {strip: Strip; throttles: Throttle[]; range: Range; hidden: string; isOpen: boolean}): JSX.Element {
 	return (
 		<details class="behind" open={isOpen} onToggle={(event) => adjust({table: event.currentTarget.open ? '1' : null})}>
 			<summary>This picture as tables</summary>
@@ -135,6 +143,7 @@ export function Tables({strip, range, hidden, isOpen}: {strip: Strip; range: Ran
 					<Table rows={barRows(strip, range, hidden)} name="bars of the picture" most={50}
 						link={(column, row) => (column === 'pass_id' && row['pass_id'] !== null ? viewAddress('timeline', {pass: row['pass_id']}) : undefined)} />
 					<Table rows={counterRows(strip, range)} name="counters of the picture" />
+					{throttles.length > 0 && <Table rows={throttleRows(strip, range, throttles)} name="clocks held down" />}
 				</>
 			)}
 		</details>

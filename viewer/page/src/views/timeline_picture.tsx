@@ -4,8 +4,8 @@
 // selected and where the cursor is are in the address.
 import type {JSX} from 'preact';
 import {useEffect, useRef, useState} from 'preact/hooks';
-import type {Gap, Hit, Strip} from '../bars';
-import {barAt, barBeside, hitLines, valueAt} from '../bars';
+import type {Gap, Hit, Strip, Throttle} from '../bars';
+import {barAt, barBeside, hitLines, throttlesOf, valueAt} from '../bars';
 import type {Sight} from '../bars_draw';
 import {AXIS, LABELS, laneKey, laneName, laneOf, layoutOf, timelineCanvas, timelineSvg} from '../bars_draw';
 import {download, downloadPng} from '../export';
@@ -42,10 +42,11 @@ const markedOf = (state: Record<string, string>) =>
 	state['kernel_id'] ? {type: 'kernels', id: Number(state['kernel_id']), node: Number(state['node'] ?? 0)}
 		: state['pass'] ? {type: 'passes', id: Number(state['pass']), node: 0} : null;
 
-export function Picture({strip, want, gaps, onHit}: {
+export function Picture({strip, want, gaps, throttles, onHit}: {
 	strip: Strip | null;
 	want: (from: number | null, until: number | null, width: number) => void;
 	gaps: Gap[];
+	throttles: Throttle[];
 	onHit: (hit: Hit) => void;
 }): JSX.Element {
 	const canvas = useRef<HTMLCanvasElement>(null);
@@ -59,7 +60,7 @@ export function Picture({strip, want, gaps, onHit}: {
 	const selection = rangeOf(state['sel']);
 	const layout = strip && layoutOf(strip, state['hide'] ?? '');
 	const lane = laneOf(layout, state['lane']);
-	const sight: Sight | null = range && {from: range.from, until: range.until, width, lane, cursor: numberOf(state['at']), selection, gaps, marked: markedOf(state)};
+	const sight: Sight | null = range && {from: range.from, until: range.until, width, lane, cursor: numberOf(state['at']), selection, gaps, throttles, marked: markedOf(state)};
 	const draw = () => {
 		if (strip && sight && layout && canvas.current && width > LABELS + 50)
 			timelineCanvas(canvas.current, strip, sight, layout);
@@ -67,7 +68,7 @@ export function Picture({strip, want, gaps, onHit}: {
 	useEffect(() => {
 		want(range?.from ?? null, range?.until ?? null, width);
 		draw();
-	}, [strip, state, width, theme, gaps]);
+	}, [strip, state, width, theme, gaps, throttles]);
 	// Paper is light; main.tsx has set the theme when this runs.
 	useEffect(() => {
 		addEventListener('beforeprint', draw);
@@ -107,7 +108,8 @@ export function Picture({strip, want, gaps, onHit}: {
 		if (!value)
 			return [`${counter.name}: nothing yet`];
 		const span = value.low === value.high ? real(value.high, 2) : `${real(value.low, 2)} to ${real(value.high, 2)}`;
-		return [`${counter.name}: ${span} ${counter.unit}`, `read at ${duration(value.time - strip!.start)}${counter.limit > 0 ? `, limit ${real(counter.limit, 1)} ${counter.unit}` : ''}`];
+		return [`${counter.name}: ${span} ${counter.unit}`, `read at ${duration(value.time - strip!.start)}${counter.limit > 0 ? `, limit ${real(counter.limit, 1)} ${counter.unit}` : ''}`,
+			...throttlesOf(throttles, counter).filter(({start, end}) => start <= time + pixel() && end >= time - pixel()).map(({reason}) => `clocks held down: ${reason}`)];
 	};
 	const readGap = (time: number) => gaps.filter((gap) => gap.start <= time + pixel() * 2 && gap.end >= time - pixel() * 2).map((gap) => gap.text);
 	const tell = (index: number, time: number) => {
