@@ -30,6 +30,8 @@
 #define CHECKPOINT_BYTES (UINT64_C(16) << 20)
 /* Pages that are kept from one commit to the next. */
 #define KEPT_CACHE_BYTES (4 << 20)
+/* What making a file waits for readers of it. */
+#define MAKE_PATIENCE_MS 2000
 
 static const char *const stmt_sql[MT_N_STMT] = {
 #define MT_STMT_SQL(name, sql) [MT_STMT_##name] = sql,
@@ -224,6 +226,8 @@ static int check_is_there(struct mt_store *store)
 
 static int make_schema(struct mt_store *store)
 {
+	/* Who looks at a file as soon as it is there has it locked for a moment. */
+	sqlite3_busy_timeout(store->db, MAKE_PATIENCE_MS);
 	if (store->is_network)
 		exec(store, "PRAGMA locking_mode = EXCLUSIVE");
 	exec(store, "PRAGMA page_size = 4096");
@@ -242,7 +246,9 @@ static int make_schema(struct mt_store *store)
 	exec(store, "COMMIT");
 	store->in_transaction = 0;
 	/* Only now: a process killed before leaves an empty file, never half a schema. */
-	return exec(store, "PRAGMA journal_mode = WAL");
+	exec(store, "PRAGMA journal_mode = WAL");
+	sqlite3_busy_timeout(store->db, 0);
+	return store->status;
 }
 
 static int prepare(struct mt_store *store)

@@ -168,6 +168,42 @@ START_TEST(test_death_while_opening)
 }
 END_TEST
 
+/* Locks a file as soon as it is there, as a program does that waits for its rows, and lets it go. */
+static void look_early(const char *path, int ready)
+{
+	sqlite3 *db;
+
+	if (write(ready, "", 1) != 1)
+		_exit(1);
+	while (access(path, F_OK) != 0)
+		continue;
+	if (sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL) != SQLITE_OK ||
+	    sqlite3_exec(db, "BEGIN; SELECT count(*) FROM sqlite_schema", NULL, NULL, NULL) == SQLITE_OK)
+		usleep(50000);
+	_exit(0);
+}
+
+/* Who looks at a file while it is made does not keep it from being made. */
+START_TEST(test_look_while_opening)
+{
+	const char *path = suite_path("looked-at.db");
+	struct moetrace_session *session;
+	int ready[2], status;
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(ready), 0);
+	pid = fork();
+	if (pid == 0)
+		look_early(path, ready[1]);
+	ck_assert_int_eq(read(ready[0], &byte, 1), 1);
+	status = moetrace_session_open(path, NULL, &session);
+	ck_assert_msg(status == MOETRACE_OK, "open: %d: %s", status, moetrace_open_errmsg());
+	ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+	ck_assert_int_eq(moetrace_session_close(session), MOETRACE_OK);
+}
+END_TEST
+
 /* Cells of any TEXT column of any table that hold these bytes. */
 static int64_t cells_with(sqlite3 *db, const char *hex)
 {
@@ -238,6 +274,7 @@ int main(void)
 	tcase_add_test(honest, test_a_lost_pass_is_lost);
 	tcase_add_test(honest, test_start_is_committed);
 	tcase_add_loop_test(honest, test_death_while_opening, 0, 20);
+	tcase_add_loop_test(honest, test_look_while_opening, 0, 10);
 	suite_add_tcase(suite, honest);
 	return suite_run(suite);
 }
