@@ -8,8 +8,9 @@
 # sleeps.
 #
 # A step that fails does not stop the others. What a step printed is shown when
-# it is over. The last line is `N passed, N failed, N skipped`, and the exit
-# status is 0 only if none failed and every step came to its end.
+# it is over. After the last one every test that failed is named once more, with
+# the end of its log. The last line is `N passed, N failed, N skipped`, and the
+# exit status is 0 only if none failed and every step came to its end.
 
 set -u
 
@@ -20,7 +21,7 @@ steps='tree release asan threads clang'
 
 rm -rf "${MOETRACE_CHECK_ROOT:?}"
 mkdir -p "$MOETRACE_CHECK_ROOT" || exit 1
-make -s -j "$(($(getconf _NPROCESSORS_ONLN) + 1))" -f - <<END
+make -s -k -j "$(($(getconf _NPROCESSORS_ONLN) + 1))" -f - <<END
 .PHONY: all $steps
 all: $steps
 release: tree
@@ -36,9 +37,11 @@ for step in $steps; do
 	if [ -s "$result" ]; then
 		read -r good bad left <"$result"
 	else
-		echo "check-all: $step did not come to its end" >&2
+		printf '\n== %s: FAILED\ncheck-all: %s did not come to its end\n' "$step" "$step"
+		[ ! -f "$MOETRACE_CHECK_ROOT/$step.log" ] || tail -n 30 "$MOETRACE_CHECK_ROOT/$step.log" | cut -c 1-1000
 		good=0 bad=1 left=0
 	fi
+	[ ! -f "$MOETRACE_CHECK_ROOT/$step.failed" ] || cat "$MOETRACE_CHECK_ROOT/$step.failed"
 	passed=$((passed + good))
 	failed=$((failed + bad))
 	skipped=$((skipped + left))

@@ -13,8 +13,9 @@
 #
 # Test results are counted from the harness's .trs files, those of distcheck,
 # which removes its tree, from its summary; a build that fails, and a step without
-# tests, count as one. They go into STEP.result (passed, failed, skipped), and the
-# exit status is 0 if the step came to its end, however that was.
+# tests, count as one. They go into STEP.result (passed, failed, skipped), what
+# failed with the end of its log into STEP.failed, and the exit status is 0 if the
+# step came to its end, however that was.
 
 set -u
 
@@ -29,10 +30,47 @@ tell() {
 	printf 'check-all: %s: %s (after %d s)\n' "$step" "$*" "$(($(date +%s) - began))"
 }
 
+# tail_of FILE: its end, also where a line is very long.
+tail_of() {
+	tail -n 30 "$1" | tail -c 6000 | cut -c 1-1000
+}
+
+# failed_tests FOLDER: each test below it that failed, and the end of its log. What it
+# says of assertions comes first, since a sanitizer's report may follow it.
+failed_tests() {
+	find "$1" -name '*.trs' -exec grep -lE '^:test-result: (FAIL|XPASS|ERROR)' {} + 2>/dev/null |
+		sort | while IFS= read -r trs; do
+			name=${trs#"$1/"}
+			printf '\n== %s: FAILED %s\n' "$step" "${name%.trs}"
+			[ -f "${trs%.trs}.log" ] || continue
+			grep -aE '^FAIL: |:[EF]:[^:]*:[^:]*:[0-9]+: |^SUMMARY: ' "${trs%.trs}.log" |
+				cut -c 1-1000 | head -n 20
+			echo '-- the end of its log:'
+			tail_of "${trs%.trs}.log"
+		done
+}
+
+# failures: what failed in this step, for the end of all output.
+failures() {
+	if [ "$step" = release ]; then
+		for folder in "$root"/tree/*/_build/sub; do
+			[ ! -d "$folder" ] || failed_tests "$folder"
+		done
+	else
+		failed_tests "$root/$step"
+	fi >"$root/$step.failed"
+	[ ! -s "$root/$step.failed" ] || return 0
+	{
+		printf '\n== %s: FAILED, and no test of it; the end of its log:\n' "$step"
+		tail_of "$log"
+	} >"$root/$step.failed"
+}
+
 # finish PASSED FAILED SKIPPED: ends the step. Of distcheck, which says what it
 # copies and installs, only the results are shown, and the end if it failed. All of
 # it is one write, so that the steps' words do not mix.
 finish() {
+	[ "$2" -eq 0 ] || failures
 	echo "$1 $2 $3" >"$root/$step.result"
 	{
 		printf '\n== %s\n' "$step"

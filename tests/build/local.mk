@@ -7,6 +7,7 @@ TESTS += \
 	%D%/check-text.sh \
 	%D%/check-headers.sh \
 	%D%/check-symbols.sh \
+	%D%/check-all.sh \
 	%D%/embed.sh \
 	%D%/man.sh \
 	%D%/dist.sh \
@@ -32,6 +33,7 @@ long_tests += %D%/clean-machine.sh
 EXTRA_DIST += \
 	%D%/includes.awk \
 	%D%/clean-machine.sh \
+	%D%/check-all.sh \
 	%D%/check-includes.sh \
 	%D%/check-text.sh \
 	%D%/check-headers.sh \
