@@ -109,9 +109,9 @@ expect_error 3 "has no request 'none'" "$moetrace" requests a.db @3 --similar no
 for n in 2000000000 9223372036854775807; do
 	cp a.db huge.db
 	change huge.db "UPDATE request SET n_positions = $n WHERE request_id = 3"
-	expect_ok timeout 20 "$moetrace" requests huge.db --outliers
-	expect_ok timeout 20 "$moetrace" requests huge.db @3 --similar @4
-	expect_ok timeout 20 "$moetrace" diff huge.db huge.db
+	expect_ok timeout 300 "$moetrace" requests huge.db --outliers
+	expect_ok timeout 300 "$moetrace" requests huge.db @3 --similar @4
+	expect_ok timeout 300 "$moetrace" diff huge.db huge.db
 done
 cp a.db alone.db
 change alone.db "UPDATE pass_request SET request_id = NULL WHERE request_id <> 3"

@@ -89,8 +89,9 @@ UPDATE recording SET end_ns = NULL, end_reason = NULL WHERE recording_id = 2;
 SELECT 'ready';
 END
 tries=0
-while ! grep -q ready writer.out && [ "$tries" -lt 100 ]; do
+until grep -q ready writer.out; do
 	tries=$((tries + 1))
+	[ "$tries" -lt 1200 ] || fail "the writer is not ready: $(cat writer.out)"
 	sleep 0.1
 done
 expect_ok "$moetrace" check live.db

@@ -304,62 +304,99 @@ START_TEST(test_requests_at_the_edge)
 }
 END_TEST
 
-START_TEST(test_verify_at_the_edge)
+/*
+ * Where only so many seconds are kept, a slow machine may need more for what a test keeps: these
+ * say whether it did in time, and are tried again with more.
+ */
+static bool is_within(uint64_t from_ns, uint32_t n_s)
 {
-	struct moetrace_recording_opts opts = flight_opts(KEPT_BYTES, 1, MOETRACE_MODE_PER_TOKEN);
+	return suite_now_ns() - from_ns < n_s * UINT64_C(1000000000);
+}
+
+static bool verify_at_the_edge(uint32_t n_s)
+{
+	struct moetrace_recording_opts opts = flight_opts(KEPT_BYTES, n_s, MOETRACE_MODE_PER_TOKEN);
 	struct toy toy = flight_start("verify.db", NULL, &opts);
 	struct moetrace_slice slice = {.request = toy_request(&toy, "r"), .n_rows = 4};
 	const uint8_t accepted[4] = {1, 1, 0, 0};
-	uint64_t numbers[2];
+	uint64_t numbers[2], from_ns = 0;
+	bool is_in_time;
 	sqlite3 *db;
 
 	for (int i = 0; i < 2; i++) {
-		struct moetrace_pass *pass = toy_begin(&toy, MOETRACE_PHASE_VERIFY, &slice, 1);
+		struct moetrace_pass *pass;
 
+		from_ns = suite_now_ns();
+		pass = toy_begin(&toy, MOETRACE_PHASE_VERIFY, &slice, 1);
 		numbers[i] = moetrace_pass_number(pass);
 		toy_finish(&toy, pass, 4);
 		slice.first_position += 2;
 		/* The first is let go before its acceptance comes. */
-		suite_sleep_ms(i == 0 ? 1300 : 0);
+		suite_sleep_ms(i == 0 ? n_s * 1000 + 300 : 0);
 	}
 	for (int i = 0; i < 2; i++)
 		moetrace_pass_accept(toy.session, numbers[i], 0, accepted, 4);
 	ck_assert_uint_eq(dump(&toy), 1);
+	is_in_time = is_within(from_ns, n_s);
 	db = toy_close_and_open(&toy);
+	if (!is_in_time)
+		return false;
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 1);
 	ck_assert_str_eq(db_text(db, "SELECT hex(accepted) FROM pass_request"), "01010000");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM diagnostic WHERE severity <> 'info'"), 0);
 	db_close(db);
+	return true;
+}
+
+START_TEST(test_verify_at_the_edge)
+{
+	for (uint32_t n_s = 1; !verify_at_the_edge(n_s); n_s *= 4)
+		continue;
 }
 END_TEST
 
-START_TEST(test_seconds)
+static bool seconds(uint32_t n_s)
 {
-	struct moetrace_recording_opts opts = flight_opts(0, 1, MOETRACE_MODE_PER_TOKEN);
+	struct moetrace_recording_opts opts = flight_opts(0, n_s, MOETRACE_MODE_PER_TOKEN);
 	struct toy toy = flight_start("seconds.db", NULL, &opts);
+	uint64_t from_ns;
+	bool is_in_time;
 	sqlite3 *db;
 
 	ck_assert_uint_ge(toy_status(&toy).memory_bytes, 256 << 20);
 	for (uint64_t i = 0; i < 10; i++)
 		numbered_pass(&toy, i, MOETRACE_NO_REQUEST, 0, 4);
-	suite_sleep_ms(1300);
+	suite_sleep_ms(n_s * 1000 + 300);
+	from_ns = suite_now_ns();
 	for (uint64_t i = 10; i < 13; i++)
 		numbered_pass(&toy, i, MOETRACE_NO_REQUEST, 0, 4);
 	dump(&toy);
+	is_in_time = is_within(from_ns, n_s);
 	db = toy_close_and_open(&toy);
+	if (!is_in_time)
+		return false;
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(runtime_pass) FROM pass"), "10,11,12");
 	check_bounds(db, 1, 13);
 	db_close(db);
+	return true;
+}
+
+START_TEST(test_seconds)
+{
+	for (uint32_t n_s = 1; !seconds(n_s); n_s *= 4)
+		continue;
 }
 END_TEST
 
 /* Ranges of the time that is kept are written with its passes, older ones are let go with theirs. */
-START_TEST(test_ranges)
+static bool ranges(uint32_t n_s)
 {
-	const struct moetrace_recording_opts opts = flight_opts(KEPT_BYTES, 1, MOETRACE_MODE_PER_TOKEN);
+	const struct moetrace_recording_opts opts = flight_opts(KEPT_BYTES, n_s, MOETRACE_MODE_PER_TOKEN);
 	struct toy toy = flight_start("ranges.db", NULL, &opts);
 	struct moetrace_range range;
 	uint32_t old, step, recording_id;
+	uint64_t from_ns;
+	bool is_in_time;
 	sqlite3 *db;
 
 	ck_assert_int_eq(moetrace_range_name_add(toy.session, "old", &old), MOETRACE_OK);
@@ -367,18 +404,22 @@ START_TEST(test_ranges)
 	moetrace_range_push(toy.session, old, &range);
 	numbered_pass(&toy, 1, MOETRACE_NO_REQUEST, 0, 1);
 	moetrace_range_pop(toy.session, &range);
-	suite_sleep_ms(1050);
+	suite_sleep_ms(n_s * 1000 + 50);
+	from_ns = suite_now_ns();
 	/* More than the ring of ranges holds, while nothing is written. */
 	for (uint64_t i = 0; i < 5000; i++) {
 		if (i % 1000 == 0) {
 			numbered_pass(&toy, 2 + i / 1000, MOETRACE_NO_REQUEST, 0, 1);
-			suite_sleep_ms(45);
+			ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
 		}
 		moetrace_range_push(toy.session, step, &range);
 		moetrace_range_pop(toy.session, &range);
 	}
 	recording_id = dump(&toy);
+	is_in_time = is_within(from_ns, n_s);
 	toy_close(&toy);
+	if (!is_in_time)
+		return false;
 	db = db_open(toy.path);
 	agree_check(db);
 	ck_assert_int_eq(db_stat(db, recording_id, "dropped_ranges"), 0);
@@ -389,6 +430,13 @@ START_TEST(test_ranges)
 				    " WHERE value = 'old'"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 5);
 	db_close(db);
+	return true;
+}
+
+START_TEST(test_ranges)
+{
+	for (uint32_t n_s = 1; !ranges(n_s); n_s *= 4)
+		continue;
 }
 END_TEST
 
@@ -641,7 +689,6 @@ END_TEST
 START_TEST(test_trigger)
 {
 	struct moetrace_recording_opts opts = flight_opts(KEPT_BYTES, 0, MOETRACE_MODE_PER_TOKEN);
-	uint64_t until_ns = suite_now_ns() + UINT64_C(20000000000);
 	struct toy toy = flight_start("trigger.db", NULL, &opts);
 	const struct moetrace_slice slice = {.n_rows = 3};
 	struct moetrace_pass *pass;
@@ -656,7 +703,7 @@ START_TEST(test_trigger)
 	pass = toy_begin(&toy, MOETRACE_PHASE_DUMMY, &slice, 1);
 	ck_assert_int_eq(moetrace_flight_trigger(toy.session, reason), MOETRACE_OK);
 	toy_finish(&toy, pass, 3);
-	while (toy_status(&toy).recording_id < 2 && suite_now_ns() < until_ns)
+	while (toy_status(&toy).recording_id < 2)
 		suite_sleep_ms(5);
 	numbered_pass(&toy, 2, MOETRACE_NO_REQUEST, 0, 4);
 	db = toy_close_and_open(&toy);

@@ -159,7 +159,6 @@ static const uint64_t rotations[][2] = {{0, 50000000}, {1 << 20, 0}};
 START_TEST(test_rotate_by_itself)
 {
 	struct moetrace_session_opts opts = toy_opts();
-	uint64_t until_ns = suite_now_ns() + UINT64_C(20000000000);
 	pthread_t threads[N_THREADS];
 	struct load load;
 	const char *third;
@@ -168,7 +167,7 @@ START_TEST(test_rotate_by_itself)
 	opts.rotate_ns = rotations[_i][1];
 	load_begin(&load, threads, "by-itself.db", &opts);
 	third = part(load.toy.path, 3);
-	while (access(third, F_OK) != 0 && suite_now_ns() < until_ns)
+	while (access(third, F_OK) != 0)
 		suite_sleep_ms(5);
 	load_end(&load, threads);
 	ck_assert_uint_eq(load.n_not_recorded, 0);
@@ -418,7 +417,6 @@ START_TEST(test_again_after_disk_full)
 	uint64_t before, ended, open, late;
 	struct toy toy;
 	sqlite3 *db;
-	uint32_t i;
 
 	io_fault_install();
 	toy = toy_start("full.db", NULL, 4, 64, 8);
@@ -433,7 +431,7 @@ START_TEST(test_again_after_disk_full)
 	moetrace_request_end(toy.session, ended, MOETRACE_REQUEST_FINISHED, 0);
 	toy_model_add(toy.session, "late", 0, 1, 8, 2);
 	io_fault_fail(0, 0);
-	for (i = 0; i < 50 && moetrace_start(toy.session, NULL) != MOETRACE_OK; i++)
+	while (moetrace_start(toy.session, NULL) != MOETRACE_OK)
 		suite_sleep_ms(50);
 	ck_assert_uint_eq(toy_status(&toy).is_recording, 1);
 	ck_assert_uint_eq(toy_status(&toy).is_failed, 0);
@@ -500,15 +498,13 @@ START_TEST(test_again_after_file_is_gone)
 	struct toy toy = toy_start("gone.db", NULL, 2, 64, 4);
 	struct moetrace_dump_result dumped;
 	char message[1024];
-	uint32_t i;
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3));
 	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
 	take_away(toy.path, (enum deed)_i);
 	toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3);
-	for (i = 0; i < 500 && !toy_status(&toy).is_failed; i++)
+	while (!toy_status(&toy).is_failed)
 		suite_sleep_ms(10);
-	ck_assert_uint_eq(toy_status(&toy).is_failed, 1);
 	ck_assert_uint_eq(toy_status(&toy).is_recording, 0);
 	ck_assert_uint_le(toy_status(&toy).dropped_passes, 1);
 	ck_assert(!toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3));

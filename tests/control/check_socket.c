@@ -57,7 +57,6 @@ static void busy_begin(struct busy *busy, const char *name)
 /* An honest peer is served, and the file holds every pass. */
 static void busy_end(struct busy *busy)
 {
-	uint64_t before_ns = suite_now_ns();
 	const char *answer;
 	sqlite3 *db;
 	int fd;
@@ -66,8 +65,7 @@ static void busy_end(struct busy *busy)
 		fd = line_peer_connect(busy->folder);
 		answer = line_peer_say(fd, "status");
 		close(fd);
-	} while (strncmp(answer, "error E_LIMIT", 13) == 0 &&
-		 suite_now_ns() - before_ns < UINT64_C(10000000000));
+	} while (strncmp(answer, "error E_LIMIT", 13) == 0);
 	ck_assert_msg(strstr(answer, "state recording\n") != NULL, "status: %s", answer);
 	busy->stop = true;
 	ck_assert_int_eq(pthread_join(busy->thread, NULL), 0);
@@ -417,7 +415,7 @@ START_TEST(test_child_is_silent)
 	if (pid == 0) {
 		char byte;
 
-		alarm(30);
+		alarm(100);
 		close(pipe_fds[1]);
 		/* Until the parent has looked. */
 		(void)!read(pipe_fds[0], &byte, 1);

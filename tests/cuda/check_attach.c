@@ -284,7 +284,7 @@ END_TEST
 /* A pass that the device does not finish: stop and close give up, and say what they lost. */
 START_TEST(test_close_in_flight)
 {
-	struct gpu gpu = gpu_start("hung.db", 2, 64, 4, 0);
+	struct gpu gpu = gpu_start_hasty("hung.db", 2, 64, 4);
 	const uint64_t request = toy_request(&gpu.toy, "r");
 	sqlite3 *db;
 
@@ -316,7 +316,7 @@ END_TEST
 /* Passes that arrive after stop gave up on them belong to no recording. */
 START_TEST(test_late_after_stop)
 {
-	struct gpu gpu = gpu_start("late.db", 2, 64, 4, 0);
+	struct gpu gpu = gpu_start_hasty("late.db", 2, 64, 4);
 	sqlite3 *db;
 
 	gpu.fake->hold(true);

@@ -82,7 +82,8 @@ END_TEST
  */
 START_TEST(test_order_between_devices)
 {
-	struct gpu one = gpu_start("order.db", 2, 16, 2, 0);
+	struct gpu one = _i == 0 ? gpu_start("order.db", 2, 16, 2, 0) :
+				   gpu_start_hasty("order.db", 2, 16, 2);
 	struct gpu two = second_device(&one);
 	const uint64_t first = toy_request(&one.toy, "first");
 	const uint64_t other = toy_request(&one.toy, "other");
@@ -100,6 +101,8 @@ START_TEST(test_order_between_devices)
 	ck_assert_int_eq(
 		moetrace_request_end(one.toy.session, later, MOETRACE_REQUEST_FINISHED, 1),
 		MOETRACE_OK);
+	while (gpu_status(&one).delivered_passes == 0)
+		suite_sleep_ms(1);
 	suite_sleep_ms(50);
 	ck_assert_uint_eq(gpu_status(&one).delivered_passes, 1);
 	ck_assert_uint_eq(gpu_status(&two).delivered_passes, 0);

@@ -45,7 +45,7 @@ while IFS= read -r line <&3; do
 		# What a person takes to type the next line.
 		until moetrace status "$run_pid" >/dev/null 2>&1; do
 			tries=$((tries + 1))
-			[ "$tries" -lt 600 ] || fail "no session: $(cat run.log)"
+			[ "$tries" -lt 1200 ] || fail "no session: $(cat run.log)"
 			sleep 0.1
 		done
 		;;

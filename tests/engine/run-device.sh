@@ -111,7 +111,7 @@ export MOETRACE_SOCKET_DIR="$tmp/sockets"
 tries=0
 until [ -n "$("$moetrace" list 2>/dev/null | grep live.db)" ]; do
 	tries=$((tries + 1))
-	[ $tries -lt 300 ] || fail "no session appeared"
+	[ $tries -lt 1200 ] || fail "no session appeared"
 	sleep 0.1
 done
 for i in 1 2 3; do

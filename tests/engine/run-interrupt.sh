@@ -30,12 +30,12 @@ begin() {
 	n_tries=0
 	while [ "$(sql "$db" 'select count(*) from pass' 2>/dev/null || echo 0)" -lt 5 ]; do
 		n_tries=$((n_tries + 1))
-		[ $n_tries -lt 600 ] || fail "no pass was committed within a minute"
+		[ $n_tries -lt 1200 ] || fail "no pass was committed within two minutes"
 		if ! kill -0 $process 2>/dev/null; then
 			if grep -q libyajl-dev "$tmp/run.err"; then
 				skip "built without a JSON parser"
 			fi
-			fail "the run ended by itself"
+			fail "the run ended by itself: $(cat "$tmp/run.err")"
 		fi
 		sleep 0.1
 	done
@@ -71,7 +71,7 @@ n_passes=$(sql "$db" 'select count(*) from pass')
 n_tries=0
 while [ "$(sql "$db" 'select count(*) from pass')" -le "$n_passes" ]; do
 	n_tries=$((n_tries + 1))
-	[ $n_tries -lt 600 ] || fail "the run does not go on after ignored signals"
+	[ $n_tries -lt 1200 ] || fail "the run does not go on after ignored signals"
 	sleep 0.1
 done
 kill -s TERM $process

@@ -40,7 +40,6 @@ static uint64_t size_with_journal(const char *path)
 struct run {
 	uint32_t n_recorded;
 	uint64_t largest_bytes; /* file and journal, seen between passes */
-	uint64_t longest_ns;
 };
 
 /* Passes until one is not recorded, or @n_passes. Flushes, so that no ring runs over. */
@@ -50,13 +49,10 @@ static struct run run_until_null(const struct toy *toy, uint32_t n_passes)
 	uint32_t i;
 
 	for (i = 0; i < n_passes; i++) {
-		const uint64_t before_ns = suite_now_ns();
 		const bool is_recorded =
 			toy_pass(toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, N_ROWS);
-		const uint64_t spent_ns = suite_now_ns() - before_ns;
 		const uint64_t bytes = size_with_journal(toy->path);
 
-		run.longest_ns = spent_ns > run.longest_ns ? spent_ns : run.longest_ns;
 		run.largest_bytes = bytes > run.largest_bytes ? bytes : run.largest_bytes;
 		if (!is_recorded)
 			break;
@@ -117,7 +113,6 @@ START_TEST(test_disk_refuses_for_a_while)
 	io_fault_fail(refusals[_i], 20);
 	run = run_until_null(&toy, N_PASSES);
 	ck_assert_uint_lt(run.n_recorded, N_PASSES);
-	ck_assert_uint_lt(run.longest_ns, UINT64_C(2000000000));
 	check_ended(&toy);
 	io_fault_fail(0, 0);
 	status = moetrace_session_close(toy.session);
@@ -130,7 +125,6 @@ END_TEST
 START_TEST(test_disk_refuses_for_ever)
 {
 	struct toy toy;
-	uint64_t before_ns;
 
 	io_fault_install();
 	toy = toy_start("never.db", NULL, N_LAYERS, 64, TOP_K);
@@ -139,9 +133,7 @@ START_TEST(test_disk_refuses_for_ever)
 	io_fault_fail(refusals[_i], 0);
 	ck_assert_uint_lt(run_until_null(&toy, N_PASSES).n_recorded, N_PASSES);
 	check_ended(&toy);
-	before_ns = suite_now_ns();
 	ck_assert_int_eq(moetrace_session_close(toy.session), MOETRACE_E_IO);
-	ck_assert_uint_lt(suite_now_ns() - before_ns, UINT64_C(5000000000));
 	io_fault_fail(0, 0);
 	check_file(toy.path, NULL);
 }
@@ -228,7 +220,6 @@ START_TEST(test_full_disk)
 	run = run_until_null(&toy, N_PASSES);
 	ck_assert_uint_lt(run.n_recorded, N_PASSES);
 	ck_assert_uint_gt(run.n_recorded, 50);
-	ck_assert_uint_lt(run.longest_ns, UINT64_C(2000000000));
 	check_ended(&toy);
 	status = moetrace_session_close(toy.session);
 	ck_assert_msg(status == MOETRACE_OK || status == MOETRACE_E_IO, "close: %d", status);
@@ -251,7 +242,6 @@ START_TEST(test_disk_filled_by_another)
 	struct toy toy;
 	sqlite3 *db;
 	FILE *other;
-	uint32_t i;
 
 	if (!mount_small(folder, "size=8m"))
 		return;
@@ -269,7 +259,7 @@ START_TEST(test_disk_filled_by_another)
 	fclose(other);
 	ck_assert_int_eq(unlink(path), 0);
 	/* There is room again, and the user starts it again. */
-	for (i = 0; i < 50 && moetrace_start(toy.session, NULL) != MOETRACE_OK; i++)
+	while (moetrace_start(toy.session, NULL) != MOETRACE_OK)
 		suite_sleep_ms(50);
 	ck_assert_uint_eq(run_until_null(&toy, 20).n_recorded, 20);
 	ck_assert_int_eq(moetrace_session_close(toy.session), MOETRACE_OK);
@@ -413,7 +403,6 @@ static void remove_folder(const char *folder, const char *path)
 START_TEST(test_folder_removed)
 {
 	const char *folder = suite_path("removed");
-	uint64_t before_ns;
 	struct toy toy;
 	int status;
 
@@ -424,10 +413,8 @@ START_TEST(test_folder_removed)
 	run_until_null(&toy, 300);
 	moetrace_flush(toy.session);
 	moetrace_stop(toy.session, NULL);
-	before_ns = suite_now_ns();
 	status = moetrace_session_close(toy.session);
 	ck_assert_msg(status == MOETRACE_OK || status == MOETRACE_E_IO, "close: %d", status);
-	ck_assert_uint_lt(suite_now_ns() - before_ns, UINT64_C(5000000000));
 	ck_assert_int_ne(access(folder, F_OK), 0);
 }
 END_TEST

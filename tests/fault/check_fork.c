@@ -22,7 +22,7 @@ static void child_main(struct toy *toy, enum child child)
 {
 	uint32_t i;
 
-	alarm(20); /* a child that hangs is killed, and its status says so */
+	alarm(100); /* a child that hangs is killed, and its status says so */
 	for (i = 0; child != CHILD_EXITS && i < 50; i++) {
 		uint64_t request;
 
@@ -86,7 +86,7 @@ START_TEST(test_pass_that_crosses_the_fork)
 
 	pid = fork();
 	if (pid == 0) {
-		alarm(20);
+		alarm(100);
 		toy_finish(&toy, pass, 3);
 		moetrace_session_close(toy.session);
 		_exit(0);
@@ -166,7 +166,7 @@ START_TEST(test_session_of_the_child)
 	if (pid == 0) {
 		struct toy own = {.n_layers = 2, .n_experts = 64, .top_k = 4};
 
-		alarm(30);
+		alarm(100);
 		if (moetrace_session_open(path, NULL, &own.session) != MOETRACE_OK)
 			_exit(1);
 		own.model = toy_model_add(own.session, "own", 0, 2, 64, 4);

@@ -195,7 +195,6 @@ int main(void)
 	Suite *suite = suite_create("process");
 	TCase *process = tcase_create("process");
 
-	tcase_set_timeout(process, 30);
 	tcase_add_test(process, test_one_path_several_processes);
 	tcase_add_test(process, test_path_in_use);
 	tcase_add_loop_test(process, test_exit_without_close, 0, 2);

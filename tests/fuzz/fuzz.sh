@@ -50,7 +50,7 @@ for target in safetensors json workload; do
 	mkdir "$tmp/corpus"
 	status=0
 	"$tmp/fuzz_$target" -max_total_time="$seconds" -max_len=4096 -rss_limit_mb=2048 \
-		-timeout=10 -seed=1 -print_final_stats=1 \
+		-timeout=100 -seed=1 -print_final_stats=1 \
 		-artifact_prefix="$tmp/$target-" "$tmp/corpus" "tests/fuzz/corpus/$target" \
 		>"$tmp/out" 2>&1 || status=$?
 	if [ "$status" -ne 0 ]; then

@@ -28,7 +28,7 @@ live_begin() {
 			[ ! -S "$live_name" ] || live_socket=$live_name
 		done
 		live_tries=$((live_tries + 1))
-		[ "$live_tries" -lt 600 ] || fail "the session has no socket: $(cat "$live_file.out")"
+		[ "$live_tries" -lt 1200 ] || fail "the session has no socket: $(cat "$live_file.out")"
 		[ -n "$live_socket" ] || sleep 0.1
 	done
 }
@@ -38,7 +38,7 @@ live_wait() {
 	live_tries=0
 	until "$moetrace" status "$live_pid" 2>&1 | grep -Eq -e "$1"; do
 		live_tries=$((live_tries + 1))
-		[ "$live_tries" -lt 300 ] || fail "no status with '$1': $("$moetrace" status "$live_pid")"
+		[ "$live_tries" -lt 1200 ] || fail "no status with '$1': $("$moetrace" status "$live_pid")"
 		sleep 0.1
 	done
 }

@@ -153,12 +153,16 @@ START_TEST(test_loss)
 {
 	struct moetrace_session_opts opts = toy_opts();
 	struct moetrace_pass *pass;
+	sqlite3 *db, *other;
 	struct toy toy;
 	int64_t n_lost;
-	sqlite3 *db;
 
 	opts.ring_bytes = 65536;
 	toy = toy_start("loss.db", &opts, N_LAYERS, N_EXPERTS, TOP_K);
+	/* While another program writes, the writer takes nothing. */
+	ck_assert_int_eq(sqlite3_open(toy.path, &other), SQLITE_OK);
+	sqlite3_busy_timeout(other, 60000);
+	ck_assert_int_eq(sqlite3_exec(other, "BEGIN IMMEDIATE", NULL, NULL, NULL), SQLITE_OK);
 	pass = begin(&toy);
 	suite_sleep_ms(1);
 	for (int i = 0; i < 5000; i++) {
@@ -166,8 +170,10 @@ START_TEST(test_loss)
 
 		moetrace_pass_collective(pass, &told);
 	}
-	/* Until the layers find room. */
-	suite_sleep_ms(100);
+	ck_assert_int_eq(sqlite3_exec(other, "ROLLBACK", NULL, NULL, NULL), SQLITE_OK);
+	ck_assert_int_eq(sqlite3_close(other), SQLITE_OK);
+	/* Then the layers find room. */
+	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
 	toy_finish(&toy, pass, 1);
 	toy_close(&toy);
 	agree_prove(toy.path);
@@ -187,6 +193,7 @@ struct stepper {
 	struct moetrace_session *session;
 	uint32_t name;
 	_Atomic int is_done;
+	_Atomic uint32_t n_rounds;
 };
 
 static void *step(void *argument)
@@ -199,9 +206,19 @@ static void *step(void *argument)
 			moetrace_range_push(stepper->session, stepper->name, &range);
 			moetrace_range_pop(stepper->session, &range);
 		}
+		stepper->n_rounds++;
 		suite_sleep_ms(1);
 	}
 	return NULL;
+}
+
+/* Until some rounds both began and ended, however slow the machine is. */
+static void rounds_wait(const struct stepper *stepper)
+{
+	const uint32_t from = stepper->n_rounds;
+
+	while (stepper->n_rounds - from < 10)
+		suite_sleep_ms(1);
 }
 
 /* None begins after the end of its recording, though they go on while it ends. */
@@ -216,11 +233,12 @@ START_TEST(test_ranges_rotate)
 	snprintf(paths[0], sizeof(paths[0]), "%s", toy.path);
 	ck_assert_int_eq(pthread_create(&thread, NULL, step, &stepper), 0);
 	for (int i = 1; i < 6; i++) {
-		suite_sleep_ms(20);
+		rounds_wait(&stepper);
 		snprintf(name, sizeof(name), "part%d.db", i);
 		snprintf(paths[i], sizeof(paths[i]), "%s", suite_path(name));
 		ck_assert_int_eq(moetrace_rotate(toy.session, paths[i]), MOETRACE_OK);
 	}
+	rounds_wait(&stepper);
 	atomic_store(&stepper.is_done, 1);
 	pthread_join(thread, NULL);
 	toy_close(&toy);

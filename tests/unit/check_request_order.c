@@ -59,7 +59,7 @@ START_TEST(test_pass_before_a_begin)
 	struct toy toy = toy_start("guessed.db", NULL, 2, 64, 4);
 	sqlite3 *db;
 
-	post(&toy, MT_MESSAGE_REQUEST, 1, now_ns(&toy) + MT_NS_PER_S);
+	post(&toy, MT_MESSAGE_REQUEST, 1, now_ns(&toy) + 3600 * MT_NS_PER_S);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, 1, 0, 4));
 	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), 1);

@@ -147,7 +147,7 @@ static int flood(int n_connections, const char *path)
 	for (int i = 0; i < n_connections; i++) {
 		struct pollfd wait = {.fd = fds[i], .events = POLLIN};
 
-		if (fds[i] >= 0 && poll(&wait, 1, 10000) == 1) {
+		if (fds[i] >= 0 && poll(&wait, 1, 100000) == 1) {
 			ssize_t n_read = recv(fds[i], answer, sizeof(answer) - 1, 0);
 
 			answer[n_read > 0 ? n_read : 0] = '\0';
@@ -172,7 +172,7 @@ static int idle(int n_connections, const char *path)
 			return 1;
 	snprintf(request, sizeof(request),
 		 "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", path);
-	for (int i = 0; i < 100; i++) {
+	for (int i = 0; i < 1000; i++) {
 		char answer[16] = "";
 		int fd = connection_open();
 		ssize_t n = fd >= 0 && all_send(fd, request, strlen(request))

@@ -46,7 +46,7 @@ int line_peer_sockets(const char *folder, char *ret_path)
 
 int line_peer_try(const char *path)
 {
-	const struct timeval limit = {20, 0};
+	const struct timeval limit = {100, 0};
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 	int fd = socket(AF_UNIX, SOCK_STREAM, 0);
 

@@ -51,20 +51,31 @@ struct moetrace_cuda_lane *gpu_lane(struct gpu *gpu, void **ret_stream)
 	return lane;
 }
 
-struct gpu gpu_start(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k,
-		     uint64_t ring_bytes)
+static struct gpu start(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k,
+			uint64_t ring_bytes, uint32_t stop_timeout_ms)
 {
 	struct gpu gpu = {.fake = gpu_load()};
 	struct moetrace_session_opts opts = toy_opts();
 	struct moetrace_cuda_opts cuda_opts;
 
-	opts.stop_timeout_ms = 1000;
+	opts.stop_timeout_ms = stop_timeout_ms;
 	gpu.toy = toy_start(name, &opts, n_layers, n_experts, top_k);
 	MOETRACE_INIT(&cuda_opts);
 	cuda_opts.ring_bytes = ring_bytes;
 	ck_assert_int_eq(moetrace_cuda_attach(gpu.toy.session, &cuda_opts, &gpu.cuda), MOETRACE_OK);
 	gpu.lane = gpu_lane(&gpu, &gpu.stream);
 	return gpu;
+}
+
+struct gpu gpu_start(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k,
+		     uint64_t ring_bytes)
+{
+	return start(name, n_layers, n_experts, top_k, ring_bytes, 60000);
+}
+
+struct gpu gpu_start_hasty(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k)
+{
+	return start(name, n_layers, n_experts, top_k, 0, 300);
 }
 
 struct moetrace_pass_info gpu_info(const struct gpu *gpu, struct moetrace_slice *slice,

@@ -32,8 +32,12 @@ struct gpu {
 	float (*margin)(uint32_t layer, uint32_t row); /* that router kernels store; NULL: none */
 };
 
+/* Passes in flight are waited for as long as a test may take. */
 struct gpu gpu_start(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k,
 		     uint64_t ring_bytes);
+
+/* For tests of passes that do not come: they are given up soon. */
+struct gpu gpu_start_hasty(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k);
 
 /* A further lane in a new stream, with margins if gpu->has_margins. */
 struct moetrace_cuda_lane *gpu_lane(struct gpu *gpu, void **ret_stream);
