@@ -72,6 +72,7 @@ viewer_page_sources = \
 	viewer/page/src/load.ts \
 	viewer/page/src/main.tsx \
 	viewer/page/src/parts.tsx \
+	viewer/page/src/pinch.ts \
 	viewer/page/src/plot.ts \
 	viewer/page/src/search.tsx \
 	viewer/page/src/state.ts \

@@ -134,7 +134,7 @@ await part('the heatmap: of padding, and of rows of no request, no request is to
 // Of each view the names that take some values only.
 const bad = {
 	overview: {recording: 'x', model: '77'},
-	heatmap: {phase: 'bogus', metric: 'bogus', columns: 'zz', order: 'xx', rows: 'yy', beside: 'qq', scale: 'ww', filter: 'bogus', window: '0.5', span: '-4', ranks: '0', layer: '-1', expert: '1.5', recording: '99'},
+	heatmap: {phase: 'bogus', metric: 'bogus', columns: 'zz', order: 'xx', rows: 'yy', beside: 'qq', scale: 'ww', filter: 'bogus', window: '0.5', span: '-4', ranks: '0', layer: '-1', expert: '1.5', part: '9~2', recording: '99'},
 	timeline: {range: '5~1', sel: 'x', at: 'y', pass: 'z', kernel_id: '-1'},
 	request: {verdict: 'bogus', offset: '-20', first: '-9', attempt: 'q', request: '1e3', other: 'abc', layer: 'w'},
 	oea: {rule: 'bogus', by: 'bogus', k0: '2.5', time: 'bogus', ranks: '1000000', by_order: 'bogus'},

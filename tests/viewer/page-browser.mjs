@@ -129,6 +129,27 @@ export async function downloaded(locator) {
 	return readFileSync(await download.path());
 }
 
+// Two fingers go down at some points and move to others.
+export async function pinch(from, to) {
+	const session = await context.newCDPSession(page);
+	const touch = (type, points) => session.send('Input.dispatchTouchEvent', {type, touchPoints: points.map(([x, y], id) => ({x, y, id}))});
+	await touch('touchStart', from);
+	for (const part of [0.25, 0.5, 0.75, 1])
+		await touch('touchMove', from.map(([x, y], i) => [x + (to[i][0] - x) * part, y + (to[i][1] - y) * part]));
+	await touch('touchEnd', []);
+	await session.detach();
+	assert.equal(await page.evaluate(() => visualViewport.scale), 1, 'the page itself is not zoomed');
+}
+
+// The wheel with Ctrl, as a trackpad tells two fingers.
+export async function pinchWheel(delta) {
+	const before = await url();
+	await page.keyboard.down('Control');
+	await page.mouse.wheel(0, delta);
+	await page.keyboard.up('Control');
+	await until('the wheel with Ctrl', url, (now) => now !== before);
+}
+
 // The rows of a table by name, as its JSON says.
 export async function tableJson(name) {
 	return JSON.parse((await downloaded(page.locator(`[role=region][aria-label="${name}"]`).getByRole('button', {name: 'JSON'}))).toString());

@@ -5,7 +5,7 @@
 // here once more from the rows themselves.
 import assert from 'node:assert/strict';
 import {join} from 'node:path';
-import {accessible, downloaded, finish, folder, open, page, part, quiet, spoken, state, tableJson, text, told, tolerate, until, url} from './page-browser.mjs';
+import {accessible, downloaded, finish, folder, open, page, part, pinch, pinchWheel, quiet, spoken, state, tableJson, text, told, tolerate, until, url} from './page-browser.mjs';
 
 const trace = '5';
 const chart = page.getByRole('application');
@@ -125,6 +125,24 @@ await part('the timeline: wheel and drag move it to the pixel', async () => {
 	assert.ok(Math.abs((await range())[0] - (selected[0] - (selected[1] - selected[0]) * 0.1)) < 3);
 	await page.keyboard.press('0');
 	assert.equal((await state()).get('range'), null);
+});
+
+await part('the timeline: two fingers zoom it, on a screen and on a trackpad', async () => {
+	await openTimeline({range: '100000000~300000000'});
+	const box = await page.locator('.timeline canvas').boundingBox();
+	const timeAt = ([from, until], x) => from + ((x - LABELS) / (box.width - LABELS)) * (until - from);
+	const near = (a, b) => assert.ok(Math.abs(a - b) < 1e6, `${a} is not ${b}`);
+	const before = await range();
+	await pinch([[box.x + 500, box.y + 60], [box.x + 600, box.y + 60]], [[box.x + 400, box.y + 60], [box.x + 800, box.y + 60]]);
+	const after = await until('two fingers', range, ([from, end]) => end - from < 55e6);
+	near(timeAt(after, 400), timeAt(before, 500));
+	near(timeAt(after, 800), timeAt(before, 600));
+	assert.deepEqual([(await state()).get('pass'), (await state()).get('sel')], [null, null], 'nothing was chosen');
+	await page.locator('.timeline canvas').hover({position: {x: 500, y: 60}});
+	await pinchWheel(50);
+	const wider = await range();
+	near((wider[1] - wider[0]) / (after[1] - after[0]) * 1e8, Math.exp(0.5) * 1e8);
+	near(timeAt(wider, 500), timeAt(after, 500));
 });
 
 // ---- what is seen ----

@@ -4,7 +4,7 @@
 // placements, comparisons, what can be taken along. Figures are held against what verbs say, or are
 // counted again from the tables of the page.
 import assert from 'node:assert/strict';
-import {accessible, address, downloaded, finish, open, page, part, quiet, spoken, state, tableJson, text, told, tolerate, until, url} from './page-browser.mjs';
+import {accessible, address, downloaded, finish, open, page, part, pinch, pinchWheel, quiet, spoken, state, tableJson, text, told, tolerate, until, url} from './page-browser.mjs';
 
 const names = told('traces');
 const at = (name) => String(names.indexOf(name));
@@ -130,6 +130,44 @@ await part('the heatmap plays: where it stops, table, balance, picture and addre
 	await quiet();
 	assert.equal((await state()).get('window'), '1');
 	assert.match(await text('.player > span'), /^window 2 of /);
+});
+
+await part('the heatmap: two fingers and keys zoom it; the cursor stays in sight', async () => {
+	await open({view: 'heatmap'});
+	const canvas = page.locator('.heatmap .chart canvas');
+	const box = await canvas.boundingBox();
+	const left = 46, width = box.width - 46 - 152;
+	const seen = async () => (await state()).get('part')?.split('~').map(Number) ?? [0, 64];
+	const columnAt = ([from, end], x) => from + ((x - left) / width) * (end - from);
+	const near = (a, b) => assert.ok(Math.abs(a - b) < 0.05, `${a} is not ${b}`);
+	await pinch([[box.x + 300, box.y + 60], [box.x + 500, box.y + 60]], [[box.x + 200, box.y + 60], [box.x + 600, box.y + 60]]);
+	const halved = await until('two fingers', seen, ([from, end]) => end - from < 32.1);
+	near(columnAt(halved, 200), columnAt([0, 64], 300));
+	near(columnAt(halved, 600), columnAt([0, 64], 500));
+	await canvas.hover({position: {x: 400, y: 60}});
+	await pinchWheel(-50);
+	const near400 = await seen();
+	near((near400[1] - near400[0]) / 32, Math.exp(-0.5));
+	near(columnAt(near400, 400), columnAt(halved, 400));
+	const expert = Math.floor(columnAt(near400, 400));
+	await page.mouse.move(0, 0);
+	await page.locator('.tip').waitFor({state: 'detached'});
+	await canvas.hover({position: {x: 400, y: 60}});
+	assert.match(await text('.tip'), new RegExp(`, expert ${expert}: `));
+	await page.getByRole('application').focus();
+	await page.keyboard.press('End');
+	assert.match(await spoken(), /, expert 63: /);
+	near((await seen())[1], 64);
+	await accessible('a zoomed heatmap');
+	const before = await url();
+	await page.reload();
+	await quiet();
+	assert.equal(await url(), before);
+	await page.getByRole('application').focus();
+	await page.keyboard.press('w');
+	near((await seen())[1] - (await seen())[0], (near400[1] - near400[0]) * 0.7);
+	await page.keyboard.press('0');
+	assert.equal((await state()).get('part'), null);
 });
 
 await part('the heatmap: by rank, layers by balance, other figures beside, marks, a bad address', async () => {
@@ -378,6 +416,20 @@ await part('narrow: nothing is wider than the window, nothing fails axe', async 
 		await accessible(`${view}, narrow`);
 	}
 	await page.emulateMedia({colorScheme: null});
+	// On a phone the picture comes first, and what is chosen unfolds.
+	await page.setViewportSize({width: 360, height: 640});
+	for (const trace of ['0', at('windows.db')]) {
+		await open({view: 'heatmap', trace});
+		const {y, height} = await page.locator('.heatmap .chart canvas').boundingBox();
+		assert.ok(y + height / 2 < 640, `the middle of the picture lies at ${y + height / 2}`);
+		await accessible('heatmap on a phone');
+		await page.getByText('What is shown: tokens, all phases, all rows').click();
+		await page.getByRole('combobox', {name: 'phase'}).selectOption('decode');
+		await quiet();
+		await page.getByText('What is shown: tokens, decode, all rows').waitFor();
+		assert.equal((await state()).get('phase'), 'decode');
+		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+	}
 	await page.setViewportSize({width: 1280, height: 900});
 });
 

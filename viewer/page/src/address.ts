@@ -42,7 +42,7 @@ const checks: Record<string, Record<string, Check>> = {
 	heatmap: {
 		phase: among(...phaseChoices.map(([key]) => key)), metric: (value, state) => among('tokens', 'share', 'times')(value, state) || (value === 'weight' && state['columns'] !== 'rank'),
 		columns: among('expert', 'rank'), order: among('id', 'load', 'rank'), rows: among('layer', 'balance'), beside: among('ratio', 'gini', 'jain', 'entropy', 'dead'),
-		scale: among('linear', 'log', 'clip'), filter: isFilter, window: isWhole, span: isPositive, ranks: areRanks, layer: isWhole, expert: isWhole, table: isOn,
+		scale: among('linear', 'log', 'clip'), filter: isFilter, window: isWhole, span: isPositive, ranks: areRanks, layer: isWhole, expert: isWhole, table: isOn, part: isRange,
 	},
 	timeline: {range: isRange, sel: isRange, at: isNumber, pass: isWhole, kernel_id: isWhole, node: isWhole, table: isOn},
 	request: {

@@ -5,6 +5,7 @@
 import {amountColors, css, differenceColors, themeColor, themeColors} from './color';
 import {real} from './format';
 import type {Balance, Layer, Metric} from './load';
+import type {Span} from './pinch';
 import type {Surface} from './svg';
 
 export interface Scale {
@@ -65,6 +66,7 @@ export interface Picture {
 	unit: 'expert' | 'rank'; // what a column is
 	breaks: number[][] | null; // of each layer, the columns at which another rank begins
 	side: Side;
+	sight?: Span | null; // the columns that are seen, in parts of one; none: all
 }
 
 // What stands beside each layer.
@@ -92,6 +94,7 @@ export interface Place {
 	top: number;
 	width: number;
 	cellWidth: number;
+	origin: number; // of column 0, which may be out of sight
 	cellHeight: number;
 	height: number;
 	sideLeft: number;
@@ -103,8 +106,10 @@ export const margins = {left: 46, top: 18, right: 152, bottom: 34};
 export function placeOf(picture: Picture, width: number): Place {
 	const cellHeight = Math.max(7, Math.min(30, Math.floor(620 / Math.max(1, picture.layers.length))));
 	const inner = Math.max(60, width - margins.left - margins.right);
+	const {from, until} = picture.sight ?? {from: 0, until: picture.nSlots};
+	const cellWidth = inner / (until - from);
 	return {
-		left: margins.left, top: margins.top, width: inner, cellWidth: inner / picture.nSlots, cellHeight,
+		left: margins.left, top: margins.top, width: inner, cellWidth, origin: margins.left - from * cellWidth, cellHeight,
 		height: cellHeight * picture.layers.length, sideLeft: margins.left + inner + 10, sideWidth: margins.right - 10,
 	};
 }
@@ -163,13 +168,21 @@ export function heatDraw(context: Surface, picture: Picture, width: number): voi
 	const inks = inksOf();
 	context.fillStyle = inks.page;
 	context.fillRect(0, 0, width, fullHeight(place));
+	context.save();
+	if (picture.sight) {
+		context.beginPath();
+		context.rect(place.left, 0, place.width, fullHeight(place));
+		context.clip();
+	}
 	if (picture.layers.length > 0)
-		context.image(cellsDraw(picture), place.left, place.top, place.width, place.height);
+		context.image(cellsDraw(picture), place.origin, place.top, place.cellWidth * picture.nSlots, place.height);
 	breaksDraw(context, picture, place, inks);
 	marksDraw(context, picture, place);
+	columnsDraw(context, picture, place, inks);
+	cursorDraw(context, picture, place, inks);
+	context.restore();
 	labelsDraw(context, picture, place, inks);
 	sideDraw(context, picture, place, inks);
-	cursorDraw(context, picture, place, inks);
 }
 
 // Where one rank ends and the next begins.
@@ -181,7 +194,7 @@ function breaksDraw(context: Surface, picture: Picture, place: Place, inks: Inks
 	context.beginPath();
 	picture.breaks.forEach((columns, row) => {
 		for (const column of columns) {
-			const x = Math.round(place.left + column * place.cellWidth) + 0.5;
+			const x = Math.round(place.origin + column * place.cellWidth) + 0.5;
 			context.moveTo(x, place.top + row * place.cellHeight);
 			context.lineTo(x, place.top + (row + 1) * place.cellHeight);
 		}
@@ -200,7 +213,7 @@ function marksDraw(context: Surface, picture: Picture, place: Place): void {
 		if (!isMarked(balance))
 			return;
 		const column = picture.order ? picture.order[row]!.indexOf(balance.hottest) : balance.hottest;
-		const x = place.left + (column + 0.5) * place.cellWidth, y = place.top + (row + 0.5) * place.cellHeight;
+		const x = place.origin + (column + 0.5) * place.cellWidth, y = place.top + (row + 0.5) * place.cellHeight;
 		for (const [color, lineWidth] of [['#ffffff', 3], ['#000000', 1.2]] as const) {
 			context.strokeStyle = color;
 			context.lineWidth = lineWidth;
@@ -222,19 +235,25 @@ function labelsDraw(context: Surface, picture: Picture, place: Place, inks: Inks
 		if (row % every === 0)
 			context.fillText(`L${layer.layer}`, place.left - 6, place.top + (row + 0.5) * place.cellHeight);
 	});
+	context.textAlign = 'left';
+	context.textBaseline = 'top';
+	context.fillText(picture.breaks ? 'experts by rank, the busiest of each first' : picture.order ? 'experts, the busiest of each layer first' : picture.unit, place.left, place.top + place.height + 19);
+}
+
+function columnsDraw(context: Surface, picture: Picture, place: Place, inks: Inks): void {
+	context.font = font;
+	context.fillStyle = inks.quiet;
 	context.textAlign = 'center';
 	context.textBaseline = 'top';
-	const step = stepOf(picture.nSlots, place.width, 34);
+	const step = stepOf(Math.round(place.width / place.cellWidth), place.width, 34);
 	for (let i = 0; i < picture.nSlots && !picture.breaks; i += step)
-		context.fillText(String(i), place.left + (i + 0.5) * place.cellWidth, place.top + place.height + 4);
+		context.fillText(String(i), place.origin + (i + 0.5) * place.cellWidth, place.top + place.height + 4);
 	const breaks = picture.breaks?.[0];
 	if (breaks && picture.breaks!.every((each) => each.join() === breaks.join()) && place.width / (breaks.length + 1) > 20)
 		[0, ...breaks].forEach((from, rank) => {
 			const to = breaks[rank] ?? picture.nSlots;
-			context.fillText(`rank ${rank}`, place.left + ((from + to) / 2) * place.cellWidth, place.top + place.height + 4);
+			context.fillText(`rank ${rank}`, place.origin + ((from + to) / 2) * place.cellWidth, place.top + place.height + 4);
 		});
-	context.textAlign = 'left';
-	context.fillText(picture.breaks ? 'experts by rank, the busiest of each first' : picture.order ? 'experts, the busiest of each layer first' : picture.unit, place.left, place.top + place.height + 19);
 }
 
 const SIDE_TEXT = 44;
@@ -277,7 +296,7 @@ function cursorDraw(context: Surface, picture: Picture, place: Place, inks: Inks
 	if (!picture.cursor)
 		return;
 	const {row, column} = picture.cursor;
-	const x = place.left + column * place.cellWidth;
+	const x = place.origin + column * place.cellWidth;
 	const y = place.top + row * place.cellHeight;
 	context.lineWidth = 2;
 	context.strokeStyle = inks.page;
@@ -290,7 +309,9 @@ function cursorDraw(context: Surface, picture: Picture, place: Place, inks: Inks
 // The cell at a point of the canvas.
 export function cellAt(picture: Picture, place: Place, x: number, y: number): {row: number; column: number} | null {
 	const row = Math.floor((y - place.top) / place.cellHeight);
-	const column = Math.floor((x - place.left) / place.cellWidth);
+	const column = Math.floor((x - place.origin) / place.cellWidth);
+	if (x < place.left || x >= place.left + place.width)
+		return null;
 	return row >= 0 && row < picture.layers.length && column >= 0 && column < picture.nSlots ? {row, column} : null;
 }
 
@@ -318,11 +339,11 @@ const FOOT = 40;
 export const heatFullHeight = (picture: Picture, width: number) => fullHeight(placeOf(picture, width)) + FOOT;
 
 export function heatFullDraw(context: Surface, picture: Picture, width: number, title: string): void {
-	const place = placeOf(picture, width);
+	const place = placeOf({...picture, sight: null}, width);
 	const top = fullHeight(place);
 	const colors = picture.scale.isDifference ? differenceColors : amountColors;
 	const legend = legendTexts(picture.scale);
-	heatDraw(context, {...picture, cursor: null}, width);
+	heatDraw(context, {...picture, cursor: null, sight: null}, width);
 	context.fillStyle = themeColor('--page');
 	context.fillRect(0, top, width, FOOT);
 	for (let i = 0; i < 64; i++) {

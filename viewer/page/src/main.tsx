@@ -109,7 +109,7 @@ const shortcuts: [string[], string][] = [
 	[['Enter'], 'heatmap: open the cell; timeline: open the bar at the cursor'],
 	[['KeyM'], 'heatmap: go to the busiest expert of the layer'],
 	[['Home', 'End', 'PageUp', 'PageDown'], 'heatmap and other cells: far steps'],
-	[['KeyW', 'KeyS'], 'timeline: zoom in and out'],
+	[['KeyW', 'KeyS'], 'timeline and heatmap: zoom in and out'],
 	[['KeyA', 'KeyD'], 'timeline: pan'],
 	[['KeyH', 'KeyJ', 'KeyK', 'KeyL'], 'timeline: the same as left, down, up and right'],
 	[['Comma', 'Period'], 'timeline: to the bar before or after'],
@@ -117,7 +117,7 @@ const shortcuts: [string[], string][] = [
 	[['KeyE'], 'timeline: select what is visible'],
 	[['BracketLeft', 'BracketRight'], 'timeline: select from or to the cursor'],
 	[['KeyF'], 'timeline: fit what is selected, or the bar at the cursor'],
-	[['Digit0'], 'timeline: all of it'],
+	[['Digit0'], 'timeline and heatmap: all of it'],
 	[['Escape'], 'close, or take the cursor away'],
 ];
 
@@ -141,7 +141,7 @@ function Sheet({onClose}: {onClose: () => void}): JSX.Element {
 					))}
 				</tbody>
 			</table>
-			<p class="help">Keys are those at the same place on every keyboard. The wheel zooms the timeline at the pointer, dragging pans it, dragging with Shift or on the axis selects.</p>
+			<p class="help">Keys are those at the same place on every keyboard. Two fingers zoom the timeline and the heatmap, as does the wheel the timeline, with Ctrl the heatmap. Dragging pans the timeline, dragging with Shift or on the axis selects.</p>
 			<h2>About</h2>
 			<p class="help">The page is drawn by moetrace's own code with Preact (MIT licence); the licence's text is at the top of app.js. Everything shown is in the address: copy it to share or to come back. Nothing leaves this machine.</p>
 			<form method="dialog"><button>Close</button></form>

@@ -6,6 +6,7 @@ import type {Answer} from './state';
 import {useEffect, useState} from 'preact/hooks';
 import type {Progress} from './data';
 import {askProgress, isFile, stopAsking} from './data';
+import {useNarrow} from './use';
 
 export function Wait<T>({answer, children, what = 'Counting'}: {
 	answer: Answer<T>;
@@ -76,6 +77,11 @@ export function Speaker(): JSX.Element {
 	const [text, set] = useState('');
 	speak = set;
 	return <div class="unseen" aria-live="polite" id="speaker">{text}</div>;
+}
+
+// Where there is little room, what is chosen is folded away, so that the picture is seen first.
+export function Fold({title, children}: {title: string; children: ComponentChildren}): JSX.Element {
+	return useNarrow() ? <details class="fold"><summary>{title}</summary>{children}</details> : <>{children}</>;
 }
 
 export function Help({children}: {children: ComponentChildren}): JSX.Element {

@@ -10,6 +10,7 @@ import type {Info} from './view';
 
 const meanings: Record<string, string> = {
 	ranks: `a whole number from 1 to ${MAX_RANKS}`, span: 'a whole number from 1 on', k0: 'a whole number from 1 on',
+	part: 'two columns with ~ between, the lower first',
 	range: 'two times in ns with ~ between, the earlier first', sel: 'two times in ns with ~ between, the earlier first',
 	filter: 'request:NUMBER or attribute:["KEY","VALUE"]', metric: 'a value that this picture has',
 };

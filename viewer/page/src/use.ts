@@ -34,6 +34,20 @@ export function useDraw(draw: () => void): void {
 	}, []);
 }
 
+// Room for one column of a phone: as the style sheet has it.
+const narrow = matchMedia('(max-width: 32rem)');
+
+export function useNarrow(): boolean {
+	const [isNarrow, set] = useState(narrow.matches);
+	useEffect(() => {
+		const listener = () => set(narrow.matches);
+		narrow.addEventListener('change', listener);
+		listener();
+		return () => narrow.removeEventListener('change', listener);
+	}, []);
+	return isNarrow;
+}
+
 const listeners = new Set<() => void>();
 
 export function themeChanged(): void {

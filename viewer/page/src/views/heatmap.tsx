@@ -9,11 +9,13 @@ import type {Arrays, Parameters, Row, Rows} from '../data';
 import {askArrays, askSections, isFile} from '../data';
 import {count, percent, real} from '../format';
 import type {Picture, Scale} from '../heat';
-import {cellAt, expertAt, fullHeight, heatDraw, heatFullDraw, heatFullHeight, isMarked, legendDraw, legendTexts, placeOf, scaleOf, sideNames, stepOf} from '../heat';
+import {cellAt, expertAt, fullHeight, heatDraw, heatFullDraw, heatFullHeight, isMarked, legendDraw, legendTexts, margins, placeOf, scaleOf, sideNames, stepOf} from '../heat';
 import {takeKeys} from '../keys';
 import type {Balance, Layer, Matrix, Metric, Room} from '../load';
+import type {Span} from '../pinch';
+import {Fingers, pinched, wheelFactor} from '../pinch';
 import {layersOf, Load, metrics, placementInOrder, placementOf, valuesOf} from '../load';
-import {Choice, Help, say, Wait} from '../parts';
+import {Choice, Fold, Help, say, Wait} from '../parts';
 import {adjust, go, useAddress, useAnswer, viewAddress} from '../state';
 import {canvasSurface} from '../svg';
 import {Table} from '../table';
@@ -78,8 +80,26 @@ export interface Playing {
 	draw: () => void;
 }
 
-export function Heat({title, opened = null, onOpen, playing, ...own}: {
+// Fewer columns are no picture.
+const LEAST_COLUMNS = 4;
+
+// The columns that an address names; all of them: null.
+export function sightOf(text: string | undefined, nSlots: number): Span | null {
+	const [from, until] = (text ?? '').split('~').map(Number);
+	return text === undefined || nSlots <= LEAST_COLUMNS ? null : sightClamp({from: from!, until: until!}, nSlots);
+}
+
+function sightClamp({from, until}: Span, nSlots: number): Span | null {
+	const n = Math.max(LEAST_COLUMNS, until - from);
+	const first = Math.max(0, Math.min(nSlots - n, from));
+	return n < nSlots ? {from: first, until: first + n} : null;
+}
+
+export function Heat({title, opened = null, onOpen, playing, part, onPart, ...own}: {
 	picture: Picture;
+	part?: string | undefined; // of the columns, as in the address
+	onPart?: (part: string | null) => void; // it is zoomed
+
 	opened?: Place | null; // where the address has the cursor
 	matrix: Matrix;
 	title: string;
@@ -93,7 +113,9 @@ export function Heat({title, opened = null, onOpen, playing, ...own}: {
 	// At once: a key that is pressed before the next picture would be undone.
 	useLayoutEffect(() => setPlace(opened), [opened?.layer, opened?.expert]);
 	const [tip, setTip] = useState<{x: number; y: number; text: string} | null>(null);
-	const {picture, matrix} = playing?.now ?? own;
+	const {picture: all, matrix} = playing?.now ?? own;
+	const sight = onPart ? sightOf(part, all.nSlots) : null;
+	const picture = {...all, sight};
 	const cursor = cursorOf(picture, place);
 	const setCursor = (next: {row: number; column: number} | null) =>
 		setPlace(next && {layer: picture.layers[next.row]!.layer, expert: expertAt(picture, next.row, next.column)});
@@ -102,7 +124,7 @@ export function Heat({title, opened = null, onOpen, playing, ...own}: {
 		const now = playing?.now ?? own;
 		const cursor = cursorOf(now.picture, place);
 		if (canvas.current && width > 0)
-			heatDraw(canvasSurface(canvas.current, width, fullHeight(placeOf(now.picture, width))), {...now.picture, cursor}, width);
+			heatDraw(canvasSurface(canvas.current, width, fullHeight(placeOf(now.picture, width))), {...now.picture, cursor, sight}, width);
 		if (readout.current && cursor)
 			readout.current.textContent = cellText(now.picture, now.matrix, cursor.row, cursor.column);
 	};
@@ -115,8 +137,21 @@ export function Heat({title, opened = null, onOpen, playing, ...own}: {
 			column: Math.max(0, Math.min(picture.nSlots - 1, column)),
 		};
 		setCursor(next);
+		if (sight && (next.column < sight.from || next.column + 1 > sight.until)) {
+			const n = sight.until - sight.from;
+			see({from: next.column + 0.5 - n / 2, until: next.column + 0.5 + n / 2});
+		}
 		say(cellText(picture, matrix, next.row, next.column));
 	};
+	const see = (next: Span) => {
+		const seen = sightClamp(next, picture.nSlots);
+		onPart?.(seen && `${seen.from.toFixed(2)}~${seen.until.toFixed(2)}`);
+	};
+	const {from, until} = sight ?? {from: 0, until: picture.nSlots};
+	const columnAt = (x: number) => from + ((x - margins.left) / placeOf(picture, width).width) * (until - from);
+	const zoom = (factor: number, at: number) => see({from: at - (at - from) * factor, until: at + (until - at) * factor});
+	const middle = () => (cursor ? cursor.column + 0.5 : (from + until) / 2);
+	const fingers = useRef(new Fingers());
 	const page = stepOf(picture.nSlots, 800, 60);
 	const at = cursor ?? {row: 0, column: -1};
 	const keys: Record<string, () => void> = {
@@ -131,6 +166,7 @@ export function Heat({title, opened = null, onOpen, playing, ...own}: {
 		KeyM: () => move(at.row, columnOf(picture, at.row, picture.balance[at.row]!.hottest)),
 		Enter: () => cursor && onOpen(cursor.row, expertAt(picture, cursor.row, cursor.column)),
 		Escape: () => setCursor(null),
+		...(onPart && {KeyW: () => zoom(0.7, middle()), KeyS: () => zoom(1 / 0.7, middle()), Digit0: () => onPart(null)}),
 	};
 	const point = (event: MouseEvent) => {
 		const bounds = canvas.current!.getBoundingClientRect();
@@ -138,10 +174,28 @@ export function Heat({title, opened = null, onOpen, playing, ...own}: {
 	};
 	return (
 		<div ref={box} class="chart" tabIndex={0} role="application" aria-roledescription="heatmap"
-			aria-label={`${title}. Arrow keys move over layers and ${picture.unit}s, M goes to the busiest, Enter opens a cell.`}
+			aria-label={`${title}. Arrow keys move over layers and ${picture.unit}s, M goes to the busiest, Enter opens a cell${onPart ? ', W and S zoom, 0 shows all' : ''}.`}
 			onKeyDown={(event) => takeKeys(event, keys)}
 			onFocus={() => cursor && say(cellText(picture, matrix, cursor.row, cursor.column))}>
 			<canvas ref={canvas} aria-hidden="true"
+				onWheel={(event) => {
+					const isAlong = sight !== null && Math.abs(event.deltaX) > Math.abs(event.deltaY);
+					if (!onPart || (!event.ctrlKey && !isAlong))
+						return;
+					event.preventDefault();
+					if (event.ctrlKey)
+						zoom(wheelFactor(event), columnAt(event.offsetX));
+					else
+						see({from: from + event.deltaX * (until - from) / width, until: until + event.deltaX * (until - from) / width});
+				}}
+				onPointerDown={(event) => event.pointerType !== 'mouse' && fingers.current.down(event)}
+				onPointerMove={(event) => {
+					const moved = fingers.current.move(event);
+					if (moved && onPart)
+						see(pinched({from, until}, moved.before, moved.after, margins.left, placeOf(picture, width).width));
+				}}
+				onPointerUp={(event) => fingers.current.up(event)}
+				onPointerCancel={(event) => fingers.current.up(event)}
 				onMouseMove={(event) => {
 					const cell = point(event);
 					setTip(cell && {x: event.offsetX, y: event.offsetY, text: cellText(picture, matrix, cell.row, cell.column)});
@@ -272,7 +326,7 @@ function Controls({props, phase, metric, filter, hasMap}: {props: ViewProps; pha
 			<Choice label="rows of" value={filter} options={filterChoices(props, filter)} onChange={(value) => adjust({filter: value})} />
 			{!isFile && props.holds['ids'] && <RequestFilter />}
 			<Choice label="columns" value={state['columns'] ?? 'expert'} options={[['expert', 'experts'], ['rank', 'ranks']]}
-				onChange={(value) => adjust({columns: value === 'expert' ? null : value, layer: null, expert: null, ...(metric === 'weight' ? {metric: null} : {})})} />
+				onChange={(value) => adjust({columns: value === 'expert' ? null : value, layer: null, expert: null, part: null, ...(metric === 'weight' ? {metric: null} : {})})} />
 			<Choice label="order" value={state['order'] ?? 'id'} options={[['id', 'by id'], ['load', 'by load'], ...(state['columns'] === 'rank' ? [] : [['rank', 'by rank, then load'] as const])]}
 				onChange={(value) => adjust({order: value === 'id' ? null : value})} />
 			{isByRank && <Choice label="ranks" value={hasMap && state['ranks'] === undefined ? '' : state['ranks'] ?? String(usualRanks(props))}
@@ -327,11 +381,15 @@ export function Heatmap(props: ViewProps): JSX.Element {
 		[props.trace, props.recording, props.model, filter, isFiltered, windows, bounds.from, bounds.until]);
 	return (
 		<div class="view heatmap">
-			<Controls props={props} phase={phase} metric={metric} filter={filter} hasMap={Boolean(source.value?.map)} />
+			<Fold title={`What is shown: ${metrics.find(([key]) => key === metric)?.[1] ?? 'tokens'}, ${phase === 'all' ? 'all phases' : phase}, ${filterText(filter)}`}>
+				<Controls props={props} phase={phase} metric={metric} filter={filter} hasMap={Boolean(source.value?.map)} />
+			</Fold>
 			<Wait answer={source}>
 				{(value) => (
 					<>
-						{value.windows.n > 1 && <Player windows={value.windows} seen={seen} onFrame={onFrame} onFollow={follow} onStop={onStop} />}
+						{value.windows.n > 1 && <Fold title={`Time: ${seen.isAll ? 'all of it' : `from window ${seen.first + 1} of ${value.windows.n}`}`}>
+							<Player windows={value.windows} seen={seen} onFrame={onFrame} onFollow={follow} onStop={onStop} />
+						</Fold>}
 						{value.load && !isFiltered ? <Whole {...props} source={value} playing={playing.current} frame={frame} filtered={null} seen={seen} phase={phase} metric={metric} filter={filter} />
 							: <Wait answer={filtered}>{(rows) => <Whole {...props} source={value} playing={playing.current} frame={frame} filtered={rows} seen={seen} phase={phase} metric={metric} filter={filter} />}</Wait>}
 					</>
@@ -406,7 +464,7 @@ function Whole({source, filtered, seen, phase, metric, filter, playing, frame, .
 	return (
 		<>
 			{tokens === 0 ? <p class="none">No row of {filterText(filter)} selected an expert in this phase and time.</p> : null}
-			<Heat key={picture.unit} picture={picture} matrix={matrix} title={title} playing={playing} opened={opened && expert < opened.nSlots && !isRanks ? {layer: opened.layer, expert} : null}
+			<Heat key={picture.unit} picture={picture} matrix={matrix} title={title} playing={playing} part={state['part']} onPart={(part) => adjust({part})} opened={opened && expert < opened.nSlots && !isRanks ? {layer: opened.layer, expert} : null}
 				onOpen={(row, at) => !isRanks && go({layer: layers[row]!.layer, expert: at})} />
 			<div class="under">
 				<Legend scale={scale} />

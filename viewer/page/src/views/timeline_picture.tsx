@@ -12,6 +12,7 @@ import {download, downloadPng} from '../export';
 import {duration, real} from '../format';
 import {takeKeys} from '../keys';
 import {say} from '../parts';
+import {Fingers, pinched, wheelFactor} from '../pinch';
 import {adjust, current, go, useAddress} from '../state';
 import {useTheme, useWidth} from '../use';
 
@@ -54,6 +55,7 @@ export function Picture({strip, want, gaps, throttles, onHit}: {
 	const theme = useTheme();
 	const state = useAddress();
 	const [tip, setTip] = useState<{x: number; y: number; lines: string[]} | null>(null);
+	const fingers = useRef(new Fingers());
 	const drag = useRef<{x: number; range: Range; isSelect: boolean; hasMoved: boolean} | null>(null);
 	const whole = strip && wholeOf(strip);
 	const range = rangeOf(state['range']) ?? whole;
@@ -178,22 +180,27 @@ export function Picture({strip, want, gaps, throttles, onHit}: {
 						if (!range)
 							return;
 						event.preventDefault();
-						const unit = event.deltaMode === 1 ? 16 : 1;
 						if (Math.abs(event.deltaX) > Math.abs(event.deltaY))
-							pan((event.deltaX * unit) / width);
+							pan((event.deltaX * (event.deltaMode === 1 ? 16 : 1)) / width);
 						else
-							zoom(Math.exp(event.deltaY * unit * 0.002), timeAt(event.offsetX));
+							zoom(wheelFactor(event), timeAt(event.offsetX));
 					}}
 					onPointerDown={(event) => {
 						if (!range || event.button !== 0)
 							return;
 						event.currentTarget.setPointerCapture(event.pointerId);
-						drag.current = {x: event.offsetX, range: now(), isSelect: event.shiftKey || event.offsetY < AXIS, hasMoved: false};
+						fingers.current.down(event);
+						drag.current = fingers.current.n > 1 ? null : {x: event.offsetX, range: now(), isSelect: event.shiftKey || event.offsetY < AXIS, hasMoved: false};
 					}}
 					onPointerMove={(event) => {
 						if (!range || !strip || !layout)
 							return;
 						const held = drag.current;
+						const moved = fingers.current.move(event);
+						if (moved)
+							set(pinched(now(), moved.before, moved.after, LABELS, width - LABELS));
+						if (fingers.current.n > 1)
+							return;
 						if (!held) {
 							const time = timeAt(event.offsetX);
 							const lines = event.offsetX < LABELS ? [] : [...read(laneAt(event.offsetY), time), ...readGap(time)];
@@ -216,6 +223,7 @@ export function Picture({strip, want, gaps, throttles, onHit}: {
 						}
 					}}
 					onPointerUp={(event) => {
+						fingers.current.up(event);
 						const held = drag.current;
 						drag.current = null;
 						if (!held || held.hasMoved || !strip || event.offsetX < LABELS)
@@ -225,7 +233,8 @@ export function Picture({strip, want, gaps, throttles, onHit}: {
 							adjust({lane: laneKey(layout!.lanes[index]!), at: Math.round(timeAt(event.offsetX))});
 						choose(index, timeAt(event.offsetX));
 					}}
-					onPointerCancel={() => {
+					onPointerCancel={(event) => {
+						fingers.current.up(event);
 						drag.current = null;
 					}}
 					onMouseLeave={() => setTip(null)} />
