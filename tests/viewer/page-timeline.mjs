@@ -338,8 +338,8 @@ await part('the timeline: where clocks were held down, and by what', async () =>
 	const picture = await texts();
 	assert.equal(picture.filter((each) => each.text === 'held down: power limit').length, 1, 'on the power of cuda 1 alone');
 	const {y} = picture.find((each) => each.text === 'held down: power limit');
-	assert.match(await hover(150000000, y + 20), /^power of cuda 1, gpu: .*\nread at 140 ms.*\nclocks held down: power limit$/);
-	assert.doesNotMatch(await hover(50000000, y + 20), /held down/);
+	assert.match(await hover(150000000, y - 20), /^power of cuda 1, gpu: .*\nread at 140 ms.*\nclocks held down: power limit$/);
+	assert.doesNotMatch(await hover(50000000, y - 20), /held down/);
 	await openTimeline({table: '1', range: '205000000~215000000'});
 	assert.deepEqual(await held(), expected.slice(1));
 });

@@ -318,9 +318,10 @@ function pathOf(strip: Strip, sight: Sight, lane: Lane): Path {
 
 const BAND = 13;
 
-// Where clocks were held down: a band across the lane with its reason on top, where there is room for it.
+// Where clocks were held down: a band across the lane with its reason below it, where there is room for it.
 function throttlesDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane): void {
 	const scale = (sight.width - LABELS) / (sight.until - sight.from);
+	const bottom = lane.top + lane.height;
 	surface.textAlign = 'left';
 	surface.textBaseline = 'middle';
 	for (const {start, end, reason} of throttlesOf(sight.throttles, strip.counters[lane.counter!]!)) {
@@ -333,10 +334,10 @@ function throttlesDraw(surface: Surface, strip: Strip, sight: Sight, lane: Lane)
 		surface.fillRect(left, lane.top, width, lane.height);
 		surface.globalAlpha = 1;
 		const text = width > 30 ? fit(surface, `held down: ${reason}`, width - 6) : '';
-		surface.fillRect(left, lane.top - 2, width, text ? BAND : 4);
+		surface.fillRect(left, bottom, width, text ? BAND : 4);
 		surface.fillStyle = theme('--page');
 		if (text)
-			surface.fillText(text, left + 3, lane.top + BAND / 2 - 1.5);
+			surface.fillText(text, left + 3, bottom + BAND / 2 + 0.5);
 	}
 }
 
