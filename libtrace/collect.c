@@ -218,6 +218,7 @@ int mt_collect_open(struct moetrace_session *session, const char *list,
 	}
 	if (status) {
 		session->ties = NULL;
+		mt_collect_end(collect);
 		mt_collect_close(collect);
 	} else {
 		*ret_collect = collect;
@@ -252,7 +253,22 @@ static int wait_for_thread(struct mt_source *source)
 	return source->has_left;
 }
 
-void mt_collect_close(struct mt_collect *collect)
+/* Under the lock: an end that did not come back. What was cut off before has its reason. */
+static void cut_off_end(struct mt_source *source)
+{
+	struct mt_collector_report *report = &source->status.report;
+
+	if (!source->has_thread || source->has_left || source->is_cut)
+		return;
+	cut_off(source);
+	source->status.has_hung_at_end = 1;
+	snprintf(report->reason, sizeof(report->reason),
+		 "its end did not come back for %llu ms and was left alone, after all that it had read; "
+		 "look at the driver's log",
+		 (unsigned long long)(source->collect->hang_ns / MT_NS_PER_MS));
+}
+
+void mt_collect_end(struct mt_collect *collect)
 {
 	if (!collect)
 		return;
@@ -260,12 +276,25 @@ void mt_collect_close(struct mt_collect *collect)
 	collect->is_closing = 1;
 	pthread_cond_broadcast(&collect->changed);
 	for (uint32_t i = 0; i < collect->n_sources; i++) {
+		if (collect->sources[i].has_thread)
+			(void)wait_for_thread(&collect->sources[i]);
+		cut_off_end(&collect->sources[i]);
+	}
+	pthread_mutex_unlock(&collect->lock);
+}
+
+void mt_collect_close(struct mt_collect *collect)
+{
+	if (!collect)
+		return;
+	pthread_mutex_lock(&collect->lock);
+	for (uint32_t i = 0; i < collect->n_sources; i++) {
 		struct mt_source *source = &collect->sources[i];
-		int has_left = source->has_thread && wait_for_thread(source);
+		int has_left = source->has_left;
 
 		source->is_cut = 1;
 		pthread_mutex_unlock(&collect->lock);
-		if (has_left)
+		if (source->has_thread && has_left)
 			pthread_join(source->thread, NULL);
 		else if (source->has_thread)
 			(void)pthread_detach(source->thread);

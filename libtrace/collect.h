@@ -66,6 +66,7 @@ struct mt_collect_graph {
 struct mt_collect_status {
 	const char *name;
 	int is_known; /* it was opened, or tried to be */
+	int has_hung_at_end; /* its end did not come back */
 	struct mt_collector_report report;
 	uint64_t n_dropped;
 	int is_dropped_unknown;
@@ -92,6 +93,9 @@ void mt_collect_names(char *ret_names, size_t names_bytes);
 int mt_collect_open(struct moetrace_session *session, const char *list,
 		    struct mt_collect **ret_collect);
 /* NULL is fine for each of the following. */
+/* Close the collectors, while there is still a writer to tell of those that hang. */
+void mt_collect_end(struct mt_collect *collect);
+/* After that: nothing of it is used any more. */
 void mt_collect_close(struct mt_collect *collect);
 /* In a forked child: the threads are not there. */
 void mt_collect_free(struct mt_collect *collect);

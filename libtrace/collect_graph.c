@@ -102,10 +102,14 @@ static void set_on(void *context, int is_on)
 	atomic_store(&ties->on, is_on ? atomic_fetch_add(&ties->n_on, 1) + 1 : 0);
 }
 
-static void count_passes(void *context, uint64_t *ret_n_passes, uint64_t *ret_n_whole)
+static void count_passes(void *context, struct mt_pass_counts *ret_counts)
 {
-	*ret_n_passes = atomic_load(&ties_of(context)->n_passes);
-	*ret_n_whole = atomic_load(&ties_of(context)->n_whole);
+	const struct mt_ties *ties = ties_of(context);
+
+	/* The whole ones first: those that ended have them among them. */
+	ret_counts->n_whole = atomic_load(&ties->n_whole);
+	ret_counts->n_ended = atomic_load(&ties->n_ended);
+	ret_counts->n_begun = atomic_load(&ties->n_passes);
 }
 
 void mt_collect_graph_fill(struct mt_collector_out *out)

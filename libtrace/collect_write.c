@@ -202,6 +202,22 @@ int mt_writer_write_collectors(struct mt_writer *writer)
 	return status;
 }
 
+int mt_writer_write_hung(struct mt_writer *writer)
+{
+	const uint32_t n = mt_collect_count(writer->session->collect);
+	int status = MOETRACE_OK;
+
+	for (uint32_t i = 0; !status && i < n; i++) {
+		struct mt_collect_status source;
+
+		mt_collect_status_get(writer->session->collect, i, &source);
+		if (source.has_hung_at_end)
+			status = mt_store_collector_hung(writer->store, writer->file_recording_id,
+							 &source);
+	}
+	return status;
+}
+
 int mt_writer_write_readings(struct mt_writer *writer)
 {
 	struct mt_collect *collect = writer->session->collect;

@@ -172,6 +172,13 @@ struct mt_kernel_reading {
 	uint32_t *node_times; /* [n_nodes][2] as graph_launch's; allocated, and handed over with it */
 };
 
+/* Passes that there ever were. */
+struct mt_pass_counts {
+	uint64_t n_begun;
+	uint64_t n_ended;
+	uint64_t n_whole; /* records were on from the begin to the end */
+};
+
 /* The device that stands for the host's processors. */
 #define MT_DEVICE_HOST 0u
 #define MT_NO_DEVICE UINT32_MAX
@@ -216,8 +223,7 @@ struct mt_collector_out {
 	uint32_t (*n_layers)(void *context, uint32_t model);
 	/* Records are on, or are about to be off: passes that lie between are whole. */
 	void (*set_on)(void *context, int is_on);
-	/* Passes that began ever, and those of them that were whole. */
-	void (*count_passes)(void *context, uint64_t *ret_n_passes, uint64_t *ret_n_whole);
+	void (*count_passes)(void *context, struct mt_pass_counts *ret_counts);
 	/* The number of an operation's name, with a role (enum moetrace_kernel_role); 0: no memory. */
 	uint32_t (*name)(void *context, const char *name, uint32_t role, uint32_t moves_data);
 	/* Records that the source itself lost; MT_UNKNOWN: it cannot say, from now on. */

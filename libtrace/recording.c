@@ -577,6 +577,8 @@ int mt_writer_close_store(struct mt_writer *writer)
 	if (!writer->status && mt_writer_current_id(writer))
 		status = mt_writer_end_recording(writer, "closed", now_ns(writer));
 	if (!writer->status && !status && mt_store_begin(writer->store) == MOETRACE_OK)
+		status = mt_writer_write_hung(writer);
+	if (!writer->status && !status && mt_store_begin(writer->store) == MOETRACE_OK)
 		status = mt_writer_commit(writer);
 	if (writer->has_last_words)
 		(void)mt_store_last_words(writer->store, &writer->last_gap,

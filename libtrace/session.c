@@ -177,13 +177,14 @@ err_session:
 
 static int end_threads(struct moetrace_session *session)
 {
+	int is_recording;
 	int status;
 
 	/* First, so that nobody starts anything any more. */
 	if (!atomic_load(&session->forked))
 		mt_server_stop(session->server);
 	mt_cuda_close(session);
-	atomic_store(&session->recording_id, 0);
+	is_recording = atomic_exchange(&session->recording_id, 0) != 0;
 	mt_fork_delist(session);
 	/* Only now, since fork() looks at the servers of listed sessions. */
 	mt_server_free(session->server);
@@ -192,6 +193,10 @@ static int end_threads(struct moetrace_session *session)
 		return MOETRACE_OK;
 	}
 	mt_range_tool_close(&session->tool);
+	/* What is still on its way, and then who does not come back, is the writer's to tell. */
+	if (is_recording)
+		mt_collect_stop(session->collect, MT_COLLECT_STOP_NS);
+	mt_collect_end(session->collect);
 	status = mt_writer_stop(session);
 	mt_collect_close(session->collect);
 	return status;

@@ -49,6 +49,7 @@ struct mt_ties {
 	_Atomic uint64_t n_on;    /* times that it was switched on */
 	_Atomic uint64_t n_marks;
 	_Atomic uint64_t n_passes; /* that began */
+	_Atomic uint64_t n_ended;
 	_Atomic uint64_t n_whole;  /* that ended, and it was on all the time */
 	_Atomic uint32_t has_unseen; /* passes of the host's were left out */
 	_Atomic uint32_t n_ties;   /* lanes that there are */
@@ -110,6 +111,8 @@ static inline void mt_tie_begin(struct mt_ties *ties, struct mt_tie *tie, uintpt
 /* A pass that began when it was @on has ended. */
 static inline void mt_ties_ended(struct mt_ties *ties, uint64_t on, uint64_t number)
 {
+	/* Release: whoever switches off for it comes after its launches. */
+	atomic_fetch_add_explicit(&ties->n_ended, 1, memory_order_release);
 	/* It is switched off after the number is taken back: then no launch has come too late. */
 	if (!on || on != atomic_load_explicit(&ties->on, memory_order_acquire))
 		return;

@@ -190,6 +190,8 @@ int mt_writer_write_gpus(struct mt_writer *writer);
 void mt_writer_free_gpus(struct mt_writer *writer);
 int mt_writer_write_readings(struct mt_writer *writer);
 int mt_writer_write_collectors(struct mt_writer *writer);
+/* At the end: in the last recording's rows, who did not come back from its own. */
+int mt_writer_write_hung(struct mt_writer *writer);
 
 /*
  * kernel_write.c: a reading of a kernel. Must it wait for its pass; is it none of the recording;

@@ -58,7 +58,7 @@ CREATE TABLE kernel (
 	pass_id INTEGER REFERENCES pass(pass_id), -- its pass; NULL: none, or not known
 	layer_id INTEGER REFERENCES layer(layer_id), -- its layer; NULL: none (embedding, head), or not known
 	known_by INTEGER,              -- how pass and layer are known: 0 the runtime said so, 1 a correlation id of the launch, 2 its graph node, 3 the order of launches, 4 its time; NULL: they are not
-	flags INTEGER NOT NULL,        -- what is wrong with the times, added up: 1 not stamped, 2 ends before it begins, 4 outside of its recording's time (what the runtime told: of its pass's), 8 begins before its launch, 16 had not ended when it was taken, 32 is said to run still when the second one after it on its stream begins (the first one may begin early), or a node of it is, or it comes behind such ones and has no second one after it; 0: nothing
+	flags INTEGER NOT NULL,        -- what is wrong with the times, added up: 1 not stamped, 2 ends before it begins, 4 outside of its recording's time (what the runtime told: of its pass's), 8 begins before its launch, 16 had not ended when it was taken, 32 of a launch of a graph: nodes of it have ends that are those of a later launch, or may be, or it is said to run still when the second one after it on its stream begins, or comes behind such ones and has no second one after it; 0: nothing
 	launch_shape_id INTEGER REFERENCES launch_shape(launch_shape_id), -- grid and block; NULL: not told
 	correlation INTEGER            -- the source's number of the launch; NULL: none
 );

@@ -78,10 +78,13 @@ static int set_kernels(struct cupti *cupti, int is_on)
 
 	if (is_on == cupti->has_kernels)
 		return result;
+	if (!is_on)
+		mtc_cupti_launches_record(0);
 	result = is_on ? shared.api.enable(MTC_CUPTI_CONCURRENT_KERNEL) :
 			 shared.api.disable(MTC_CUPTI_CONCURRENT_KERNEL);
 	if (result == MTC_CUPTI_OK)
 		cupti->has_kernels = is_on;
+	mtc_cupti_launches_record(cupti->has_kernels);
 	return result;
 }
 

@@ -5,8 +5,8 @@
  * came for a while.
  *
  * Invariant: a graph that is known has its nodes in the order in which they first began, and never
- * changes; a launch with a node that it does not have, or with nodes of one branch on several streams,
- * makes another one, in the latter case without branches.
+ * changes; a launch with a node that it does not have, with nodes of one branch on several streams or
+ * with several branches on one stream makes another one, in the latter cases without branches.
  */
 #include "collectors/cupti/graphs.h"
 
@@ -34,7 +34,8 @@ struct open_launch {
 	uint32_t n_nodes;
 	uint32_t capacity;
 	uint32_t n_rounds; /* since one was added */
-	int is_mixed; /* nodes of one branch of its graph are on several streams */
+	int is_mixed; /* nodes of one branch of its graph are on several streams, or it is forked */
+	int is_forked; /* nodes of one stream are of several branches */
 };
 
 /* A node by its id. */
@@ -145,6 +146,8 @@ static int has_branches(const struct known_graph *graph, const struct open_launc
 
 		if (branch == MT_NO_BRANCH)
 			continue;
+		if (open->is_forked)
+			return 0;
 		if (!(seen >> branch & 1))
 			streams[branch] = open->nodes[i].stream;
 		else if (streams[branch] != open->nodes[i].stream)
@@ -298,9 +301,10 @@ static void find_span(const struct open_launch *open, uint64_t *ret_start_ns, ui
 static int deliver(struct mtc_cupti_graphs *graphs, struct open_launch *open)
 {
 	const struct mt_collector_out *out = graphs->out;
-	const uint32_t n_overtaken = mtc_cupti_serial_nodes(open->nodes, open->n_nodes);
-	const struct known_graph *graph = find_graph(graphs, open);
 	struct mtc_cupti_tie tie = mtc_cupti_launch_tie(open->launch.correlation);
+	const uint32_t n_overtaken = mtc_cupti_serial_nodes(open->nodes, open->n_nodes,
+							    tie.is_relaunched, &open->is_forked);
+	const struct known_graph *graph = find_graph(graphs, open);
 	struct mt_kernel_reading reading = {
 		.device = open->launch.device,
 		.is_graph = 1,
@@ -313,6 +317,7 @@ static int deliver(struct mtc_cupti_graphs *graphs, struct open_launch *open)
 	};
 	uint64_t start_ns, end_ns;
 
+	open->is_mixed |= open->is_forked;
 	if (!graph)
 		graph = learn(graphs, open);
 	if (!graph)

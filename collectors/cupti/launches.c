@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define N_LAUNCHES (1u << 16)
+#define N_GRAPHS   1024u
 #define N_NODES	   (1u << 17)
 /* Places that a node may have; beyond them it is not noted. */
 #define N_PLACES   64u
@@ -24,6 +25,7 @@ struct launch {
 	_Atomic uint64_t pass;
 	_Atomic uint64_t mark;
 	_Atomic uint64_t launch_ns;
+	_Atomic uint64_t graph; /* of graph_of() when it was launched; 0: of no graph */
 };
 
 struct node {
@@ -35,6 +37,9 @@ static struct {
 	const struct mtc_cupti *api;
 	const struct mt_collector_out *_Atomic out;
 	_Atomic uint32_t n_inside; /* threads that may look at what out points to */
+	_Atomic uint32_t is_recorded; /* kernels are */
+	/* Launches of graphs that were not, by a part of the graph's pointer. */
+	_Atomic uint32_t n_unrecorded[N_GRAPHS];
 	struct launch *launches;   /* [N_LAUNCHES], each at its remainder */
 	struct node *nodes;	   /* [N_NODES], each at one of N_PLACES */
 } all;
@@ -59,6 +64,11 @@ void mtc_cupti_launches_use(const struct mt_collector_out *out)
 	atomic_store(&all.out, out);
 	while (!out && atomic_load(&all.n_inside))
 		sched_yield();
+}
+
+void mtc_cupti_launches_record(int is_on)
+{
+	atomic_store(&all.is_recorded, is_on != 0);
 }
 
 /* ---- nodes ---- */
@@ -139,6 +149,26 @@ static uintptr_t stream_of(uint32_t id, const void *parameters)
 	return (uintptr_t)stream;
 }
 
+/* The place of a graph + 1, and behind it how often it was launched unrecorded. */
+static uint64_t graph_of(uint32_t id, const void *parameters)
+{
+	const struct mtc_cupti_launch_graph *of_graph = parameters;
+	uint64_t place;
+
+	if (id != MTC_CUPTI_LAUNCH_GRAPH && id != MTC_CUPTI_LAUNCH_GRAPH_PTSZ)
+		return 0;
+	place = ((uint64_t)(uintptr_t)of_graph->executable * UINT64_C(0x9e3779b97f4a7c15) >> 40) % N_GRAPHS;
+	if (!atomic_load(&all.is_recorded))
+		atomic_fetch_add(&all.n_unrecorded[place], 1);
+	return (place + 1) << 32 | atomic_load(&all.n_unrecorded[place]);
+}
+
+static int is_relaunched(uint64_t graph)
+{
+	return graph &&
+	       (uint32_t)graph != atomic_load(&all.n_unrecorded[(graph >> 32) - 1]);
+}
+
 static void launched(const struct mt_collector_out *out, uint32_t id,
 		     const struct mtc_cupti_call *call)
 {
@@ -154,6 +184,7 @@ static void launched(const struct mt_collector_out *out, uint32_t id,
 	atomic_store_explicit(&launch->pass, pass, memory_order_release);
 	atomic_store_explicit(&launch->mark, mark, memory_order_release);
 	atomic_store_explicit(&launch->launch_ns, out->now_ns(out->context), memory_order_release);
+	atomic_store_explicit(&launch->graph, graph_of(id, call->parameters), memory_order_release);
 	atomic_store_explicit(&launch->key, (uint64_t)call->correlation + 1, memory_order_release);
 }
 
@@ -161,16 +192,17 @@ struct mtc_cupti_tie mtc_cupti_launch_tie(uint32_t correlation)
 {
 	struct launch *launch = &all.launches[correlation % N_LAUNCHES];
 	const uint64_t key = (uint64_t)correlation + 1;
-	struct mtc_cupti_tie tie = { .pass = 0 };
+	const struct mtc_cupti_tie unknown = { .is_relaunched = 1 };
+	struct mtc_cupti_tie tie;
 
 	if (atomic_load_explicit(&launch->key, memory_order_acquire) != key)
-		return tie;
+		return unknown;
 	tie.pass = atomic_load_explicit(&launch->pass, memory_order_acquire);
 	tie.mark = atomic_load_explicit(&launch->mark, memory_order_acquire);
 	tie.launch_ns = atomic_load_explicit(&launch->launch_ns, memory_order_acquire);
-	if (atomic_load_explicit(&launch->key, memory_order_relaxed) != key)
-		memset(&tie, 0, sizeof(tie));
-	return tie;
+	tie.is_relaunched = is_relaunched(
+		atomic_load_explicit(&launch->graph, memory_order_acquire));
+	return atomic_load_explicit(&launch->key, memory_order_relaxed) == key ? tie : unknown;
 }
 
 void mtc_cupti_called(void *context, int domain, uint32_t id, const void *data)

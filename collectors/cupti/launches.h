@@ -17,6 +17,11 @@ struct mtc_cupti_tie {
 	uint64_t pass; /* its number */
 	uint64_t mark; /* of mt_mark() */
 	uint64_t launch_ns; /* session clock */
+	/*
+	 * Its graph may have been launched again while kernels were not recorded: then the ends of its
+	 * nodes may be those of the later launch.
+	 */
+	int is_relaunched;
 };
 
 /* Make the tables, once a process; -1: out of memory. */
@@ -24,6 +29,12 @@ int mtc_cupti_launches_make(const struct mtc_cupti *api);
 
 /* From now on launches are noted; NULL: no longer, and no thread looks at the last one any more. */
 void mtc_cupti_launches_use(const struct mt_collector_out *out);
+
+/*
+ * Records of kernels are on, or are about to be off. Where that is not told in time launches are taken
+ * for relaunched, never the other way round: off is told before it is done, on after it.
+ */
+void mtc_cupti_launches_record(int is_on);
 
 /* The subscriber's callback. */
 mtc_cupti_callback_fn mtc_cupti_called;

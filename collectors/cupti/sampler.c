@@ -2,6 +2,10 @@
 /*
  * The thread that switches kernel records. It sleeps for a fraction of the time that the passes
  * before the next one should take, so it looks a few times at each.
+ *
+ * A graph goes on writing the ends of its nodes to where its last recorded launch has them, in each
+ * launch that is not recorded, until CUPTI has read them. So records stay on until the pass behind the
+ * one that is kept has launched what it launches, too.
  */
 #include "collectors/cupti/sampler.h"
 
@@ -12,10 +16,14 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "collectors/cupti/launches.h"
+
 #define NS_PER_S UINT64_C(1000000000)
 #define LEAST_SLEEP_NS UINT64_C(50000)
 #define MOST_SLEEP_NS  UINT64_C(10000000)
 #define PATIENT_LOOKS  8u
+/* Where no further pass ends nothing is launched either, as a rule. */
+#define MOST_BEHIND_NS UINT64_C(10000000000)
 
 struct mtc_cupti_sampler {
 	const struct mtc_cupti *api;
@@ -54,9 +62,12 @@ static int rest(struct mtc_cupti_sampler *sampler, uint64_t sleep_ns)
 	return !is_stopping;
 }
 
-static void count(const struct mtc_cupti_sampler *sampler, uint64_t *ret_passes, uint64_t *ret_whole)
+static struct mt_pass_counts count(const struct mtc_cupti_sampler *sampler)
 {
-	sampler->out->count_passes(sampler->out->context, ret_passes, ret_whole);
+	struct mt_pass_counts counts;
+
+	sampler->out->count_passes(sampler->out->context, &counts);
+	return counts;
 }
 
 /* A part of the time until @n_passes more have begun; longer where none began for @n_looks. */
@@ -76,16 +87,15 @@ static uint64_t sleep_for(const struct mtc_cupti_sampler *sampler, uint64_t n_pa
 static int wait_for_pass(struct mtc_cupti_sampler *sampler, uint64_t n_wanted)
 {
 	uint64_t begin_ns = now_ns(sampler);
-	uint64_t n_first, n_before, n_passes, n_whole;
+	uint64_t n_first = count(sampler).n_begun;
+	uint64_t n_passes = n_first, n_before;
 	uint32_t n_looks = 0;
 
-	count(sampler, &n_first, &n_whole);
-	n_passes = n_first;
 	while (n_passes < n_wanted) {
 		n_before = n_passes;
 		if (!rest(sampler, sleep_for(sampler, n_wanted - n_passes, n_looks)))
 			return 0;
-		count(sampler, &n_passes, &n_whole);
+		n_passes = count(sampler).n_begun;
 		n_looks = n_passes == n_before ? n_looks + 1 : 0;
 		if (n_passes > n_first)
 			sampler->pass_ns = (now_ns(sampler) - begin_ns) / (n_passes - n_first);
@@ -109,8 +119,21 @@ static int switch_on(struct mtc_cupti_sampler *sampler)
 		atomic_store(&sampler->result, result);
 		return 0;
 	}
+	mtc_cupti_launches_record(1);
 	sampler->out->set_on(sampler->out->context, 1);
 	return 1;
+}
+
+/* Until a pass that ends from now on has done so. */
+static void wait_behind(struct mtc_cupti_sampler *sampler)
+{
+	const uint64_t until_ns = now_ns(sampler) + MOST_BEHIND_NS;
+	const uint64_t n_ended = count(sampler).n_ended;
+	uint32_t n_looks = 0;
+
+	while (count(sampler).n_ended == n_ended && now_ns(sampler) < until_ns)
+		if (!rest(sampler, sleep_for(sampler, 1, n_looks++)))
+			return;
 }
 
 static void switch_off(struct mtc_cupti_sampler *sampler)
@@ -119,6 +142,8 @@ static void switch_off(struct mtc_cupti_sampler *sampler)
 
 	/* First: a pass that ends from now on was not seen as a whole. */
 	sampler->out->set_on(sampler->out->context, 0);
+	wait_behind(sampler);
+	mtc_cupti_launches_record(0);
 	result = sampler->api->disable(MTC_CUPTI_CONCURRENT_KERNEL);
 	if (result != MTC_CUPTI_OK)
 		atomic_store(&sampler->result, result);
@@ -127,26 +152,36 @@ static void switch_off(struct mtc_cupti_sampler *sampler)
 /* On until a pass has gone through. */
 static int sample_pass(struct mtc_cupti_sampler *sampler)
 {
-	uint64_t n_passes, n_before, n_whole;
+	const uint64_t n_before = count(sampler).n_whole;
 	uint32_t n_looks = 0;
 	int goes_on;
 
-	count(sampler, &n_passes, &n_before);
 	if (!switch_on(sampler))
 		return 0;
 	do {
 		goes_on = rest(sampler, sleep_for(sampler, 1, n_looks++));
-		count(sampler, &n_passes, &n_whole);
-	} while (goes_on && n_whole == n_before);
+	} while (goes_on && count(sampler).n_whole == n_before);
 	switch_off(sampler);
 	return goes_on;
 }
 
+static void sample_all(struct mtc_cupti_sampler *sampler)
+{
+	if (!switch_on(sampler))
+		return;
+	while (rest(sampler, NS_PER_S))
+		continue;
+	switch_off(sampler);
+}
+
 static void sample_every(struct mtc_cupti_sampler *sampler)
 {
-	uint64_t n_passes, n_whole;
+	uint64_t n_passes = count(sampler).n_begun;
 
-	count(sampler, &n_passes, &n_whole);
+	if (sampler->mode.n == 1) {
+		sample_all(sampler);
+		return;
+	}
 	while (sample_pass(sampler)) {
 		n_passes += sampler->mode.n;
 		if (!wait_for_pass(sampler, n_passes))
@@ -159,7 +194,11 @@ static void sample_by_time(struct mtc_cupti_sampler *sampler)
 	uint64_t due_ns = sampler->start_ns;
 
 	while (sample_pass(sampler)) {
+		const uint64_t time_ns = now_ns(sampler);
+
+		/* What was missed is not made up for. */
 		due_ns += NS_PER_S / sampler->mode.n;
+		due_ns = due_ns > time_ns ? due_ns : time_ns;
 		if (!wait_until(sampler, due_ns))
 			return;
 	}

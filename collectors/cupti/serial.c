@@ -4,6 +4,10 @@
  * whether the first can be true; nodes of a launch tell of each other when it is whole. The last two
  * have nobody to tell: they are taken for what the one before them was.
  *
+ * An end that a later launch of the graph wrote lies behind all begins of this one, and is that of the
+ * first nodes at least. Kernels that chain (programmatic dependent launch) may overlap by more than
+ * one, but do not reach that far.
+ *
  * Invariant: what is held is in order of its begin; times are never changed.
  */
 #include "collectors/cupti/serial.h"
@@ -13,6 +17,8 @@
 
 #define N_STREAMS	256u
 #define N_HELD		2u
+/* So many that run on to the end of a launch are not branches of its graph. */
+#define N_WRONG		3u
 #define SETTLED_ROUNDS	3u
 /* However late the end that it tells. */
 #define MOST_ROUNDS	20u
@@ -165,29 +171,48 @@ static int by_stream(const void *a, const void *b)
 	return x->node_id < y->node_id ? -1 : x->node_id > y->node_id;
 }
 
-/* The nodes of one stream, in order. */
-static uint32_t mark_stream(struct mtc_cupti_node_record *nodes, uint32_t n_nodes)
+/* How many of the nodes of one stream, in order, are said to run still when the last one begins. */
+static uint32_t count_behind(const struct mtc_cupti_node_record *nodes, uint32_t n_nodes)
 {
-	uint32_t n = 0, last = 0;
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i + N_HELD < n_nodes; i++)
+		n += nodes[i].end_ns > nodes[n_nodes - 1].start_ns;
+	return n;
+}
+
+/* The nodes of one stream, in order; *is_forked is set where they seem to be of several branches. */
+static uint32_t mark_stream(struct mtc_cupti_node_record *nodes, uint32_t n_nodes, int is_relaunched,
+			    int *is_forked)
+{
+	uint32_t n_behind, n = 0;
+	int last;
 
 	/* What has no begin comes first, and tells nothing. */
 	while (n_nodes > 0 && !nodes[0].start_ns) {
 		nodes++;
 		n_nodes--;
 	}
+	n_behind = count_behind(nodes, n_nodes);
+	*is_forked |= n_behind > 0 && n_behind < N_WRONG && !is_relaunched;
+	/* So few cannot tell. */
+	last = n_nodes <= N_HELD && is_relaunched;
 	for (uint32_t i = 0; i < n_nodes; i++) {
-		if (i + 2 < n_nodes)
-			last = nodes[i].end_ns > nodes[i + 2].start_ns;
-		nodes[i].is_overtaken = last != 0;
-		n += last;
+		if (i + N_HELD < n_nodes)
+			last = nodes[i].end_ns > nodes[n_nodes - 1].start_ns &&
+			       (n_behind >= N_WRONG || is_relaunched);
+		nodes[i].is_overtaken = last;
+		n += last != 0;
 	}
 	return n;
 }
 
-uint32_t mtc_cupti_serial_nodes(struct mtc_cupti_node_record *nodes, uint32_t n_nodes)
+uint32_t mtc_cupti_serial_nodes(struct mtc_cupti_node_record *nodes, uint32_t n_nodes,
+				int is_relaunched, int *ret_is_forked)
 {
 	uint32_t n = 0, i = 1;
 
+	*ret_is_forked = 0;
 	/* As a rule they come in order. */
 	while (i < n_nodes && by_stream(&nodes[i - 1], &nodes[i]) < 0)
 		i++;
@@ -196,7 +221,7 @@ uint32_t mtc_cupti_serial_nodes(struct mtc_cupti_node_record *nodes, uint32_t n_
 	for (uint32_t first = 0; first < n_nodes; first = i) {
 		for (i = first + 1; i < n_nodes && nodes[i].stream == nodes[first].stream; i++)
 			;
-		n += mark_stream(&nodes[first], i - first);
+		n += mark_stream(&nodes[first], i - first, is_relaunched, ret_is_forked);
 	}
 	return n;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Times that a stream of the GPU cannot have: what it runs, it runs one after the other, and only the
- * next one may begin early (programmatic dependent launch). What is said to run still when the second
- * one after it begins was stamped by clocks that do not agree. Used by the collector's thread alone.
+ * Times that a stream of the GPU cannot have: it runs launches of graphs one after the other, and of
+ * each the nodes of a branch. CUPTI has been seen to give ends of nodes that are those of a later launch
+ * of their graph, which was not recorded. Used by the collector's thread alone.
  */
 #ifndef MTC_CUPTI_SERIAL_H
 #define MTC_CUPTI_SERIAL_H
@@ -25,7 +25,13 @@ void mtc_cupti_serial_add(struct mtc_cupti_serial *serial, const struct mt_kerne
 /* No more comes for now: hand over what nothing came after for a while, or with @all everything. */
 void mtc_cupti_serial_settle(struct mtc_cupti_serial *serial, int all);
 
-/* Mark the nodes of a launch that are so, and put all in order of streams and begins; how many are. */
-uint32_t mtc_cupti_serial_nodes(struct mtc_cupti_node_record *nodes, uint32_t n_nodes);
+/*
+ * Mark the nodes of a launch whose ends are a later launch's, and put all in order of streams and
+ * begins; how many are. Where the graph may have been launched again unrecorded (@is_relaunched) also
+ * those are marked that nothing proves. Else a few that run on are branches that were not told apart:
+ * *ret_is_forked.
+ */
+uint32_t mtc_cupti_serial_nodes(struct mtc_cupti_node_record *nodes, uint32_t n_nodes,
+				int is_relaunched, int *ret_is_forked);
 
 #endif

@@ -211,3 +211,14 @@ int mt_store_collector(struct mt_store *store, int64_t recording_id,
 	bind_ints(stmt, 7, values, sizeof(values) / sizeof(values[0]));
 	return mt_store_step(store, MT_STMT_COLLECTOR);
 }
+
+int mt_store_collector_hung(struct mt_store *store, int64_t recording_id,
+			    const struct mt_collect_status *status)
+{
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_COLLECTOR_HUNG);
+
+	mt_store_bind_int(stmt, 1, recording_id);
+	mt_store_bind_text(stmt, 2, status->name);
+	mt_store_bind_text(stmt, 3, status->report.reason);
+	return mt_store_step(store, MT_STMT_COLLECTOR_HUNG);
+}

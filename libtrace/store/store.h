@@ -298,7 +298,10 @@ int mt_store_host(struct mt_store *store, int64_t recording_id,
 		  const struct mt_host_reading *reading);
 int mt_store_collector(struct mt_store *store, int64_t recording_id,
 		       const struct mt_collect_status *status, uint64_t n_rows,
-		       uint64_t n_invalid); /* or replace */
+		       uint64_t n_invalid); /* In the row that a recording has of it, if there is one. */
+int mt_store_collector_hung(struct mt_store *store, int64_t recording_id,
+			    const struct mt_collect_status *status);
+/* or replace */
 
 /* Counts of a layer of which no rows are kept: [n_ids] each; @padding may be NULL. */
 int mt_store_layer_load(struct mt_store *store, int64_t pass_id, int64_t layer_id,

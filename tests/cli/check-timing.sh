@@ -124,17 +124,18 @@ violates timing "UPDATE graph_launch SET graph = 1 WHERE graph_launch_id = 2;"
 violates timing "UPDATE graph_launch SET node_times = x'000000001e00000028000000ffff0000' WHERE
 	graph_launch_id = 1;"
 violates timing "UPDATE graph_node SET source_node = 900;"
-# The second one after it on its stream begins before it has ended; the next one may, on other streams all.
-two_more="INSERT INTO kernel SELECT kernel_id + 10, recording_id, device_id, stream, name_id, 5100, 5110,
-	pass_id, layer_id, known_by, 0, NULL, NULL FROM kernel WHERE kernel_id = 2;
-	INSERT INTO kernel SELECT kernel_id + 20, recording_id, device_id, stream, name_id, 5115, 5118,
-	pass_id, layer_id, known_by, 0, NULL, NULL FROM kernel WHERE kernel_id = 2;
+# A launch of a graph has ended when the second one after it on its stream begins; the next one may begin early.
+two_more="INSERT INTO graph_launch SELECT graph_launch_id + 10, recording_id, device_id, stream, NULL, start_ns + 10,
+	end_ns + 10, NULL, NULL, 0, NULL, NULL, NULL, NULL FROM graph_launch WHERE graph_launch_id = 1;
+	INSERT INTO graph_launch SELECT graph_launch_id + 20, recording_id, device_id, stream, NULL, start_ns + 20,
+	end_ns + 20, NULL, NULL, 0, NULL, NULL, NULL, NULL FROM graph_launch WHERE graph_launch_id = 1;
 	UPDATE collector SET n_rows = n_rows + 2 WHERE name = 'cupti' AND recording_id = 1;"
 violates timing "$two_more"
-holds "$two_more UPDATE kernel SET start_ns = 5120, end_ns = 5121 WHERE kernel_id = 22;"
-holds "$two_more UPDATE kernel SET stream = 8 WHERE kernel_id = 12;"
-holds "$two_more UPDATE kernel SET flags = 32 WHERE kernel_id = 2;
+holds "$two_more UPDATE graph_launch SET start_ns = start_ns + 500, end_ns = end_ns + 500 WHERE graph_launch_id = 21;"
+holds "$two_more UPDATE graph_launch SET stream = 8 WHERE graph_launch_id = 11;"
+holds "$two_more UPDATE graph_launch SET flags = 32 WHERE graph_launch_id = 11;
 	UPDATE collector SET n_invalid = n_invalid + 1 WHERE name = 'cupti' AND recording_id = 1;"
+# A node has ended when the last one of its branch begins, but for the one before that.
 third_node="INSERT INTO graph_node VALUES (1, 2, 1, 2, 2, NULL, 902, 0);
 	UPDATE graph_launch SET n_nodes = 3, node_times = x'0000000046000000280000000a0000004500000001000000',
 	end_ns = start_ns + 70 WHERE graph_launch_id = 1; UPDATE graph_launch SET n_nodes = 3, n_untimed = 3,

@@ -4,13 +4,10 @@
  */
 #include <dlfcn.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "collectors/cupti/api.h"
-#include "tests/collectors/fake/fake_cupti.h"
+#include "tests/collectors/support/fakes.h"
 #include "tests/cuda/support/gpu_toy.h"
 #include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
@@ -33,28 +30,12 @@ static void put(const char *name, uint64_t start_ns, uint64_t end_ns, uint32_t c
 	fake->put(&record);
 }
 
-static void set(const char *name, const char *value)
-{
-	ck_assert_int_eq(setenv(name, value, 1), 0);
-}
-
 static struct toy open_toy(const char *name, const char *mode)
 {
-	const char *folder = getenv("MOETRACE_BUILDDIR");
 	struct moetrace_session_opts opts = toy_opts();
-	const struct fake_cupti_api *(*get)(void);
-	char path[1024];
-	void *library, *symbol;
 
-	snprintf(path, sizeof(path), "%s/tests/collectors/.libs/libfake_cupti.so",
-		 folder ? folder : ".");
-	set("MOETRACE_CUPTI", path);
-	set("MOETRACE_CUPTI_MODE", mode);
-	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	symbol = library ? dlsym(library, "fake_cupti") : NULL;
-	memcpy(&get, &symbol, sizeof(get));
-	ck_assert_ptr_nonnull(symbol);
-	fake = get();
+	fake = fakes_cupti();
+	fakes_set("MOETRACE_CUPTI_MODE", mode);
 	opts.collectors = "cupti";
 	return toy_open(name, &opts, 1, 64, 2);
 }
@@ -63,6 +44,17 @@ static void start(const struct toy *toy)
 {
 	ck_assert_int_eq(moetrace_start(toy->session, NULL), MOETRACE_OK);
 	suite_sleep_ms(20);
+}
+
+/* With a first flush what was before is thrown away, with the second one it is the recording's. */
+static void start_delivering(const struct toy *toy)
+{
+	const uint32_t n_flushes = fake->n_flushes();
+
+	ck_assert_int_eq(moetrace_start(toy->session, NULL), MOETRACE_OK);
+	for (int i = 0; i < 3000 && fake->n_flushes() < n_flushes + 2; i++)
+		suite_sleep_ms(10);
+	ck_assert_uint_ge(fake->n_flushes(), n_flushes + 2);
 }
 
 static sqlite3 *finish(struct toy *toy)
@@ -76,24 +68,16 @@ static sqlite3 *finish(struct toy *toy)
 	return db;
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec;
-}
-
 START_TEST(test_kernels)
 {
 	struct toy toy = open_toy("kernels.db", "kernel");
 	uint64_t base_ns;
 	sqlite3 *db;
 
-	put("none", now_ns(), now_ns(), 1); /* the kind is not on yet */
-	set("MOETRACE_KERNEL_ROLES", "my_*_gemm=gate,x=nothing,y");
-	start(&toy);
-	base_ns = now_ns();
+	put("none", fakes_realtime_ns(), fakes_realtime_ns(), 1); /* the kind is not on yet */
+	fakes_set("MOETRACE_KERNEL_ROLES", "my_*_gemm=gate,x=nothing,y");
+	start_delivering(&toy);
+	base_ns = fakes_realtime_ns();
 	put("fused_moe_kernel", base_ns, base_ns + 5000, 10);
 	put("my_big_gemm", base_ns + 6000, base_ns + 6500, 11);
 	put("ncclDevKernel_AllReduce", base_ns + 7000, base_ns + 7500, 12);
@@ -131,12 +115,12 @@ END_TEST
 START_TEST(test_graphs)
 {
 	struct toy toy = open_toy("graphs.db", "graph");
-	uint64_t base_ns = now_ns();
+	uint64_t base_ns = fakes_realtime_ns();
 	sqlite3 *db;
 
 	put(NULL, base_ns - 2000000000, base_ns - 1000000000, 1); /* before the recording */
-	start(&toy);
-	base_ns = now_ns();
+	start_delivering(&toy);
+	base_ns = fakes_realtime_ns();
 	put(NULL, base_ns, base_ns + 300000, 20);
 	put("kernel", base_ns, base_ns + 10, 21); /* of a kind that is off */
 	put(NULL, base_ns + 400000, base_ns + 700000, 22);
@@ -156,7 +140,7 @@ static void *launch(void *argument)
 	const uint32_t first = *(const uint32_t *)argument;
 
 	for (uint32_t i = 0; i < 3000; i++)
-		put(i % 2 ? "norm_kernel" : "expert_kernel", now_ns(), now_ns(), first + i);
+		put(i % 2 ? "norm_kernel" : "expert_kernel", fakes_realtime_ns(), fakes_realtime_ns(), first + i);
 	return NULL;
 }
 
@@ -167,14 +151,14 @@ START_TEST(test_threads)
 	pthread_t threads[3];
 	sqlite3 *db;
 
-	start(&toy);
+	start_delivering(&toy);
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, launch, &firsts[i]), 0);
 	for (int i = 0; i < 3; i++)
 		pthread_join(threads[i], NULL);
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	start(&toy);
-	put("late", now_ns(), now_ns(), 1);
+	start_delivering(&toy);
+	put("late", fakes_realtime_ns(), fakes_realtime_ns(), 1);
 	db = finish(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) + (SELECT n_dropped FROM collector WHERE"
 				    " recording_id = 1) FROM kernel WHERE recording_id = 1"), 9000);
@@ -208,7 +192,7 @@ START_TEST(test_state)
 	struct toy toy;
 	sqlite3 *db;
 
-	set("FAKE_CUPTI", states[_i].wrong);
+	fakes_set("FAKE_CUPTI", states[_i].wrong);
 	toy = open_toy("state.db", states[_i].mode);
 	start(&toy);
 	suite_sleep_ms(30);
@@ -241,7 +225,7 @@ START_TEST(test_no_driver)
 		return;
 	if (_i == 1)
 		gpu_load_driver(".libs");
-	set("FAKE_CUPTI", "no_start");
+	fakes_set("FAKE_CUPTI", "no_start");
 	toy = open_toy("no_driver.db", "graph");
 	start(&toy);
 	db = finish(&toy);
@@ -280,7 +264,7 @@ START_TEST(test_absent)
 	struct toy toy;
 	sqlite3 *db;
 
-	set("MOETRACE_CUPTI", libraries[_i]);
+	fakes_set("MOETRACE_CUPTI", libraries[_i]);
 	opts.collectors = "cupti";
 	toy = toy_start("absent.db", &opts, 1, 64, 2);
 	db = finish(&toy);
@@ -295,8 +279,8 @@ START_TEST(test_hang)
 	struct toy toy;
 	sqlite3 *db;
 
-	set("FAKE_CUPTI", "hang");
-	set("MOETRACE_COLLECTOR_TIMEOUT_MS", "100");
+	fakes_set("FAKE_CUPTI", "hang");
+	fakes_set("MOETRACE_COLLECTOR_TIMEOUT_MS", "100");
 	toy = open_toy("hang.db", "graph");
 	start(&toy);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
@@ -362,14 +346,15 @@ static sqlite3 *finish_proved(struct toy *toy)
 	return db;
 }
 
-/* The next one may begin early, the second one after it may not, in whatever order they come. */
+/* Of launches of graphs the second one after it may not begin early, in whatever order they come. */
 static const struct run alone[] = {
 	{ 0, 500000, 0, 0 },	   { 100000, 200000, 0, 0 },  { 400000, 600000, 0, 0 },
 	{ 0, 1000000, 9, 0 },	   { 550000, 700000, 0, 0 },  { 800000, 850000, 0, 0 },
 	{ 710000, 790000, 0, 0 },  { 900000, 950000, 9, 0 },  { 860000, 206000000, 0, 0 },
 	{ 870000, 206000000, 0, 0 }, { 880000, 206000000, 0, 0 },
 };
-static const char alone_flags[] = "32,0,0,0,0,0,0,0,32,32,32";
+/* Kernels that are launched alone may chain, and have ends of their own. */
+static const char *const alone_flags[] = { "0,0,0,0,0,0,0,0,0,0,0", "32,0,0,0,0,0,0,0,32,32,32" };
 
 START_TEST(test_overtaken)
 {
@@ -378,20 +363,20 @@ START_TEST(test_overtaken)
 	struct toy toy = open_toy("overtaken.db", _i ? "graph" : "kernel");
 	sqlite3 *db;
 
-	start(&toy);
-	PUT(now_ns(), alone, kinds[_i], 10, 0);
+	start_delivering(&toy);
+	PUT(fakes_realtime_ns(), alone, kinds[_i], 10, 0);
 	db = finish_proved(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(flags) FROM (SELECT * FROM %s ORDER BY"
-				     " correlation)", tables[_i]), alone_flags);
+				     " correlation)", tables[_i]), alone_flags[_i]);
 	/* Marked, not mended. */
 	ck_assert_int_eq(db_int(db, "SELECT end_ns - start_ns FROM %s WHERE correlation = 10",
 				tables[_i]), 500000);
-	ck_assert_int_eq(db_int(db, "SELECT n_invalid FROM collector"), 4);
+	ck_assert_int_eq(db_int(db, "SELECT n_invalid FROM collector"), _i ? 4 : 0);
 	db_close(db);
 }
 END_TEST
 
-/* Those of a launch whose ends are of another clock than their begins: all, or the first ones. */
+/* Those of a launch whose ends are of a later one of its graph: all, or the first ones. */
 static const struct run good_nodes[] = {
 	{ 0, 5000, 0, 1 },     { 5200, 10700, 0, 2 },  { 11000, 21500, 0, 3 },
 	{ 21000, 24000, 0, 4 }, { 24000, 25000, 0, 5 },
@@ -415,6 +400,17 @@ static const struct run mixed_nodes[] = {
 	{ 11000, 20000, 0, 14 }, { 21000, 30000, 0, 15 }, { 91000, 95000, 0, 16 },
 };
 
+/* Branches that have one number: the first kernel runs beside all others. */
+static const struct run beside_nodes[] = {
+	{ 0, 100000, 0, 21 },	   { 1000, 9000, 0, 22 },   { 11000, 20000, 0, 23 },
+	{ 21000, 30000, 0, 24 }, { 31000, 40000, 0, 25 },
+};
+/* Kernels that chain. */
+static const struct run chained_nodes[] = {
+	{ 0, 25000, 0, 1 },      { 5200, 26000, 0, 2 },   { 11000, 27000, 0, 3 },
+	{ 21000, 28000, 0, 4 }, { 28000, 29000, 0, 5 },
+};
+
 START_TEST(test_overtaken_nodes)
 {
 	const uint32_t kind = MTC_CUPTI_CONCURRENT_KERNEL;
@@ -422,8 +418,12 @@ START_TEST(test_overtaken_nodes)
 	uint64_t base_ns;
 	sqlite3 *db;
 
-	start(&toy);
-	base_ns = now_ns();
+	start_delivering(&toy);
+	/* Of 11 and 12 it is not known whether their graph was launched again. */
+	for (uint32_t i = 10; i <= 18; i++)
+		if (i != 11 && i != 12)
+			fake->launch(1, NULL, i);
+	base_ns = fakes_realtime_ns();
 	PUT(base_ns, good_nodes, kind, 10, 4);
 	PUT(base_ns + 1000000, late_nodes, kind, 11, 4);
 	PUT(base_ns + 2000000, half_nodes, kind, 12, 4);
@@ -431,17 +431,19 @@ START_TEST(test_overtaken_nodes)
 	PUT(base_ns + 4000000, forked_nodes, kind, 14, 6);
 	PUT(base_ns + 5000000, mixed_nodes, kind, 15, 6);
 	PUT(base_ns + 6000000, forked_nodes, kind, 16, 6);
+	PUT(base_ns + 7000000, beside_nodes, kind, 17, 8);
+	PUT(base_ns + 8000000, chained_nodes, kind, 18, 4);
 	db = finish_proved(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(correlation || ':' || flags || ':' || n_untimed"
 				     " || ':' || coalesce(end_ns - start_ns, '-')) FROM (SELECT * FROM"
 				     " graph_launch ORDER BY correlation)"),
 			 "10:0:0:25000,11:33:5:-,12:32:2:20064,13:0:0:25000,14:0:0:95000,"
-			 "15:0:0:95000,16:0:0:95000");
+			 "15:0:0:95000,16:0:0:95000,17:0:0:100000,18:0:0:29000");
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(b) FROM (SELECT graph, group_concat(coalesce("
 				     "branch, '-'), '') AS b FROM (SELECT * FROM graph_node ORDER BY"
-				     " graph, node) GROUP BY graph)"), "00000,010000,------");
-	ck_assert_int_eq(db_int(db, "SELECT n_rows = 7 AND n_invalid = 2 FROM collector"), 1);
-	ck_assert_int_eq(db_int(db, "SELECT max(duration_ns) FROM kernel_event"), 84800);
+				     " graph, node) GROUP BY graph)"), "00000,010000,------,-----");
+	ck_assert_int_eq(db_int(db, "SELECT n_rows = 9 AND n_invalid = 2 FROM collector"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT max(duration_ns) FROM kernel_event"), 100000);
 	db_close(db);
 }
 END_TEST

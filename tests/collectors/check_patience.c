@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "collectors/registry.h"
+#include "tests/collectors/support/fakes.h"
 #include "tests/unit/support/suite.h"
 
 /* What a source delivered. */
@@ -123,24 +124,12 @@ static void expect_reason(const char *part)
 
 /* ---- powercap ---- */
 
-static void put_file(const char *folder, const char *name, const char *text)
-{
-	char path[2048];
-	FILE *file;
-
-	snprintf(path, sizeof(path), "%s/%s", folder, name);
-	file = fopen(path, "w");
-	ck_assert_ptr_nonnull(file);
-	fprintf(file, "%s\n", text);
-	ck_assert_int_eq(fclose(file), 0);
-}
-
 static void set_energy(const char *root, int domain, const char *energy_uj)
 {
 	char folder[2000];
 
 	snprintf(folder, sizeof(folder), "%s/intel-rapl:%d", root, domain);
-	put_file(folder, "energy_uj", energy_uj);
+	fakes_put_file(folder, "energy_uj", energy_uj);
 }
 
 static void make_domain(const char *root, int domain)
@@ -150,8 +139,8 @@ static void make_domain(const char *root, int domain)
 	snprintf(folder, sizeof(folder), "%s/intel-rapl:%d", root, domain);
 	snprintf(name, sizeof(name), "package-%d", domain);
 	ck_assert_int_eq(mkdir(folder, 0755), 0);
-	put_file(folder, "name", name);
-	put_file(folder, "max_energy_range_uj", "262143328850");
+	fakes_put_file(folder, "name", name);
+	fakes_put_file(folder, "max_energy_range_uj", "262143328850");
 	set_energy(root, domain, "1000000");
 }
 
@@ -294,13 +283,10 @@ END_TEST
 
 static void *open_nvml(void)
 {
-	const char *folder = getenv("MOETRACE_BUILDDIR");
-	char path[1024];
 	void *nvml;
 
-	snprintf(path, sizeof(path), "%s/tests/collectors/.libs/libfake_nvml.so",
-		 folder ? folder : ".");
-	nvml = open_source(&mtc_nvml, "", path);
+	fakes_use("MOETRACE_NVML", "libfake_nvml.so");
+	nvml = open_source(&mtc_nvml, "", getenv("MOETRACE_NVML"));
 	ck_assert_msg(nvml != NULL, "%s", report.reason);
 	return nvml;
 }
@@ -311,7 +297,7 @@ START_TEST(test_nvml_once)
 
 	look(&mtc_nvml, nvml, 2);
 	ck_assert_uint_eq(got.n_readings, 4);
-	ck_assert_int_eq(setenv("FAKE_NVML", "lost", 1), 0);
+	fakes_set("FAKE_NVML", "lost");
 	look(&mtc_nvml, nvml, 1);
 	ck_assert_int_eq(report.state, MT_COLLECTOR_ON);
 	ck_assert_int_eq(got.n_dropped, 2);
@@ -330,7 +316,7 @@ START_TEST(test_nvml_lost)
 {
 	void *nvml = open_nvml();
 
-	ck_assert_int_eq(setenv("FAKE_NVML", "lost", 1), 0);
+	fakes_set("FAKE_NVML", "lost");
 	look(&mtc_nvml, nvml, UNTIL_LAST - 1);
 	ck_assert_int_eq(report.state, MT_COLLECTOR_ON);
 	look(&mtc_nvml, nvml, 1);
@@ -347,7 +333,7 @@ START_TEST(test_nvml_absurd)
 {
 	void *nvml;
 
-	ck_assert_int_eq(setenv("FAKE_NVML", "absurd", 1), 0);
+	fakes_set("FAKE_NVML", "absurd");
 	nvml = open_nvml();
 	look(&mtc_nvml, nvml, 1);
 	ck_assert_uint_eq(got.n_readings, 2);

@@ -3,7 +3,7 @@
 # Collectors against fakes of what they read: libraries that are opened at run time, and files.
 
 if HAVE_CHECK
-check_LTLIBRARIES += %D%/libfake_cupti.la %D%/libfake_gpus.la %D%/libfake_nvml.la \
+check_LTLIBRARIES += %D%/libmt_fakes.la %D%/libfake_cupti.la %D%/libfake_gpus.la %D%/libfake_nvml.la \
 	%D%/libfake_nvml_old.la
 
 %C%_fake_ldflags = $(AM_LDFLAGS) -module -avoid-version -rpath /nowhere
@@ -22,14 +22,18 @@ check_LTLIBRARIES += %D%/libfake_cupti.la %D%/libfake_gpus.la %D%/libfake_nvml.l
 	%D%/check_clocks \
 	%D%/check_collectors \
 	%D%/check_cupti \
+	%D%/check_cupti_sample \
 	%D%/check_cupti_ties \
 	%D%/check_patience
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
-thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_ties
+thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_sample %D%/check_cupti_ties
 
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
+
+%C%_libmt_fakes_la_SOURCES = %D%/support/fakes.c %D%/support/fakes.h %D%/fake/fake_cupti.h
+%C%_libmt_fakes_la_CFLAGS = $(%C%_cflags)
 
 %C%_check_clocks_SOURCES = %D%/check_clocks.c
 %C%_check_clocks_CFLAGS = $(%C%_cflags)
@@ -39,12 +43,12 @@ thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_ties
 %C%_check_collectors_SOURCES = %D%/check_collectors.c
 %C%_check_collectors_CFLAGS = $(%C%_cflags)
 %C%_check_collectors_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
-%C%_check_collectors_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
+%C%_check_collectors_LDADD = %D%/libmt_fakes.la tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 
 %C%_check_patience_SOURCES = %D%/check_patience.c
 %C%_check_patience_CFLAGS = $(%C%_cflags)
-%C%_check_patience_LDADD = tests/unit/libmt_test.la collectors/libmt_collectors.la \
+%C%_check_patience_LDADD = %D%/libmt_fakes.la tests/unit/libmt_test.la collectors/libmt_collectors.la \
 	libtrace/libmt_trace.la $(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 
 if HAVE_NVTX
@@ -62,17 +66,21 @@ TESTS += %D%/check_nvtx
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 endif
 
-%C%_check_cupti_SOURCES = %D%/check_cupti.c %D%/fake/fake_cupti.h \
+%C%_gpu_sources = %D%/support/cupti_lane.c %D%/support/cupti_lane.h \
 	tests/cuda/support/device.c tests/cuda/support/device.h \
 	tests/cuda/support/gpu_toy.c tests/cuda/support/gpu_toy.h
-%C%_check_cupti_CFLAGS = $(%C%_cflags)
-%C%_check_cupti_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
+%C%_gpu_libs = %D%/libmt_fakes.la tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 
-%C%_check_cupti_ties_SOURCES = %D%/check_cupti_ties.c %D%/fake/fake_cupti.h \
-	tests/cuda/support/device.c tests/cuda/support/device.h \
-	tests/cuda/support/gpu_toy.c tests/cuda/support/gpu_toy.h
+%C%_check_cupti_SOURCES = %D%/check_cupti.c $(%C%_gpu_sources)
+%C%_check_cupti_CFLAGS = $(%C%_cflags)
+%C%_check_cupti_LDADD = $(%C%_gpu_libs)
+
+%C%_check_cupti_sample_SOURCES = %D%/check_cupti_sample.c $(%C%_gpu_sources)
+%C%_check_cupti_sample_CFLAGS = $(%C%_cflags)
+%C%_check_cupti_sample_LDADD = $(%C%_gpu_libs)
+
+%C%_check_cupti_ties_SOURCES = %D%/check_cupti_ties.c $(%C%_gpu_sources)
 %C%_check_cupti_ties_CFLAGS = $(%C%_cflags)
-%C%_check_cupti_ties_LDADD = tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
-	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
+%C%_check_cupti_ties_LDADD = $(%C%_gpu_libs)
 endif

@@ -50,6 +50,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static union record records[MAX_RECORDS];
 static size_t n_records;
 static uint64_t enabled; /* a bit a kind */
+static int is_held;
+static uint32_t n_flushes;
 static uint32_t n_enabled[64];
 static mtc_cupti_callback_fn *on_call;
 static uint8_t has_callback[4][N_CALLBACKS]; /* by domain and id */
@@ -126,9 +128,9 @@ static mtc_cupti_callback_fn *called_for(int domain, uint32_t id)
 	return found;
 }
 
-static void launch(int is_graph, void *stream, uint32_t correlation)
+static void launch_any(int is_graph, void *executable, void *stream, uint32_t correlation)
 {
-	const struct mtc_cupti_launch_graph of_graph = { .stream = stream };
+	const struct mtc_cupti_launch_graph of_graph = { executable, stream };
 	const struct mtc_cupti_launch_kernel of_kernel = { .stream = stream };
 	const uint32_t id = is_graph ? MTC_CUPTI_LAUNCH_GRAPH : MTC_CUPTI_LAUNCH_KERNEL;
 	mtc_cupti_callback_fn *call = called_for(MTC_CUPTI_DOMAIN_DRIVER, id);
@@ -137,6 +139,16 @@ static void launch(int is_graph, void *stream, uint32_t correlation)
 	what.parameters = is_graph ? (const void *)&of_graph : &of_kernel;
 	for (what.is_exit = 0; call && what.is_exit < 2; what.is_exit++)
 		call(NULL, MTC_CUPTI_DOMAIN_DRIVER, id, &what);
+}
+
+static void launch(int is_graph, void *stream, uint32_t correlation)
+{
+	launch_any(is_graph, NULL, stream, correlation);
+}
+
+static void launch_graph(void *executable, void *stream, uint32_t correlation)
+{
+	launch_any(1, executable, stream, correlation);
 }
 
 static void node(uint64_t made, uint64_t original)
@@ -171,9 +183,27 @@ static int is_enabled(uint32_t kind)
 	return is_on;
 }
 
+static uint32_t times_flushed(void)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&lock);
+	n = n_flushes;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+static void hold(int is_on)
+{
+	pthread_mutex_lock(&lock);
+	is_held = is_on;
+	pthread_mutex_unlock(&lock);
+}
+
 const struct fake_cupti_api *fake_cupti(void)
 {
-	static const struct fake_cupti_api api = { put, launch, node, times_enabled, is_enabled };
+	static const struct fake_cupti_api api = { put,		  launch,     launch_graph, node,
+						   times_enabled, is_enabled, times_flushed, hold };
 
 	return &api;
 }
@@ -233,7 +263,8 @@ int cuptiActivityFlushAll(uint32_t flags)
 	while (is_wrong("hang"))
 		nanosleep(&for_ever, NULL);
 	pthread_mutex_lock(&lock);
-	if (n_records && pthread_create(&thread, NULL, deliver, NULL) == 0)
+	n_flushes++;
+	if (n_records && !is_held && pthread_create(&thread, NULL, deliver, NULL) == 0)
 		pthread_join(thread, NULL);
 	pthread_mutex_unlock(&lock);
 	return MTC_CUPTI_OK;

@@ -25,11 +25,16 @@ struct fake_cupti_api {
 	void (*put)(const struct fake_cupti_record *record);
 	/* On the calling thread: it launches a graph, or a kernel, into a stream. */
 	void (*launch)(int is_graph, void *stream, uint32_t correlation);
+	/* One of several graphs. */
+	void (*launch_graph)(void *executable, void *stream, uint32_t correlation);
 	/* It captures a node, or with an original makes a copy of that. */
 	void (*node)(uint64_t node, uint64_t original);
 	/* Times that a kind was switched on, and whether it is. */
 	uint32_t (*n_enabled)(uint32_t kind);
 	int (*is_enabled)(uint32_t kind);
+	uint32_t (*n_flushes)(void);
+	/* While it is on a flush delivers nothing. */
+	void (*hold)(int is_on);
 };
 
 const struct fake_cupti_api *fake_cupti(void);

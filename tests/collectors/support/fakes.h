@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What tests of collectors share: places of fakes, files of a powercap tree, and a CUPTI made for
+ * tests.
+ */
+#ifndef TEST_FAKES_H
+#define TEST_FAKES_H
+
+#include <stdint.h>
+
+#include "tests/collectors/fake/fake_cupti.h"
+
+/* Set a variable of the environment. */
+void fakes_set(const char *name, const char *value);
+
+/* Let a variable name a library of tests/collectors in the build. */
+void fakes_use(const char *variable, const char *library);
+
+/* Write a line to a file of a folder. */
+void fakes_put_file(const char *folder, const char *name, const char *text);
+
+/* Let sessions find the CUPTI made for tests. */
+const struct fake_cupti_api *fakes_cupti(void);
+
+/* CLOCK_REALTIME, which is CUPTI's clock. */
+uint64_t fakes_realtime_ns(void);
+
+#endif
