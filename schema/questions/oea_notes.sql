@@ -6,7 +6,9 @@
 
 -- @section left_out
 WITH r AS (SELECT * FROM recording WHERE :recording IS NULL OR recording_id = :recording),
-p AS (SELECT * FROM pass WHERE recording_id IN (SELECT recording_id FROM r))
+p AS (SELECT * FROM pass WHERE recording_id IN (SELECT recording_id FROM r)),
+o AS MATERIALIZED (SELECT recording_id, n_batches, refusal, k0, k, rows, active_before
+	FROM moe_oea(0, 0, coalesce(:rule, 'oea')) WHERE :recording IS NULL OR recording_id = :recording)
 SELECT recording_id, sum(n_batches) AS batches, CASE refusal
 	WHEN 'hash' THEN 'experts chosen by token id: no row prefers one'
 	WHEN 'order' THEN 'the order of the choice is not known: pass ids in the router''s order, or '
@@ -17,9 +19,7 @@ SELECT recording_id, sum(n_batches) AS batches, CASE refusal
 		|| 'softmax over all experts, which tell it, are not there'
 	WHEN 'sampled' THEN 'rows of requests that are not sampled are missing'
 	ELSE 'more entries a row than are looked at' END AS left_out
-FROM moe_oea(0, 0, coalesce(:rule, 'oea'))
-WHERE refusal IS NOT NULL AND (:recording IS NULL OR recording_id = :recording)
-GROUP BY recording_id, refusal
+FROM o WHERE refusal IS NOT NULL GROUP BY recording_id, refusal
 UNION ALL
 SELECT recording_id, count(*), 'batches of ' || phase || ' passes: the rule leaves them alone'
 FROM p JOIN pass_layer AS pl USING (pass_id)
@@ -72,9 +72,7 @@ UNION ALL
 SELECT recording_id, NULL, printf('note: an active expert has %.0f rows in the mean: far above a '
 	|| 'hundred a layer is not bound by memory, and its time no line in active experts',
 	1.0 * sum(rows * k) / sum(active_before))
-FROM moe_oea(0, 0, coalesce(:rule, 'oea'))
-WHERE k0 = 1 AND (:recording IS NULL OR recording_id = :recording)
-GROUP BY recording_id HAVING sum(rows * k) > 100 * sum(active_before)
+FROM o WHERE k0 = 1 GROUP BY recording_id HAVING sum(rows * k) > 100 * sum(active_before)
 UNION ALL
 SELECT r.recording_id, NULL, iif(:rule GLOB '*groups=any*', 'note: rows take experts outside of the '
 	|| 'groups that they had kept, which the model was never trained on', 'note: experts are grouped, '
@@ -95,6 +93,6 @@ SELECT r.recording_id, r.model_id, (SELECT u.name FROM rule AS u WHERE u.rule_id
 	sum(r.known_rows) AS known_rows, sum(r.changed_rows) AS changed_rows,
 	sum(r.swapped_entries) AS swapped_entries, sum(r.active_before) AS active_before,
 	sum(r.active_after) AS active_after, sum(r.equal_rows) AS equal_rows
-FROM moe_rule AS r
+FROM (SELECT 1 FROM rule LIMIT 1) CROSS JOIN moe_rule AS r -- without a rule nothing is read
 WHERE r.rule_id IS NOT NULL AND (:recording IS NULL OR r.recording_id = :recording)
 GROUP BY r.recording_id, r.model_id, r.rule_id, r.phase
