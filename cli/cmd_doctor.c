@@ -17,6 +17,7 @@
 
 #define COLLECTORS "host,rapl,nvml,nvtx,cupti"
 #define MOMENT_NS  150000000
+#define FOLDER_BYTES 1024
 
 static const struct argp_child children[] = {{&mt_args_argp, 0, NULL, 0}, {0}};
 
@@ -164,6 +165,7 @@ static int record(const char *path)
 	unsetenv("MOETRACE_DISABLE");
 	unsetenv("MOETRACE_COLLECTORS");
 	unsetenv("MOETRACE_SOCKET_DIR");
+	unsetenv("MOETRACE_MODE");
 	status = moetrace_session_open(path, &opts, &session);
 	if (status < 0) {
 		mt_error("%s", moetrace_open_errmsg());
@@ -218,7 +220,7 @@ static int look(const char *folder, enum mt_format format)
 	struct finding findings[N_FINDINGS] = {
 		[CUDA] = {.source = "cuda"}, [NVLS] = {.source = "nvls"}, [NCCL] = {.source = "nccl"}};
 	struct mt_trace trace;
-	char path[128];
+	char path[FOLDER_BYTES + 16];
 	int status;
 
 	snprintf(path, sizeof(path), "%s/doctor.db", folder);
@@ -235,23 +237,36 @@ static int look(const char *folder, enum mt_format format)
 	return status;
 }
 
+/* A new folder where one can be made: a folder for such things may be read-only. */
+static int folder_make(char *ret_folder)
+{
+	const char *const parents[] = {getenv("TMPDIR"), "/tmp", "/var/tmp", "/dev/shm", "."};
+	const size_t n = sizeof(parents) / sizeof(parents[0]);
+
+	for (size_t i = 0; i < n; i++) {
+		if (!parents[i] || strlen(parents[i]) + sizeof("/moetrace.XXXXXX") > FOLDER_BYTES)
+			continue;
+		snprintf(ret_folder, FOLDER_BYTES, "%s/moetrace.XXXXXX", parents[i]);
+		if (mkdtemp(ret_folder))
+			return MT_EXIT_OK;
+	}
+	mt_error("no folder can be made in TMPDIR, /tmp, /var/tmp, /dev/shm or here: set TMPDIR to one "
+		 "that can be written to");
+	return MT_EXIT_FAILED;
+}
+
 int mt_cmd_doctor(int argc, char **argv)
 {
 	struct mt_args args = {.no_file = true};
-	const char *parent = getenv("TMPDIR");
-	char folder[64];
+	char folder[FOLDER_BYTES];
 	int status;
 
 	status = mt_args_parse(&argp, argc, argv, &args, &args);
 	if (status != MT_EXIT_OK)
 		return status;
-	if (!parent || strlen(parent) > 40)
-		parent = "/tmp";
-	snprintf(folder, sizeof(folder), "%s/moetrace.XXXXXX", parent);
-	if (!mkdtemp(folder)) {
-		mt_error("%s: no folder can be made there; set TMPDIR", parent);
-		return MT_EXIT_FAILED;
-	}
+	status = folder_make(folder);
+	if (status != MT_EXIT_OK)
+		return status;
 	status = look(folder, args.format);
 	(void)rmdir(folder);
 	return status;

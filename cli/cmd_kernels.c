@@ -160,8 +160,9 @@ static int nothing_mention(const struct mt_trace *trace, const struct options *o
 /* ?1 recording. They are in no answer by pass or layer. */
 #define SQL_UNTIED                                                                            \
 	"SELECT recording_id, value || ' operations or launches of graphs are of no pass that is " \
-	"known: theirs was lost, or its end came too late to be waited for' FROM stats WHERE name = " \
-	"'untied_kernels' AND value > 0 AND (?1 IS NULL OR recording_id = ?1) ORDER BY 1"
+	"known: theirs was lost, or its end came too late to be waited for, or there was no room for " \
+	"so many to wait (32768)' FROM stats WHERE name = 'untied_kernels' AND value > 0 AND (?1 IS " \
+	"NULL OR recording_id = ?1) ORDER BY 1"
 
 static int print(struct mt_trace *trace, void *input)
 {

@@ -26,7 +26,7 @@ export MOETRACE_CUPTI=/nonexistent/libcupti.so
 doctor '^source,state,version,what_to_know' '^nvtx,(absent|unsupported),,' '^host,on,' '^rapl,absent,,.*does not count energy' \
 	'^nvml,absent,,.*no NVML' '^cuda,(absent|on),' '^cupti,absent,,'
 # What is set for recordings is none of its own.
-MOETRACE_DISABLE=1 MOETRACE_COLLECTORS=none MOETRACE_OUTPUT=/nonexistent/x.db doctor '^host,on,'
+MOETRACE_DISABLE=1 MOETRACE_COLLECTORS=none MOETRACE_MODE=none MOETRACE_OUTPUT=/nonexistent/x.db doctor '^host,on,'
 
 export MOETRACE_POWERCAP="$tmp/powercap"
 doctor '^rapl,on,'
@@ -77,6 +77,12 @@ export MOETRACE_CUPTI="$MOETRACE_BUILDDIR/tests/collectors/.libs/libfake_cupti.s
 doctor '^cupti,on,130001,'
 FAKE_CUPTI=busy doctor '^cupti,busy,,.*another tool'
 
-expect_status 1 env TMPDIR=/nonexistent "$moetrace" doctor
-expect_match "$tmp/err" 'set TMPDIR'
+# Where it cannot write it looks further.
+mkdir "$tmp/readonly"
+chmod 0555 "$tmp/readonly"
+for folder in /nonexistent "$tmp/readonly"; do
+	expect_ok env TMPDIR="$folder" "$moetrace" doctor --format csv
+	expect_match "$tmp/out" '^host,on,'
+done
+expect_eq "what is left in a read-only folder" "$(ls -A "$tmp/readonly")" ""
 expect_status 2 "$moetrace" doctor file.db

@@ -7,6 +7,7 @@
 
 #include "collectors/cupti/api.h"
 #include "tests/collectors/support/cupti_lane.h"
+#include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 
@@ -427,6 +428,52 @@ START_TEST(test_host_threads)
 }
 END_TEST
 
+/* Kernels that are in the file already, or were lost and counted. */
+static int64_t n_written(struct gpu *gpu)
+{
+	sqlite3 *db;
+	int64_t n;
+
+	ck_assert_int_eq(moetrace_flush(gpu->toy.session), MOETRACE_OK);
+	db = db_open(gpu->toy.path);
+	n = db_int(db, "SELECT (SELECT count(*) FROM kernel) + (SELECT n_dropped FROM collector)");
+	db_close(db);
+	return n;
+}
+
+/*
+ * More kernels than may wait for the end of their pass: what found no room is there at once, without a
+ * pass, and is counted.
+ */
+START_TEST(test_full)
+{
+	enum { N_ROOM = 32768, N_AT_ONCE = 4000, N_KERNELS = 9 * N_AT_ONCE };
+	struct gpu gpu = cupti_lane_start("full.db", "kernel");
+	struct moetrace_pass *pass = cupti_host_begin(&gpu, 1, 0);
+	sqlite3 *db;
+
+	for (int i = 0; i < N_KERNELS; i++) {
+		cupti_launch_kernel(&gpu, "expert_k");
+		for (int j = 0; j < 6000 && i % N_AT_ONCE == 0 && cupti_fake->n_waiting(); j++)
+			suite_sleep_ms(10);
+	}
+	for (int j = 0; j < 600 && n_written(&gpu) < N_KERNELS - N_ROOM; j++)
+		suite_sleep_ms(100);
+	moetrace_pass_end(pass);
+	db = cupti_lane_finish(&gpu);
+	agree_prove(gpu.toy.path);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) + (SELECT n_dropped FROM collector) FROM kernel"),
+			 N_KERNELS);
+	ck_assert_int_le(db_int(db, "SELECT count(*) FROM kernel WHERE pass_id = 1 AND known_by = 1"), N_ROOM);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel WHERE pass_id IS NULL"),
+			 db_stat(db, 1, "untied_kernels"));
+	ck_assert_int_ge(db_int(db, "SELECT count(*) + (SELECT n_dropped FROM collector) FROM kernel WHERE"
+				    " pass_id IS NULL"), N_KERNELS - N_ROOM);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel WHERE flags <> 0 OR pass_id <> 1"), 0);
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_misuse)
 {
 	struct gpu gpu = cupti_lane_start("misuse.db", "graph");
@@ -449,7 +496,7 @@ int main(void)
 	Suite *suite = suite_create("cupti_ties");
 	TCase *tests = tcase_create("cupti_ties");
 
-	tcase_set_timeout(tests, 30);
+	tcase_set_timeout(tests, 180);
 	tcase_add_test(tests, test_eager);
 	tcase_add_test(tests, test_graph_nodes);
 	tcase_add_test(tests, test_order);
@@ -461,6 +508,7 @@ int main(void)
 	tcase_add_test(tests, test_host_by_time);
 	tcase_add_test(tests, test_host_graphs);
 	tcase_add_test(tests, test_host_threads);
+	tcase_add_test(tests, test_full);
 	tcase_add_test(tests, test_misuse);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);

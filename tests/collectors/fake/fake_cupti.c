@@ -193,6 +193,16 @@ static uint32_t times_flushed(void)
 	return n;
 }
 
+static uint32_t n_waiting(void)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&lock);
+	n = (uint32_t)n_records;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
 static void hold(int is_on)
 {
 	pthread_mutex_lock(&lock);
@@ -202,8 +212,9 @@ static void hold(int is_on)
 
 const struct fake_cupti_api *fake_cupti(void)
 {
-	static const struct fake_cupti_api api = { put,		  launch,     launch_graph, node,
-						   times_enabled, is_enabled, times_flushed, hold };
+	static const struct fake_cupti_api api = { put,		  launch,     launch_graph,  node,
+						   times_enabled, is_enabled, times_flushed, n_waiting,
+						   hold };
 
 	return &api;
 }

@@ -33,6 +33,8 @@ struct fake_cupti_api {
 	uint32_t (*n_enabled)(uint32_t kind);
 	int (*is_enabled)(uint32_t kind);
 	uint32_t (*n_flushes)(void);
+	/* Records that no flush has delivered yet. */
+	uint32_t (*n_waiting)(void);
 	/* While it is on a flush delivers nothing. */
 	void (*hold)(int is_on);
 };
