@@ -24,6 +24,9 @@ void gpu_time_open(void);
  */
 double gpu_time_us(gpu_launch_fn launch, void *arg, uint32_t n_launches, uint32_t n_runs);
 
+/* A kernel that does nothing; @arg is not looked at. */
+int gpu_launch_empty(void *arg, void *stream, struct mtk_error *error);
+
 double gpu_time_empty_us(void);
 
 /* Bytes a nanosecond of the faster of two copies, read and written bytes both counted. */

@@ -7,6 +7,7 @@ if HAVE_NVCC
 %C%_programs = \
 	%D%/bench_capture \
 	%D%/bench_collect \
+	%D%/bench_ends \
 	%D%/bench_engine \
 	%D%/bench_experts_cuda \
 	%D%/bench_route_cuda
@@ -27,6 +28,10 @@ endif
 
 %C%_bench_experts_cuda_SOURCES = %D%/bench_experts_cuda.c
 %C%_bench_experts_cuda_LDADD = $(%C%_libs)
+
+%C%_bench_ends_SOURCES = %D%/bench_ends.c
+%C%_bench_ends_LDADD = $(%C%_libs) collectors/libmt_collectors.la libtrace/libmt_trace.la \
+	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 
 %C%_bench_route_cuda_SOURCES = %D%/bench_route_cuda.c
 %C%_bench_route_cuda_LDADD = $(%C%_libs)
