@@ -26,7 +26,38 @@ function take(next: State): void {
 	tell();
 }
 
-window.addEventListener('hashchange', () => take(read()));
+// Browsers take no more than some hundred changes of an address in half a minute; what is beyond is
+// written a little later.
+const MAX_WRITES = 60, WRITE_MS = 1000;
+let nWrites = MAX_WRITES; // that are left
+let counted = 0;
+let later: ReturnType<typeof setTimeout> | undefined;
+
+function writeNow(): void {
+	clearTimeout(later);
+	later = undefined;
+	history.replaceState(null, '', addressOf(asked));
+}
+
+function write(): void {
+	const now = performance.now();
+	nWrites = Math.min(MAX_WRITES, nWrites + (now - counted) / WRITE_MS);
+	counted = now;
+	if (nWrites >= 1) {
+		nWrites--;
+		writeNow();
+	} else
+		later ??= setTimeout(() => {
+			later = undefined;
+			write();
+		}, WRITE_MS);
+}
+
+window.addEventListener('hashchange', () => {
+	clearTimeout(later);
+	later = undefined;
+	take(read());
+});
 
 export function addressOf(next: State): string {
 	return '#' + new URLSearchParams(Object.entries(next).filter(([, value]) => value !== ''));
@@ -47,14 +78,15 @@ function changed(change: Change): State {
 
 // A step that "back" returns from.
 export function go(change: Change): void {
+	if (later !== undefined)
+		writeNow();
 	location.hash = addressOf(changed(change));
 }
 
 // A change of the present step: sliders, zooming, cursors.
 export function adjust(change: Change): void {
-	const next = changed(change);
-	history.replaceState(null, '', addressOf(next));
-	take(next);
+	take(changed(change));
+	write();
 }
 
 // Another view keeps what all views share.
