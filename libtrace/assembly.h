@@ -103,6 +103,12 @@ struct mt_open_pass {
 		layers_capacity, counts_capacity, kept_capacity, dispatch_capacity;
 };
 
+/* Its model's place among the session's. */
+static inline uint32_t mt_open_pass_model(const struct mt_open_pass *pass)
+{
+	return pass->begin.model - 1;
+}
+
 struct mt_assembly {
 	struct moetrace_session *session;
 	struct mt_store *store;

@@ -9,13 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "libtrace/clock.h"
 #include "libtrace/writer_internal.h"
-
-static uint64_t now_ns(const struct mt_writer *writer)
-{
-	return mt_session_ns(writer->session, mt_monotonic_ns());
-}
 
 /* A pass of the recording whose rows are wanted. */
 static int is_kept_begin(const struct mt_flight *flight, const struct mt_record *entry)
@@ -258,7 +252,7 @@ static int say_bounds(struct mt_writer *writer, int is_dump)
 		 flight->recording_id, is_dump ? "" : "nothing, it ended without a dump; ",
 		 (unsigned long long)flight->n_let_go, is_dump ? "earlier " : "");
 	return mt_store_diagnostic(writer->store, ++writer->last_diagnostic_id,
-				   (int64_t)now_ns(writer), "info", "session", text, 1);
+				   (int64_t)mt_writer_now_ns(writer), "info", "session", text, 1);
 }
 
 /* The recording's row says where the kept part begins; open requests get theirs. */
@@ -322,7 +316,7 @@ static int write_entries(struct mt_writer *writer)
 		if (!status && mt_writer_is_over_limit(writer))
 			writer->is_full = 1;
 		else if (!status &&
-			 now_ns(writer) - writer->last_commit_ns >= writer->commit_interval_ns)
+			 mt_writer_now_ns(writer) - writer->last_commit_ns >= writer->commit_interval_ns)
 			status = mt_writer_commit_and_go_on(writer);
 	}
 	return status;
@@ -362,7 +356,7 @@ int mt_flight_write(struct mt_writer *writer, const char *reason, uint64_t until
 		mt_writer_end_full(writer);
 		return writer->status ? writer->status : MOETRACE_E_IO;
 	}
-	return end_recording(writer, reason, now_ns(writer));
+	return end_recording(writer, reason, mt_writer_now_ns(writer));
 }
 
 int mt_flight_end(struct mt_writer *writer, const char *reason, uint64_t end_ns)

@@ -10,15 +10,10 @@
 
 #include "libtrace/count.h"
 
-static uint32_t model_index(const struct mt_open_pass *pass)
-{
-	return pass->begin.model - 1;
-}
-
 static uint32_t *layer_counts(const struct mt_assembly *assembly, const struct mt_open_pass *pass,
 			      uint32_t layer, enum mt_load_class load_class)
 {
-	const struct mt_load_model *model = &assembly->load->models[model_index(pass)];
+	const struct mt_load_model *model = &assembly->load->models[mt_open_pass_model(pass)];
 
 	return pass->counts + load_class * model->n_cells + model->layer_cells[layer];
 }
@@ -290,7 +285,7 @@ int mt_layer_wide(struct mt_assembly *assembly, struct mt_open_pass *pass,
 		.wide = record,
 		.layer = &pass->model->layers[record->layer],
 		.info = &pass->model->layer_infos[record->layer],
-		.map = record->map_epoch ? mt_expert_maps_find(&assembly->maps, model_index(pass),
+		.map = record->map_epoch ? mt_expert_maps_find(&assembly->maps, mt_open_pass_model(pass),
 							       record->map_epoch) :
 					   NULL,
 		.weight_format = assembly->mode == MOETRACE_MODE_PER_TOKEN ?
@@ -330,7 +325,7 @@ static int add_counts(struct mt_assembly *assembly, const struct mt_open_pass *p
 	const struct mt_expert_map *map = NULL;
 
 	if (record->map_epoch) {
-		map = mt_expert_maps_find(&assembly->maps, model_index(pass), record->map_epoch);
+		map = mt_expert_maps_find(&assembly->maps, mt_open_pass_model(pass), record->map_epoch);
 		if (!map || (record->n_counts != map->n_slots &&
 			     record->n_counts != mt_physical_ids(map, layer)))
 			return 0;
@@ -486,7 +481,7 @@ int mt_layers_write(struct mt_assembly *assembly, struct mt_open_pass *pass)
 
 			if (!(layer->classes >> c & 1))
 				continue;
-			mt_load_add(assembly->load, model_index(pass), i, c, counts);
+			mt_load_add(assembly->load, mt_open_pass_model(pass), i, c, counts);
 			memset(counts, 0, pass->model->layers[i].n_ids * sizeof(*counts));
 		}
 	}

@@ -24,7 +24,9 @@ moetrace_HEADERS = \
 %C%_libmt_trace_la_SOURCES = \
 	%D%/abi.h \
 	%D%/answer.c \
-	%D%/assembly.c %D%/assembly.h \
+	%D%/assembly.c %D%/assembly.h %D%/assembly_internal.h \
+	%D%/assembly_begin.c \
+	%D%/assembly_end.c \
 	%D%/attempt.c \
 	%D%/clock.h \
 	%D%/clocks.c %D%/clocks.h \
@@ -108,6 +110,8 @@ moetrace_HEADERS = \
 	%D%/versions.c %D%/versions.h \
 	%D%/widen.c \
 	%D%/writer.c %D%/writer.h %D%/writer_internal.h \
+	%D%/writer_drain.c \
+	%D%/writer_messages.c \
 	%D%/store/reader.c %D%/store/reader.h \
 	%D%/store/rows.c \
 	%D%/store/rows_layer.c \
@@ -115,6 +119,7 @@ moetrace_HEADERS = \
 	%D%/store/schema_sql.h \
 	%D%/store/stmt.h \
 	%D%/store/store.c %D%/store/store.h %D%/store/store_internal.h \
+	%D%/store/store_file.c \
 	%D%/store/topk.c
 nodist_%C%_libmt_trace_la_SOURCES = %D%/store/schema_sql.c %D%/cuda/kernels_ptx.c
 %C%_libmt_trace_la_CPPFLAGS = $(AM_CPPFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)

@@ -19,11 +19,6 @@
 #define RESERVE_BYTES (UINT64_C(192) << 10)
 #define LOAD_ROW_BYTES 40u
 
-static uint64_t now_ns(const struct mt_writer *writer)
-{
-	return mt_session_ns(writer->session, mt_monotonic_ns());
-}
-
 uint64_t mt_writer_reserve_bytes(const struct mt_writer *writer)
 {
 	return RESERVE_BYTES + 2 * LOAD_ROW_BYTES * writer->load.n_cells;
@@ -33,7 +28,7 @@ static int write_clock(struct mt_writer *writer)
 {
 	struct mt_clock_snapshot snapshot = mt_clock_snapshot();
 
-	writer->last_clock_ns = now_ns(writer);
+	writer->last_clock_ns = mt_writer_now_ns(writer);
 	return mt_store_clock(writer->store,
 			      (int64_t)mt_session_ns(writer->session, snapshot.monotonic_ns),
 			      (int64_t)snapshot.monotonic_ns, (int64_t)snapshot.realtime_ns,
@@ -117,7 +112,7 @@ int mt_writer_collect_losses(struct mt_writer *writer)
 				     mt_writer_lose(writer, i, &lost);
 	}
 	writer->losses_seen = now;
-	writer->last_loss_ns = now_ns(writer);
+	writer->last_loss_ns = mt_writer_now_ns(writer);
 	return status;
 }
 
@@ -139,7 +134,7 @@ static int collect_misuse(struct mt_writer *writer)
 		if (n == writer->misuse_seen[i])
 			continue;
 		if (!writer->misuse_seen[i])
-			writer->misuse_first_ns[i] = now_ns(writer);
+			writer->misuse_first_ns[i] = mt_writer_now_ns(writer);
 		writer->losses.misuse += n - writer->misuse_seen[i];
 		writer->misuse_seen[i] = n;
 		status = mt_store_diagnostic(writer->store, i + 1,
@@ -157,7 +152,7 @@ static int64_t own_pass_id(const struct mt_writer *writer, int64_t pass_id)
 
 static int write_load(struct mt_writer *writer)
 {
-	writer->last_load_ns = now_ns(writer);
+	writer->last_load_ns = mt_writer_now_ns(writer);
 	writer->is_load_due = 0;
 	return mt_load_flush(&writer->load, writer->assembly.last_pass_id);
 }
@@ -215,7 +210,7 @@ static int write_stats(struct mt_writer *writer, const struct mt_store_stats *st
 static void measure_rates(struct mt_writer *writer, struct mt_published *published)
 {
 	struct mt_rate *last = &writer->rate;
-	uint64_t now = now_ns(writer);
+	uint64_t now = mt_writer_now_ns(writer);
 	uint64_t file_bytes = published->file_bytes;
 
 	published->rate_ns = writer->session->published.rate_ns;
@@ -272,7 +267,7 @@ static void publish(struct mt_writer *writer)
 static int write_facts(struct mt_writer *writer)
 {
 	struct mt_store_stats stats;
-	uint64_t now = now_ns(writer);
+	uint64_t now = mt_writer_now_ns(writer);
 	int status = mt_writer_collect_losses(writer);
 	int is_due;
 
@@ -304,7 +299,7 @@ int mt_writer_commit(struct mt_writer *writer)
 {
 	int status = mt_store_begin(writer->store);
 
-	writer->last_commit_ns = now_ns(writer);
+	writer->last_commit_ns = mt_writer_now_ns(writer);
 	/* Another program writes: the next cycle tries again. */
 	if (status == MOETRACE_E_STATE)
 		return MOETRACE_OK;
@@ -417,7 +412,7 @@ static int write_cut_gap(struct mt_writer *writer, uint64_t end_ns, uint64_t n_l
 		.recording_id = writer->recording_id,
 		.stream = "pass",
 		.start_ns = (int64_t)end_ns,
-		.end_ns = (int64_t)now_ns(writer),
+		.end_ns = (int64_t)mt_writer_now_ns(writer),
 		.n_lost = (int64_t)n_lost,
 		.bytes_lost = MT_NULL,
 		.reason = reason,
@@ -494,7 +489,7 @@ void mt_writer_end_full(struct mt_writer *writer)
 
 	atomic_store(&session->recording_id, 0);
 	/* After it: what sees the recording running has begun before its end. */
-	end_ns = now_ns(writer);
+	end_ns = mt_writer_now_ns(writer);
 	mt_writer_rotation_cancel(writer);
 	atomic_store(&session->failed, MOETRACE_E_IO);
 	mt_session_error(session, MOETRACE_E_IO,
@@ -561,7 +556,7 @@ void mt_writer_count_failure(struct mt_writer *writer)
 		.recording_id = mt_writer_current_id(writer),
 		.stream = "pass",
 		.start_ns = (int64_t)writer->committed_ns,
-		.end_ns = (int64_t)now_ns(writer),
+		.end_ns = (int64_t)mt_writer_now_ns(writer),
 		.n_lost = (int64_t)n_lost,
 		.bytes_lost = MT_NULL,
 		.reason = "io_error",
@@ -575,7 +570,7 @@ int mt_writer_close_store(struct mt_writer *writer)
 	int status = MOETRACE_OK;
 
 	if (!writer->status && mt_writer_current_id(writer))
-		status = mt_writer_end_recording(writer, "closed", now_ns(writer));
+		status = mt_writer_end_recording(writer, "closed", mt_writer_now_ns(writer));
 	if (!writer->status && !status && mt_store_begin(writer->store) == MOETRACE_OK)
 		status = mt_writer_write_hung(writer);
 	if (!writer->status && !status && mt_store_begin(writer->store) == MOETRACE_OK)
@@ -583,7 +578,7 @@ int mt_writer_close_store(struct mt_writer *writer)
 	if (writer->has_last_words)
 		(void)mt_store_last_words(writer->store, &writer->last_gap,
 					  (int64_t)writer->losses.passes);
-	if (mt_store_close(writer->store, (int64_t)now_ns(writer), CLOSE_PATIENCE_NS,
+	if (mt_store_close(writer->store, (int64_t)mt_writer_now_ns(writer), CLOSE_PATIENCE_NS,
 			   &is_folded) &&
 	    !status)
 		status = MOETRACE_E_IO;

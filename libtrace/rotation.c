@@ -24,11 +24,6 @@
 /* A next file that could not be made is tried again after this. */
 #define RETRY_NS (10 * MT_NS_PER_S)
 
-static uint64_t now_ns(const struct mt_writer *writer)
-{
-	return mt_session_ns(writer->session, mt_monotonic_ns());
-}
-
 /* "trace.db" and 3: "trace.3.db". */
 static char *part_path(const char *base, uint32_t part)
 {
@@ -68,7 +63,7 @@ static void close_old(struct mt_writer *writer, struct mt_store *old)
 {
 	int is_folded;
 
-	(void)mt_store_close(old, (int64_t)now_ns(writer), FOLD_PATIENCE_NS, &is_folded);
+	(void)mt_store_close(old, (int64_t)mt_writer_now_ns(writer), FOLD_PATIENCE_NS, &is_folded);
 }
 
 static void set_path(struct mt_writer *writer, char *path)
@@ -108,7 +103,7 @@ static int say_failure(struct mt_writer *writer, uint64_t n_lost, const char *er
 	snprintf(text, sizeof(text), "the file before this one lacks %llu passes at its end: %s",
 		 (unsigned long long)n_lost, error);
 	return mt_store_diagnostic(writer->store, ++writer->last_diagnostic_id,
-				   (int64_t)now_ns(writer), "warning", "store", text, 1);
+				   (int64_t)mt_writer_now_ns(writer), "warning", "store", text, 1);
 }
 
 /* Forget what was for a store that has failed; passes that are lost and were not counted yet. */
@@ -156,7 +151,7 @@ static int rotate(struct mt_writer *writer, uint32_t next_id, uint64_t switch_ns
 		if (status && !mt_store_has_failed(writer->store))
 			next_id = 0;
 	} else if (writer->recording_id) {
-		status = mt_writer_end_recording(writer, "rotated", now_ns(writer));
+		status = mt_writer_end_recording(writer, "rotated", mt_writer_now_ns(writer));
 	}
 	if (next) {
 		if (mt_store_has_failed(writer->store))
@@ -229,7 +224,7 @@ static int is_due(const struct mt_writer *writer)
 	/* What is kept in memory lets the file be as it is. */
 	if (writer->flight.recording_id)
 		return 0;
-	if (opts->rotate_ns && now_ns(writer) - writer->start_ns >= opts->rotate_ns)
+	if (opts->rotate_ns && mt_writer_now_ns(writer) - writer->start_ns >= opts->rotate_ns)
 		return 1;
 	mt_store_stats_get(writer->store, &stats);
 	return opts->rotate_bytes &&
@@ -254,7 +249,7 @@ void mt_writer_rotation_begin(struct mt_writer *writer)
 		rotation->retry_ns = now + RETRY_NS;
 		return;
 	}
-	rotation->switch_ns = now_ns(writer);
+	rotation->switch_ns = mt_writer_now_ns(writer);
 	rotation->until_ns = now + writer->session->opts.stop_timeout_ms * MT_NS_PER_MS;
 	rotation->next_id = mt_session_next_recording(writer->session, current_id);
 	/* Somebody stops the recording at this moment. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The writer's state and the parts of its work, shared by writer.c, recording.c and
- * definitions.c. Everything here is used by the writer thread alone.
+ * The writer's state and the parts of its work, each under the name of its source file.
+ * Everything here is used by the writer thread alone.
  */
 #ifndef MT_WRITER_INTERNAL_H
 #define MT_WRITER_INTERNAL_H
@@ -9,6 +9,7 @@
 #include <moetrace/cuda.h>
 
 #include "libtrace/assembly.h"
+#include "libtrace/clock.h"
 #include "libtrace/collect.h"
 #include "libtrace/flight.h"
 #include "libtrace/ledger.h"
@@ -163,6 +164,12 @@ struct mt_writer {
 	uint64_t misuse_first_ns[MT_N_MISUSE];
 };
 
+/* Now, on the session's clock. */
+static inline uint64_t mt_writer_now_ns(const struct mt_writer *writer)
+{
+	return mt_session_ns(writer->session, mt_monotonic_ns());
+}
+
 /* definitions.c: facts of the process, and models. */
 int mt_writer_define(struct mt_writer *writer);
 /* All of the above, once more, into a file that has none of them; or what is missing. */
@@ -216,7 +223,6 @@ int mt_writer_commit(struct mt_writer *writer);
 int mt_writer_close_store(struct mt_writer *writer);
 void mt_writer_end_full(struct mt_writer *writer);
 void mt_writer_count_failure(struct mt_writer *writer);
-int mt_writer_is_over_limit(const struct mt_writer *writer);
 int mt_writer_revive(struct mt_writer *writer);
 /* Counters and load of a recording begin, as the message says. */
 void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message *message);
@@ -262,11 +268,26 @@ int mt_writer_rotation_end(struct mt_writer *writer);
 /* The recording has ended: there will be no rotation of it. */
 void mt_writer_rotation_cancel(struct mt_writer *writer);
 
-/* writer.c: a message about a request, told to the ledger. */
-int mt_writer_do_request(struct mt_writer *writer, struct mt_message *message);
+/*
+ * writer.c: a transaction, begun unless one is open; MOETRACE_E_STATE: another program holds the
+ * write lock. Nobody waits for it unless they must, or somebody waits for a message.
+ */
+int mt_writer_begin(struct mt_writer *writer, int must_wait);
 /* Commit, and open the next transaction. */
 int mt_writer_commit_and_go_on(struct mt_writer *writer);
-/* Take the records before the given positions, those of later recordings excepted. */
+/* Remember a failure of a step, and end the recording; returns the writer's status. */
+int mt_writer_check(struct mt_writer *writer, int status);
+
+/* writer_drain.c: take the records before these positions, those of later recordings excepted. */
 void mt_writer_drain(struct mt_writer *writer, const uint64_t *heads, int must_wait);
+/* Count positions that the ledger found computed or reused twice. */
+void mt_writer_count_repeated(struct mt_writer *writer);
+int mt_writer_is_over_limit(const struct mt_writer *writer);
+
+/* writer_messages.c: all that are in the queue; those that waited for a recording to start. */
+void mt_writer_do_messages(struct mt_writer *writer);
+void mt_writer_do_held(struct mt_writer *writer);
+/* A message about a request, told to the ledger. */
+int mt_writer_do_request(struct mt_writer *writer, struct mt_message *message);
 
 #endif

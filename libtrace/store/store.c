@@ -13,12 +13,10 @@
 #include "libtrace/store/store_internal.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -128,30 +126,6 @@ uint64_t mt_store_memory_bytes(const struct mt_store *store)
 	return n_bytes;
 }
 
-/* Shared memory of a WAL and locks between hosts do not go together. */
-static int is_network_file_system(const char *path)
-{
-	static const unsigned int magics[] = {
-		0x6969u,     /* NFS */
-		0x517bu,     /* SMB */
-		0xff534d42u, /* CIFS */
-		0xfe534d42u, /* SMB2 */
-		0x5346414fu, /* AFS */
-		0x73757245u, /* Coda */
-		0x00c36400u, /* Ceph */
-		0x0bd00bd0u, /* Lustre */
-		0x47504653u, /* GPFS */
-	};
-	struct statfs fs;
-
-	if (statfs(path, &fs))
-		return 0;
-	for (size_t i = 0; i < sizeof(magics) / sizeof(magics[0]); i++)
-		if ((unsigned int)fs.f_type == magics[i])
-			return 1;
-	return 0;
-}
-
 static int exec(struct mt_store *store, const char *sql)
 {
 	if (!store->status && sqlite3_exec(store->db, sql, NULL, NULL, NULL) != SQLITE_OK)
@@ -166,31 +140,20 @@ static int exec_schema_file(struct mt_store *store, const struct mt_schema_file 
 	return store->status;
 }
 
-/*
- * Does the path still lead to the file that was created, and is it the one that SQLite has open?
- * While anybody has the file open, no other one can have its number.
- */
-static int is_own_file(const struct mt_store *store)
-{
-	struct stat info;
-
-	return lstat(store->path, &info) == 0 && info.st_dev == store->device &&
-	       info.st_ino == store->inode;
-}
-
+/* Is the file that was created still the path's, and the one that SQLite has open? */
 static int is_open_file_own(struct mt_store *store)
 {
 	int has_moved = 1;
 
 	return sqlite3_file_control(store->db, "main", SQLITE_FCNTL_HAS_MOVED, &has_moved) ==
 		       SQLITE_OK &&
-	       !has_moved && is_own_file(store);
+	       !has_moved && mt_store_file_is_own(store);
 }
 
 /* Also after a failure, of which it may be the cause. */
 static int check_file(struct mt_store *store)
 {
-	if (store->status ? is_own_file(store) : is_open_file_own(store))
+	if (store->status ? mt_store_file_is_own(store) : is_open_file_own(store))
 		return store->status;
 	mt_store_fail(store, "check the new file");
 	snprintf(store->error, sizeof(store->error),
@@ -199,22 +162,9 @@ static int check_file(struct mt_store *store)
 	return store->status;
 }
 
-/*
- * Does another file, or none, have the name? Then what is written is for nobody: readers do not
- * find it, and the journal beside it may be taken for another file's.
- */
-static int is_gone(const struct mt_store *store)
-{
-	struct stat info;
-
-	if (lstat(store->path, &info))
-		return errno == ENOENT || errno == ENOTDIR || errno == ESTALE;
-	return info.st_dev != store->device || info.st_ino != store->inode;
-}
-
 static int check_is_there(struct mt_store *store)
 {
-	if (store->status || !is_gone(store))
+	if (store->status || !mt_store_file_is_gone(store))
 		return store->status;
 	mt_store_fail(store, "look after the file");
 	store->is_gone = 1;
@@ -270,61 +220,10 @@ static void free_store(struct mt_store *store)
 	free(store);
 }
 
-/* While the file is open. */
-static void remove_files(struct mt_store *store)
-{
-	static const char *const suffixes[] = { "", "-wal", "-shm", "-journal" };
-	char name[4096];
-
-	if (!is_own_file(store))
-		return;
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
-		if (snprintf(name, sizeof(name), "%s%s", store->path, suffixes[i]) <
-		    (int)sizeof(name))
-			unlink(name);
-}
-
 void mt_store_discard(struct mt_store *store)
 {
-	remove_files(store);
+	mt_store_file_remove(store);
 	free_store(store);
-}
-
-/* A journal without its file belongs to a trace that somebody moved: do not touch it. */
-static int has_stray_journal(const char *path)
-{
-	static const char *const suffixes[] = { "-wal", "-journal" };
-	char name[4096];
-
-	for (size_t i = 0; i < sizeof(suffixes) / sizeof(suffixes[0]); i++)
-		if (snprintf(name, sizeof(name), "%s%s", path, suffixes[i]) < (int)sizeof(name) &&
-		    access(name, F_OK) == 0)
-			return 1;
-	return 0;
-}
-
-/* Create the file; its descriptor, or a negative status. */
-static int create_file(const char *path, char *ret_error)
-{
-	int fd;
-
-	if (access(path, F_OK) != 0 && has_stray_journal(path)) {
-		snprintf(ret_error, MT_STORE_ERROR_BYTES,
-			 "%s: a journal of that name (-wal or -journal) is there without its file; "
-			 "if no process records into it any more, move it away",
-			 path);
-		return MOETRACE_E_EXISTS;
-	}
-	fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-	if (fd < 0) {
-		int is_there = errno == EEXIST;
-
-		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s: cannot create: %s%s", path,
-			 strerror(errno),
-			 is_there ? "; choose another name or remove it" : "");
-		return is_there ? MOETRACE_E_EXISTS : MOETRACE_E_IO;
-	}
-	return fd;
 }
 
 /* SQLite takes 'file:...' and ':memory:' for more than names; './' in front makes them names. */
@@ -354,17 +253,8 @@ static struct mt_store *new_store(const char *path, int fd)
 	}
 	store->device = info.st_dev;
 	store->inode = info.st_ino;
-	store->is_network = is_network_file_system(path);
+	store->is_network = mt_store_file_is_network(path);
 	return store;
-}
-
-static void remove_created(const char *path, int fd)
-{
-	struct stat created, now;
-
-	if (fstat(fd, &created) == 0 && lstat(path, &now) == 0 &&
-	    created.st_dev == now.st_dev && created.st_ino == now.st_ino)
-		unlink(path);
 }
 
 static int give_up(struct mt_store *store, char *ret_error)
@@ -381,12 +271,12 @@ int mt_store_open(const char *path, struct mt_store **ret_store, char *ret_error
 	struct mt_store *store;
 	int fd, status;
 
-	fd = create_file(path, ret_error);
+	fd = mt_store_file_create(path, ret_error);
 	if (fd < 0)
 		return fd;
 	store = new_store(path, fd);
 	if (!store) {
-		remove_created(path, fd);
+		mt_store_file_take_back(path, fd);
 		close(fd);
 		snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s: out of memory", path);
 		return MOETRACE_E_NOMEM;
@@ -499,17 +389,6 @@ void mt_store_swap(struct mt_store *store, struct mt_store *other)
 	*other = kept;
 }
 
-static uint64_t file_bytes(const char *path, const char *suffix)
-{
-	char name[4096];
-	struct stat st;
-
-	if (snprintf(name, sizeof(name), "%s%s", path, suffix) >= (int)sizeof(name) ||
-	    stat(name, &st))
-		return 0;
-	return (uint64_t)st.st_size;
-}
-
 static uint64_t page_count(struct mt_store *store)
 {
 	sqlite3_stmt *stmt = NULL;
@@ -552,7 +431,7 @@ int mt_store_commit(struct mt_store *store)
 	if (length_ns > store->stats.longest_commit_ns)
 		store->stats.longest_commit_ns = length_ns;
 	store->stats.database_bytes = page_count(store) * PAGE_BYTES;
-	store->stats.journal_bytes = file_bytes(store->path, "-wal");
+	store->stats.journal_bytes = mt_store_file_journal_bytes(store);
 	store->stats.pending_bytes = 0;
 	shrink_cache(store);
 	return MOETRACE_OK;
@@ -572,27 +451,6 @@ int mt_store_checkpoint(struct mt_store *store, int even_if_short)
 	return MOETRACE_OK;
 }
 
-/*
- * SQLite takes the journal away first and then says in the file's header that there is none. A
- * reader that opens the file in between makes an empty one again, which nobody would take away:
- * whoever reads with it keeps the header from being changed, so now nobody does.
- */
-static void remove_empty_journal(const struct mt_store *store)
-{
-	static const char *const suffixes[] = { "-wal", "-shm" };
-	char name[4096];
-	struct stat info;
-
-	for (size_t i = 0; i < 2 && is_own_file(store); i++) {
-		if (snprintf(name, sizeof(name), "%s%s", store->path, suffixes[i]) >=
-		    (int)sizeof(name))
-			return;
-		if (i == 0 && (stat(name, &info) != 0 || info.st_size > 0))
-			return;
-		unlink(name);
-	}
-}
-
 /* Leave WAL, which needs the file for ourselves. Returns 1 when it is done. */
 static int fold(struct mt_store *store, uint64_t wait_ns)
 {
@@ -610,7 +468,7 @@ static int fold(struct mt_store *store, uint64_t wait_ns)
 						     "delete");
 		sqlite3_finalize(stmt);
 		if (is_folded) {
-			remove_empty_journal(store);
+			mt_store_file_remove_empty_journal(store);
 			return 1;
 		}
 		nanosleep(&pause, NULL);

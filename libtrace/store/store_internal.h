@@ -72,6 +72,22 @@ void mt_store_bind_int(sqlite3_stmt *stmt, int index, int64_t value); /* MT_NULL
 /* NULL: NULL. SQL and JSON want UTF-8: what is none becomes U+FFFD. */
 void mt_store_bind_text(sqlite3_stmt *stmt, int index, const char *text);
 
+/*
+ * store_file.c: create the file; its descriptor, or a negative status and @ret_error, of
+ * MT_STORE_ERROR_BYTES. Remove it again, if it has its name still.
+ */
+int mt_store_file_create(const char *path, char *ret_error);
+void mt_store_file_take_back(const char *path, int fd);
+/* Does it lie where shared memory of a WAL does not work? */
+int mt_store_file_is_network(const char *path);
+/* Has the path still the file that was created; has it another one, or none? */
+int mt_store_file_is_own(const struct mt_store *store);
+int mt_store_file_is_gone(const struct mt_store *store);
+/* While it is open: the file and what lies beside it; a journal that is empty. */
+void mt_store_file_remove(const struct mt_store *store);
+void mt_store_file_remove_empty_journal(const struct mt_store *store);
+uint64_t mt_store_file_journal_bytes(const struct mt_store *store); /* 0: there is none */
+
 int mt_store_close_runs(struct mt_store *store);
 void mt_store_free_runs(struct mt_store *store);
 
