@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The parts of `moetrace run`: its command line (cmd_run_args.c), its model and who routes
- * (cmd_run_shape.c, cmd_run_memory.c, cmd_run_replay.c), the paths that it writes to
- * (cmd_run_files.c), its text output (cmd_run_text.c), the signals that end it (cmd_run_signal.c),
- * what it prints (cmd_run_print.c), and the run itself (cmd_run.c).
+ * The parts of `moetrace run`: its command line (cmd_run_args.c, cmd_run_complete.c), its model and
+ * who routes (cmd_run_shape.c, cmd_run_memory.c, cmd_run_replay.c), a rule against none
+ * (cmd_run_compare.c), the paths that it writes to (cmd_run_files.c), its text output
+ * (cmd_run_text.c), the signals that end it (cmd_run_signal.c), what it prints (cmd_run_print.c), and
+ * the run itself (cmd_run.c).
  */
 #ifndef MT_CLI_CMD_RUN_H
 #define MT_CLI_CMD_RUN_H
@@ -77,6 +78,12 @@ struct mt_run_options {
  * Returns MT_EXIT_OK, or MT_EXIT_USAGE after one line on standard error.
  */
 int mt_run_options_parse(int argc, char **argv, struct mt_run_options *ret_options);
+
+/*
+ * Complete the options by what the environment and the defaults say, or refuse them together: an
+ * error of argp, after one line on standard error.
+ */
+error_t mt_run_options_complete(struct mt_run_options *options);
 
 /* ---- the model and who routes ---- */
 

@@ -1,23 +1,21 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The command line of `moetrace run`. Bounds here are those of the types and of plain sense;
- * whether a size fits the machine is found out when memory is asked for.
+ * The options of `moetrace run`, one by one; what they say together is cmd_run_complete.c's. Bounds
+ * here are those of the types and of plain sense; whether a size fits the machine is found out when
+ * memory is asked for.
  */
 #include "cli/cmd_run.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/pattern.h"
 #include "kernels/engine/expert_pool.h"
 #include "kernels/threads.h"
 
 #define DEFAULT_BATCH	16
 #define DEFAULT_CHUNK	128
 #define DEFAULT_CONTEXT 1024
-#define DEFAULT_PAIRS	8
 
 #define MAX_BATCH	(1u << 16)
 #define MAX_CHUNK	(1u << 20)
@@ -282,167 +280,6 @@ static error_t mode_parse(struct mt_run_options *options, const char *text)
 			     text);
 }
 
-/* A shape or a file, and what belongs to a shape only with one. */
-static error_t model_complete(struct mt_run_options *options)
-{
-	const char *stray = options->n_layers > 0	     ? "--layers"
-			    : options->expert_pool_bytes > 0 ? "--expert-pool"
-			    : options->has_shared_slots	     ? "--shared-slots"
-							     : NULL;
-
-	if (options->model && options->shape)
-		return mt_args_error(&options->args, "--model and --shape exclude each other");
-	if (!options->model && !options->shape)
-		return mt_args_error(&options->args,
-				     "--model FILE.safetensors is missing (or --shape NAME)");
-	if (stray && !options->shape)
-		return mt_args_error(&options->args, "%s is for a --shape NAME", stray);
-	return 0;
-}
-
-/* A variable of the environment that is set and not empty; NULL otherwise. */
-static const char *variable(const char *name)
-{
-	const char *value = getenv(name);
-
-	return value && *value ? value : NULL;
-}
-
-/* MOETRACE_OUTPUT takes the place of -o. */
-static error_t output_from_environment(struct mt_run_options *options)
-{
-	static char path[4096];
-	const char *pattern = variable("MOETRACE_OUTPUT");
-
-	if (options->output || options->no_record || !pattern)
-		return 0;
-	if (mt_pattern_expand(pattern, 0, path, sizeof(path)) < 0)
-		return mt_args_error(&options->args,
-				     "MOETRACE_OUTPUT '%.200s' is too long, or has a letter after "
-				     "%% that is not h, p, r or t",
-				     pattern);
-	options->output = path;
-	return 0;
-}
-
-/*
- * The environment completes the command line. What is decided here is taken out of it, since in
- * the library it would win over what the command line says.
- */
-static error_t environment_take(struct mt_run_options *options)
-{
-	const char *disable = variable("MOETRACE_DISABLE");
-	const char *start = variable("MOETRACE_START");
-	error_t error = output_from_environment(options);
-
-	if (error)
-		return error;
-	if (disable && strcmp(disable, "0") != 0 && !options->no_record) {
-		mt_warn("nothing is recorded: MOETRACE_DISABLE is set");
-		options->no_record = true;
-		options->output = NULL;
-	}
-	if (start && strcmp(start, "0") != 0 && strcmp(start, "1") != 0)
-		return mt_args_error(&options->args, "MOETRACE_START is '%.40s': set it to 0 or 1",
-				     start);
-	options->is_idle |= start && start[0] == '0';
-	unsetenv("MOETRACE_OUTPUT");
-	unsetenv("MOETRACE_START");
-	/* The recording that the run starts then is none, but a later one knows what it is of. */
-	if (options->is_idle && setenv("MOETRACE_START", "0", 1) < 0)
-		return ENOMEM;
-	if (options->socket_dir)
-		unsetenv("MOETRACE_SOCKET_DIR");
-	if (options->collectors)
-		unsetenv("MOETRACE_COLLECTORS");
-	if (options->has_mode)
-		unsetenv("MOETRACE_MODE");
-	return 0;
-}
-
-/* A comparison is made of whole runs, whose recordings it reads. */
-static error_t compare_complete(struct mt_run_options *options)
-{
-	struct mt_args *args = &options->args;
-
-	if (options->n_compare == 0) {
-		if (options->n_pairs > 0)
-			return mt_args_error(args, "--pairs is for --compare RULE");
-		return 0;
-	}
-	if (options->n_pairs == 0)
-		options->n_pairs = DEFAULT_PAIRS;
-	if (options->no_record)
-		return mt_args_error(args, "--compare reads what was recorded: leave --no-record");
-	if (mt_rule_oea(&options->rule) || options->text_output || options->is_idle ||
-	    options->flight_bytes > 0 || options->flight_seconds > 0 ||
-	    options->mode == MOETRACE_MODE_STAT)
-		return mt_args_error(args, "--compare goes with neither --rule, --text-output, "
-					   "--idle, a flight recording nor --mode stat");
-	if (options->routing != MTK_CHOICE_MODEL)
-		return mt_args_error(args, "a rule changes the router's choice: leave --routing "
-					   "model");
-	return 0;
-}
-
-/* Margins are of the router's own choice, by row. */
-static error_t margins_complete(struct mt_run_options *options)
-{
-	struct mt_args *args = &options->args;
-
-	if (!options->records_margins)
-		return 0;
-	if (options->mode != MOETRACE_MODE_PER_TOKEN)
-		return mt_args_error(args, "--margins is of mode per_token: other modes keep no rows");
-	if (mt_rule_oea(&options->rule) || options->n_compare > 0 ||
-	    options->routing != MTK_CHOICE_MODEL)
-		return mt_args_error(args, "--margins is of the router's own choice: leave --rule, "
-					   "--oea, --compare and --routing");
-	return 0;
-}
-
-/* What is required or excluded depends on all options together. */
-static error_t options_complete(struct mt_run_options *options)
-{
-	struct mt_args *args = &options->args;
-	error_t error = model_complete(options);
-
-	if (error)
-		return error;
-	if (mt_rule_oea(&options->rule) && options->routing != MTK_CHOICE_MODEL)
-		return mt_args_error(args,
-				     "a rule changes the router's choice: leave --routing model");
-	if (options->reuses_prefixes && options->is_lockstep)
-		return mt_args_error(args,
-				     "--prefix-reuse and --lockstep exclude each other: in lockstep "
-				     "requests begin together, at their first position");
-	if (options->reuses_prefixes && options->routing != MTK_CHOICE_MODEL)
-		return mt_args_error(args,
-				     "--prefix-reuse is of --routing model: other choices differ "
-				     "between requests of the same text");
-	if (options->records_kernels && options->device.kind != MT_DEVICE_CPU)
-		return mt_args_error(args,
-				     "--kernels times the operations of --device cpu alone");
-	if (margins_complete(options))
-		return EINVAL;
-	if (!options->workload)
-		return mt_args_error(args, "--workload FILE.jsonl is missing");
-	if (options->mode != MOETRACE_MODE_PER_TOKEN && options->sample_every_n_requests > 1)
-		return mt_args_error(args, "--sample-requests is of mode per_token: other modes keep no "
-					   "rows");
-	if (environment_take(options))
-		return EINVAL;
-	if (compare_complete(options))
-		return EINVAL;
-	if (!options->output && !options->no_record)
-		return mt_args_error(args, "-o FILE.db is missing (or give --no-record)");
-	if (options->no_record && options->output) {
-		mt_warn("%s is not written: --no-record was given", options->output);
-		options->output = NULL;
-	}
-	return 0;
-}
-
 static error_t own_parse(int key, char *text, struct mt_run_options *options)
 {
 	switch (key) {
@@ -568,7 +405,7 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		options->overwrites = true;
 		return 0;
 	case ARGP_KEY_END:
-		return options_complete(options);
+		return mt_run_options_complete(options);
 	default:
 		return own_parse(key, text, options);
 	}

@@ -61,6 +61,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_route_args.c \
 	%D%/cmd_run.c %D%/cmd_run.h \
 	%D%/cmd_run_args.c \
+	%D%/cmd_run_complete.c \
 	%D%/cmd_run_compare.c \
 	%D%/cmd_run_files.c \
 	%D%/cmd_run_memory.c \
