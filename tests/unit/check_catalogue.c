@@ -14,13 +14,6 @@
 #include "tests/unit/support/suite.h"
 #include "tests/unit/support/toy.h"
 
-static void end(const struct toy *toy, uint64_t request, uint64_t n_positions)
-{
-	ck_assert_int_eq(
-		moetrace_request_end(toy->session, request, MOETRACE_REQUEST_FINISHED, n_positions),
-		MOETRACE_OK);
-}
-
 /* The expert of rank 0 of a position, as a user asks for it. */
 static int64_t expert_of(sqlite3 *db, const char *external_id, uint32_t layer, uint32_t position)
 {
@@ -52,8 +45,8 @@ START_TEST(test_chunked_prefill_attribution)
 		}
 		toy_finish(&toy, toy_begin(&toy, MOETRACE_PHASE_PREFILL, slices, 2), 10);
 	}
-	end(&toy, a, 20);
-	end(&toy, b, 20);
+	toy_request_end(&toy, a, 20);
+	toy_request_end(&toy, b, 20);
 	db = toy_close_and_open(&toy);
 	for (pass = 0; pass < 20; pass++) {
 		ck_assert_int_eq(expert_of(db, "a", 1, pass), toy_expert(&toy, 1, a_row[pass], 0));
@@ -75,7 +68,7 @@ START_TEST(test_last_sampled_token)
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 4));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 4, 1));
 	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 0, tokens, 6), MOETRACE_OK);
-	end(&toy, request, 5);
+	toy_request_end(&toy, request, 5);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 5);
@@ -128,7 +121,7 @@ START_TEST(test_draft_beside_target)
 	pass = toy_begin(&draft, MOETRACE_PHASE_DRAFT, &slice, 1);
 	toy_select_ids(pass, 0, 1, 0, draft_ids);
 	moetrace_pass_end(pass);
-	end(&toy, request, 1);
+	toy_request_end(&toy, request, 1);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(db_text(db,
 				 "SELECT group_concat(expert || state) FROM (SELECT expert, state"
@@ -164,7 +157,7 @@ START_TEST(test_growing_batches)
 			slices[i].first_position++;
 	}
 	for (i = 0; i < N; i++)
-		end(&toy, slices[i].request, slices[i].first_position);
+		toy_request_end(&toy, slices[i].request, slices[i].first_position);
 	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"), N);
 	ck_assert_int_eq(expert_of(db, "r0", 0, 5), toy_expert(&toy, 0, 0, 0));
@@ -187,7 +180,7 @@ START_TEST(test_masked_rows)
 
 	toy_select_ids(pass, 0, 3, 0, ids);
 	moetrace_pass_end(pass);
-	end(&toy, request, 3);
+	toy_request_end(&toy, request, 3);
 	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM routed_expert WHERE position = 1"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT n_valid FROM token_topk WHERE position = 1"), 0);
@@ -207,7 +200,7 @@ START_TEST(test_bypassed_hook)
 	sqlite3 *db;
 
 	moetrace_pass_end(toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1));
-	end(&toy, request, 3);
+	toy_request_end(&toy, request, 3);
 	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE state = 1"), 2);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM token_topk"), 0);
@@ -227,7 +220,7 @@ START_TEST(test_model_without_experts)
 
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
-	end(&toy, request, 5);
+	toy_request_end(&toy, request, 5);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT verdict FROM pass"), "complete");
 	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"), "complete");
@@ -248,7 +241,7 @@ START_TEST(test_dummy_rows)
 	sqlite3 *db;
 
 	toy_finish(&toy, toy_begin(&toy, MOETRACE_PHASE_DECODE, slices, 2), 4);
-	end(&toy, request, 1);
+	toy_request_end(&toy, request, 1);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT sum(decode_tokens) || ' ' || sum(other_tokens) FROM"
 				     " expert_load"),
@@ -371,7 +364,7 @@ START_TEST(test_request_named_in_the_same_instant)
 		handoff.request = request;
 		while (handoff.request != MOETRACE_NO_REQUEST)
 			continue;
-		end(&toy, request, 4);
+		toy_request_end(&toy, request, 4);
 	}
 	ck_assert_int_eq(pthread_join(id, NULL), 0);
 	db = toy_close_and_open(&toy);

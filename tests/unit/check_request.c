@@ -4,19 +4,11 @@
  * are none.
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 #include "tests/unit/support/toy.h"
-
-static void end(const struct toy *toy, uint64_t request, uint64_t n_positions)
-{
-	ck_assert_int_eq(
-		moetrace_request_end(toy->session, request, MOETRACE_REQUEST_FINISHED, n_positions),
-		MOETRACE_OK);
-}
 
 /* "VERDICT REASONS" of a request in a recording. */
 static const char *verdict(sqlite3 *db, int recording_id, const char *external_id)
@@ -41,7 +33,7 @@ START_TEST(test_prefill_and_decode)
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 64, 36));
 	for (i = 0; i < 9; i++)
 		ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 100 + i, 1));
-	end(&toy, request, 109);
+	toy_request_end(&toy, request, 109);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 109);
@@ -61,7 +53,7 @@ START_TEST(test_positions_left_to_the_recorder)
 	sqlite3 *db;
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 17));
-	end(&toy, request, MOETRACE_POSITIONS_UNKNOWN);
+	toy_request_end(&toy, request, MOETRACE_POSITIONS_UNKNOWN);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 17);
@@ -79,7 +71,7 @@ START_TEST(test_unknown_positions_ignore_drafts)
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DRAFT, request, 5, 4));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, request, 5, 4));
-	end(&toy, request, MOETRACE_POSITIONS_UNKNOWN);
+	toy_request_end(&toy, request, MOETRACE_POSITIONS_UNKNOWN);
 	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 5);
 	db_close(db);
@@ -130,7 +122,7 @@ START_TEST(test_declared_shorter)
 	sqlite3 *db;
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 10));
-	end(&toy, request, 4);
+	toy_request_end(&toy, request, 4);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT n_positions FROM request"), 4);
@@ -151,7 +143,7 @@ START_TEST(test_positions_out_of_order)
 	toy_finish(&toy, toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1), 3);
 	slice.positions = even;
 	toy_finish(&toy, toy_begin(&toy, MOETRACE_PHASE_PREFILL, &slice, 1), 3);
-	end(&toy, request, 6);
+	toy_request_end(&toy, request, 6);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(position) FROM token_topk"),
@@ -181,7 +173,7 @@ START_TEST(test_layer_that_skips_rows)
 	selection.row_map = last;
 	moetrace_select_experts(pass, &selection);
 	moetrace_pass_end(pass);
-	end(&toy, request, 5);
+	toy_request_end(&toy, request, 5);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT position FROM token_topk WHERE layer = 1"), 4);
@@ -200,12 +192,12 @@ START_TEST(test_missing_positions)
 	sqlite3 *db;
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, end_is_missing, 0, 9));
-	end(&toy, end_is_missing, 10);
+	toy_request_end(&toy, end_is_missing, 10);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, middle_is_missing, 0, 4));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, middle_is_missing, 5, 5));
-	end(&toy, middle_is_missing, MOETRACE_POSITIONS_UNKNOWN);
+	toy_request_end(&toy, middle_is_missing, MOETRACE_POSITIONS_UNKNOWN);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, start_is_missing, 1, 9));
-	end(&toy, start_is_missing, 10);
+	toy_request_end(&toy, start_is_missing, 10);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "end"), "partial missing");
 	ck_assert_str_eq(verdict(db, 1, "middle"), "partial missing");
@@ -226,9 +218,9 @@ START_TEST(test_missing_beside_another_reason)
 
 	toy_select_ids(pass, 0, 1, 0, wrong);
 	moetrace_pass_end(pass);
-	end(&toy, invalid, 5);
+	toy_request_end(&toy, invalid, 5);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, verify, 0, 2));
-	end(&toy, verify, 5);
+	toy_request_end(&toy, verify, 5);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "invalid"), "partial missing,invalid");
 	ck_assert_str_eq(verdict(db, 1, "verify"), "partial unresolved,missing");
@@ -244,7 +236,7 @@ START_TEST(test_unresolved)
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, request, 5, 3));
-	end(&toy, request, 7);
+	toy_request_end(&toy, request, 7);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "partial unresolved");
 	ck_assert_str_eq(db_text(db, "SELECT ifnull(accepted, 'never') FROM pass_request WHERE"
@@ -263,7 +255,7 @@ START_TEST(test_draft_rows_compute_nothing)
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DRAFT, request, 5, 3));
-	end(&toy, request, 8);
+	toy_request_end(&toy, request, 8);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "partial missing");
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(DISTINCT state) FROM token_topk WHERE"
@@ -282,7 +274,7 @@ START_TEST(test_position_computed_twice)
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 5));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 3, 4));
-	end(&toy, request, 7);
+	toy_request_end(&toy, request, 7);
 	toy_close(&toy);
 	db = db_open(toy.path);
 	db_check_integrity(db);
@@ -303,12 +295,12 @@ START_TEST(test_began_before)
 	sqlite3 *db;
 
 	ck_assert(!toy_pass(&toy, MOETRACE_PHASE_PREFILL, forwarded, 0, 10));
-	end(&toy, ended, 0);
+	toy_request_end(&toy, ended, 0);
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, forwarded, 10, 1));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, queued, 0, 8));
-	end(&toy, forwarded, 11);
-	end(&toy, queued, 8);
+	toy_request_end(&toy, forwarded, 11);
+	toy_request_end(&toy, queued, 8);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "forwarded"), "partial began_before");
 	ck_assert_str_eq(verdict(db, 1, "queued"), "complete");
@@ -335,7 +327,7 @@ START_TEST(test_open_across_two_recordings)
 	ck_assert(!toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 10, 1));
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 11, 1));
-	end(&toy, request, 12);
+	toy_request_end(&toy, request, 12);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "r"), "unfinished");
 	ck_assert_str_eq(verdict(db, 2, "r"), "partial began_before");
@@ -373,7 +365,7 @@ START_TEST(test_reasons_stay_in_their_recording)
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 8, 1));
-	end(&toy, request, 9);
+	toy_request_end(&toy, request, 9);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 2, "r"), "partial began_before");
 	db_close(db);
@@ -400,9 +392,9 @@ START_TEST(test_reasons_past_the_end)
 	slice.request = unwritten;
 	moetrace_pass_end(toy_begin(&toy, MOETRACE_PHASE_DECODE, &slice, 1));
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_VERIFY, verify, 5, 2));
-	end(&toy, invalid, 5);
-	end(&toy, verify, 5);
-	end(&toy, unwritten, 5);
+	toy_request_end(&toy, invalid, 5);
+	toy_request_end(&toy, verify, 5);
+	toy_request_end(&toy, unwritten, 5);
 	db = toy_close_and_open(&toy);
 	ck_assert_str_eq(verdict(db, 1, "invalid"), "complete");
 	ck_assert_str_eq(verdict(db, 1, "verify"), "complete");
@@ -421,9 +413,9 @@ START_TEST(test_ended_while_idle)
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 10));
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	end(&toy, request, 10);
+	toy_request_end(&toy, request, 10);
 	only_idle = toy_request(&toy, "idle");
-	end(&toy, only_idle, 0);
+	toy_request_end(&toy, only_idle, 0);
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
 	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), 1);
@@ -462,139 +454,12 @@ START_TEST(test_open_request_is_seen)
 }
 END_TEST
 
-/* ---- attributes and tokens ---- */
-
-START_TEST(test_attributes)
-{
-	struct toy toy = toy_open("attributes.db", NULL, 1, 64, 2);
-	const uint64_t request = toy_request(&toy, "r");
-	struct moetrace_session *session = toy.session;
-	char text[16] = "will change";
-	sqlite3 *db;
-
-	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "idle", text),
-			 MOETRACE_OK);
-	memset(text, 'x', sizeof(text) - 1);
-	ck_assert_int_eq(moetrace_start(session, NULL), MOETRACE_OK);
-	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "twice", "1"),
-			 MOETRACE_OK);
-	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "twice", "it's"),
-			 MOETRACE_OK);
-	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "alone", NULL),
-			 MOETRACE_OK);
-	ck_assert_int_eq(moetrace_request_attribute_set(session, request, "", "no key"),
-			 MOETRACE_E_INVALID);
-	ck_assert_int_eq(moetrace_request_attribute_set(session, request, NULL, "no key"),
-			 MOETRACE_E_INVALID);
-	db = toy_close_and_open(&toy);
-	ck_assert_str_eq(db_text(db,
-				 "SELECT group_concat(key || '=' || coalesce(value, 'NULL'), ';')"
-				 " FROM (SELECT key, value FROM request_attribute ORDER BY key)"),
-			 "alone=NULL;idle=will change;twice=it's");
-	db_close(db);
-}
-END_TEST
-
-START_TEST(test_tokens)
-{
-	static const uint32_t tokens[] = {10, 11, 12, UINT32_MAX}, again[] = {99};
-	struct toy toy = toy_start("tokens.db", NULL, 1, 64, 2);
-	const uint64_t request = toy_request(&toy, "r");
-	sqlite3 *db;
-
-	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 0, tokens, 4), MOETRACE_OK);
-	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 1, again, 1), MOETRACE_OK);
-	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 4, NULL, 0), MOETRACE_OK);
-	ck_assert_int_eq(moetrace_request_tokens(toy.session, request, 4, NULL, 1),
-			 MOETRACE_E_INVALID);
-	db = toy_close_and_open(&toy);
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(position || ':' || token_id) FROM"
-				     " (SELECT * FROM request_token ORDER BY position)"),
-			 "0:10,1:99,2:12,3:4294967295");
-	db_close(db);
-}
-END_TEST
-
-/* What happens to a request that is not open is misuse, and told. */
-START_TEST(test_misuse_of_requests)
-{
-	static const uint32_t token = 1;
-	struct toy toy = toy_start("misuse.db", NULL, 1, 64, 2);
-	const uint64_t request = toy_request(&toy, "r");
-	sqlite3 *db;
-
-	end(&toy, request, 0);
-	moetrace_request_end(toy.session, request, MOETRACE_REQUEST_FINISHED, 0);
-	moetrace_request_attribute_set(toy.session, request, "key", "late");
-	moetrace_request_tokens(toy.session, request, 0, &token, 1);
-	db = toy_close_and_open(&toy);
-	ck_assert_int_eq(db_stat(db, 1, "misuse"), 3);
-	ck_assert_int_ge(db_int(db, "SELECT count(*) FROM diagnostic WHERE source = 'request'"), 1);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request_attribute"), 0);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request_token"), 0);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), 1);
-	db_close(db);
-}
-END_TEST
-
-/* The external id is the caller's text, any text, and not necessarily unique. */
-START_TEST(test_external_ids)
-{
-	struct toy toy = toy_start("ids.db", NULL, 1, 64, 2);
-	char long_id[5000];
-	sqlite3 *db;
-
-	memset(long_id, 'x', sizeof(long_id) - 1);
-	long_id[sizeof(long_id) - 1] = 0;
-	toy_request(&toy, "it's; DROP TABLE request; --");
-	toy_request(&toy, "same");
-	toy_request(&toy, "same");
-	toy_request(&toy, "");
-	toy_request(&toy, "r\xc3\xbc"
-			  "ckw\xc3\xa4rts");
-	toy_request(&toy, long_id);
-	db = toy_close_and_open(&toy);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request"), 6);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE external_id = 'same'"), 2);
-	ck_assert_int_eq(db_int(db, "SELECT max(length(external_id)) FROM request"),
-			 (int64_t)sizeof(long_id) - 1);
-	ck_assert_int_eq(
-		db_int(db, "SELECT count(*) FROM request WHERE external_id LIKE 'it''s; DROP%%'"),
-		1);
-	db_close(db);
-}
-END_TEST
-
-/* Ten thousand requests, all open at once, end in another order than they began. */
-START_TEST(test_many_open_requests)
-{
-	enum { N = 10000 };
-	static uint64_t requests[N];
-	struct toy toy = toy_start("many.db", NULL, 1, 64, 2);
-	sqlite3 *db;
-	uint32_t i;
-
-	for (i = 0; i < N; i++)
-		requests[i] = toy_request(&toy, NULL);
-	for (i = 0; i < N; i++)
-		end(&toy, requests[i * 7919u % N], i % 2);
-	db = toy_close_and_open(&toy);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE verdict = 'complete'"),
-			 N / 2);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM request WHERE reasons = 'missing'"),
-			 N / 2);
-	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT handle) FROM request"), N);
-	db_close(db);
-}
-END_TEST
-
 static Suite *request_suite(void)
 {
 	Suite *suite = suite_create("request");
 	TCase *complete = tcase_create("complete");
 	TCase *partial = tcase_create("partial");
 	TCase *recordings = tcase_create("recordings");
-	TCase *facts = tcase_create("facts");
 
 	tcase_add_test(complete, test_prefill_and_decode);
 	tcase_add_test(complete, test_positions_left_to_the_recorder);
@@ -616,15 +481,9 @@ static Suite *request_suite(void)
 	tcase_add_test(recordings, test_ended_while_idle);
 	tcase_add_test(recordings, test_unfinished_at_close);
 	tcase_add_test(recordings, test_open_request_is_seen);
-	tcase_add_test(facts, test_attributes);
-	tcase_add_test(facts, test_tokens);
-	tcase_add_test(facts, test_misuse_of_requests);
-	tcase_add_test(facts, test_external_ids);
-	tcase_add_test(facts, test_many_open_requests);
 	suite_add_tcase(suite, complete);
 	suite_add_tcase(suite, partial);
 	suite_add_tcase(suite, recordings);
-	suite_add_tcase(suite, facts);
 	return suite;
 }
 

@@ -11,6 +11,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 
 %C%_libmt_test_la_SOURCES = \
 	%D%/support/agree.c %D%/support/agree.h \
+	%D%/support/agree_sql.c \
 	%D%/support/db.c %D%/support/db.h \
 	%D%/support/half.c %D%/support/half.h \
 	%D%/support/one_layer.c %D%/support/one_layer.h \
@@ -24,6 +25,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/support/world_misuse.c \
 	%D%/support/world_requests.c \
 	%D%/support/world_reuse.c \
+	%D%/support/world_pass.c \
 	%D%/support/world_run.c \
 	%D%/support/world_select.c
 %C%_libmt_test_la_CFLAGS = $(%C%_cflags)
@@ -43,6 +45,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_physical \
 	%D%/check_recording \
 	%D%/check_request \
+	%D%/check_request_facts \
 	%D%/check_request_order \
 	%D%/check_reuse \
 	%D%/check_rule \
@@ -118,6 +121,10 @@ thread_tests += \
 %C%_check_request_SOURCES = %D%/check_request.c
 %C%_check_request_CFLAGS = $(%C%_cflags)
 %C%_check_request_LDADD = $(%C%_libs)
+
+%C%_check_request_facts_SOURCES = %D%/check_request_facts.c
+%C%_check_request_facts_CFLAGS = $(%C%_cflags)
+%C%_check_request_facts_LDADD = $(%C%_libs)
 
 %C%_check_request_order_SOURCES = %D%/check_request_order.c
 %C%_check_request_order_CFLAGS = $(%C%_cflags)

@@ -14,6 +14,9 @@ void agree_check(sqlite3 *db);
 /* The same for a file, which is opened read-only. */
 void agree_check_file(const char *path);
 
+/* The part of agree_check() that SQL alone can tell. */
+void agree_check_statements(sqlite3 *db);
+
 /* `moetrace check` proves the file, where the command is at hand (MOETRACE_BUILDDIR). */
 void agree_prove(const char *path);
 

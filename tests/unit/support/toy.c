@@ -85,6 +85,13 @@ uint64_t toy_request(const struct toy *toy, const char *external_id)
 	return request;
 }
 
+void toy_request_end(const struct toy *toy, uint64_t request, uint64_t n_positions)
+{
+	ck_assert_int_eq(
+		moetrace_request_end(toy->session, request, MOETRACE_REQUEST_FINISHED, n_positions),
+		MOETRACE_OK);
+}
+
 uint32_t toy_expert(const struct toy *toy, uint32_t layer, uint32_t row, uint32_t rank)
 {
 	return (row * 7u + layer * 3u + rank) % toy->n_experts;

@@ -40,6 +40,9 @@ uint32_t toy_model_add(struct moetrace_session *session, const char *name, uint3
 
 uint64_t toy_request(const struct toy *toy, const char *external_id);
 
+/* It is finished. */
+void toy_request_end(const struct toy *toy, uint64_t request, uint64_t n_positions);
+
 /* The expert and the weight of a place. */
 uint32_t toy_expert(const struct toy *toy, uint32_t layer, uint32_t row, uint32_t rank);
 float toy_weight(uint32_t layer, uint32_t row, uint32_t rank);

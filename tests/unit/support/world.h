@@ -251,9 +251,13 @@ void world_free(struct world *world);
 
 /* ---- between the parts of the world ---- */
 
+/* Zeroed memory, of one element more than asked for; ends the program where there is none. */
+void *world_allocate(size_t n, size_t bytes);
 uint32_t world_recording(uint32_t epoch); /* 0: idle */
 struct world_model *world_model_pick(struct world_thread *thread);
+void world_request_end(struct world_thread *thread, uint32_t index); /* of the open ones */
 void world_pass(struct world_thread *thread);
+void world_pass_free(struct want_pass *pass);
 void world_misuse(struct world_thread *thread, struct moetrace_pass *pass,
 		  const struct want_pass *want);
 void world_select(struct world_thread *thread, struct moetrace_pass *pass,

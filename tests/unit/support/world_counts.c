@@ -12,15 +12,6 @@
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 
-static void *allocate(size_t n, size_t bytes)
-{
-	void *memory = calloc(n + 1, bytes);
-
-	if (!memory)
-		abort();
-	return memory;
-}
-
 const struct world_kept *world_kept_of(const struct world *world, const struct want_pass *pass)
 {
 	return &world->kept[world->is_free_running ? 0 : world_recording(pass->epoch)];
@@ -61,7 +52,8 @@ static void make_map(struct world *world, struct world_model *model)
 	model->n_slots += rng_below(&world->rng, 20);
 	free(model->slot_experts);
 	model->slot_experts =
-		allocate((size_t)model->n_layers * model->n_slots, sizeof(*model->slot_experts));
+		world_allocate((size_t)model->n_layers * model->n_slots,
+			       sizeof(*model->slot_experts));
 	for (layer = 0; layer < model->n_layers; layer++) {
 		int32_t *experts = &model->slot_experts[(size_t)layer * model->n_slots];
 		const uint32_t n_experts = model->layers[layer].n_experts;
@@ -69,8 +61,9 @@ static void make_map(struct world *world, struct world_model *model)
 
 		for (slot = 0; slot < model->n_slots; slot++)
 			experts[(slot + turn) % model->n_slots] =
-				slot < n_experts ? (int32_t)slot
-						 : (int32_t)rng_below(&world->rng, n_experts + 1) - 1;
+				slot < n_experts
+					? (int32_t)slot
+					: (int32_t)rng_below(&world->rng, n_experts + 1) - 1;
 	}
 }
 
@@ -136,12 +129,12 @@ void world_count(struct world_thread *thread, struct moetrace_pass *pass,
 	struct moetrace_expert_counts counts;
 	struct rng *rng = &thread->rng;
 	const bool by_slot = want_pass->model->map_epoch && rng_chance(rng, 50);
-	int64_t *told = allocate(info->n_ids + want_pass->model->n_slots, sizeof(*told));
+	int64_t *told = world_allocate(info->n_ids + want_pass->model->n_slots, sizeof(*told));
 	uint32_t i, n_told;
 
 	want->is_written = true;
 	want->is_untimed = rng_chance(rng, 10);
-	want->counts = allocate(info->n_ids, sizeof(*want->counts));
+	want->counts = world_allocate(info->n_ids, sizeof(*want->counts));
 	MOETRACE_INIT(&counts);
 	counts.layer_index = layer;
 	counts.untimed = want->is_untimed;
@@ -177,7 +170,7 @@ void world_dispatch(struct world_thread *thread, struct moetrace_pass *pass,
 	struct rng *rng = &thread->rng;
 	uint32_t i;
 
-	want->dispatch = allocate(1, sizeof(*want->dispatch));
+	want->dispatch = world_allocate(1, sizeof(*want->dispatch));
 	want->dispatch->n_ranks = 1 + rng_below(rng, 8);
 	for (i = 0; i < want->dispatch->n_ranks; i++)
 		want->dispatch->rank_tokens[i] = rng_below(rng, 5000);
@@ -257,13 +250,14 @@ static void compare_windows(sqlite3 *db, uint32_t recording, const struct world_
 			    uint32_t layer, const uint64_t *load)
 {
 	const uint32_t n_ids = model->layers[layer].n_ids;
-	sqlite3_stmt *stmt = db_query(db,
-				      "SELECT expert, sum(prefill_tokens), sum(decode_tokens),"
-				      " sum(verify_tokens), sum(other_tokens), sum(padding_tokens)"
-				      " FROM expert_load_window JOIN layer AS l USING (layer_id) JOIN"
-				      " model AS m USING (model_id) WHERE recording_id = %u AND m.name ="
-				      " %Q AND moe_ordinal = %u GROUP BY expert ORDER BY expert",
-				      recording, model->name, layer);
+	sqlite3_stmt *stmt =
+		db_query(db,
+			 "SELECT expert, sum(prefill_tokens), sum(decode_tokens),"
+			 " sum(verify_tokens), sum(other_tokens), sum(padding_tokens)"
+			 " FROM expert_load_window JOIN layer AS l USING (layer_id) JOIN"
+			 " model AS m USING (model_id) WHERE recording_id = %u AND m.name ="
+			 " %Q AND moe_ordinal = %u GROUP BY expert ORDER BY expert",
+			 recording, model->name, layer);
 	bool has_row = db_step(stmt);
 	uint32_t expert;
 	int c;
@@ -272,7 +266,8 @@ static void compare_windows(sqlite3 *db, uint32_t recording, const struct world_
 		const bool is_it = has_row && sqlite3_column_int64(stmt, 0) == expert;
 
 		for (c = 0; c < WORLD_N_CLASSES; c++) {
-			const uint64_t got = is_it ? (uint64_t)sqlite3_column_int64(stmt, 1 + c) : 0;
+			const uint64_t got =
+				is_it ? (uint64_t)sqlite3_column_int64(stmt, 1 + c) : 0;
 
 			REQUIRE(got == load[(uint32_t)c * n_ids + expert],
 				"recording %u, %s, layer %u, expert %u, class %d: %llu rows instead"
@@ -295,8 +290,9 @@ static void compare_recording(const struct world *world, sqlite3 *db, uint32_t r
 		const struct world_model *model = &world->models[m];
 
 		for (layer = 0; layer < model->n_layers; layer++) {
-			uint64_t *load = allocate((size_t)model->layers[layer].n_ids * WORLD_N_CLASSES,
-						  sizeof(*load));
+			uint64_t *load =
+				world_allocate((size_t)model->layers[layer].n_ids * WORLD_N_CLASSES,
+					       sizeof(*load));
 
 			for (i = 0; i < world->n_threads; i++)
 				for (const struct want_pass *pass = world->threads[i].passes; pass;
@@ -321,12 +317,13 @@ static uint32_t blob_at(sqlite3_stmt *stmt, int column, uint32_t index)
 static void compare_dispatch(sqlite3 *db, const struct want_pass *pass, uint32_t layer)
 {
 	const struct want_dispatch *want = pass->layers[layer].dispatch;
-	sqlite3_stmt *stmt = db_query(db,
-				      "SELECT n_ranks, rank_tokens, n_local_experts, first_local_slot,"
-				      " received_tokens FROM dispatch JOIN layer USING (layer_id)"
-				      " JOIN number USING (pass_id) WHERE runtime_pass = %lld AND"
-				      " moe_ordinal = %u",
-				      (long long)pass->number, layer);
+	sqlite3_stmt *stmt =
+		db_query(db,
+			 "SELECT n_ranks, rank_tokens, n_local_experts, first_local_slot,"
+			 " received_tokens FROM dispatch JOIN layer USING (layer_id)"
+			 " JOIN number USING (pass_id) WHERE runtime_pass = %lld AND"
+			 " moe_ordinal = %u",
+			 (long long)pass->number, layer);
 	uint32_t i;
 
 	ck_assert_int_eq(db_step(stmt), want != NULL);

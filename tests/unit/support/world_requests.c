@@ -114,8 +114,8 @@ static void note_slice(const struct world *world, const struct want_pass *pass,
 	}
 }
 
-static void note_pass(struct position *positions, uint32_t n_positions,
-		      const struct world *world, const struct want_request *request, const struct want_pass *pass,
+static void note_pass(struct position *positions, uint32_t n_positions, const struct world *world,
+		      const struct want_request *request, const struct want_pass *pass,
 		      uint32_t recording, struct reasons *reasons)
 {
 	const bool is_here = world_recording(pass->epoch) == recording;

@@ -12,15 +12,6 @@
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 
-static void *allocate(size_t n, size_t bytes)
-{
-	void *memory = calloc(n + 1, bytes);
-
-	if (!memory)
-		abort();
-	return memory;
-}
-
 /* ---- what is said ---- */
 
 void world_retract(struct world_thread *thread, struct want_request *request)
@@ -62,7 +53,7 @@ static struct want_request *pick_request(struct world_thread *thread)
 static void note_reuse(struct world_thread *thread, struct want_request *request,
 		       uint32_t position, uint64_t source, uint32_t source_attempt)
 {
-	struct want_reuse *reuse = allocate(1, sizeof(*reuse));
+	struct want_reuse *reuse = world_allocate(1, sizeof(*reuse));
 
 	reuse->next = request->reuses;
 	reuse->epoch = thread->world->epoch;

@@ -47,15 +47,6 @@ struct shown {
 	uint32_t n_ids; /* that are shown */
 };
 
-static void *allocate(size_t n, size_t bytes)
-{
-	void *memory = calloc(n + 1, bytes);
-
-	if (!memory)
-		abort();
-	return memory;
-}
-
 /* Types that have all ids of the layer. */
 static const struct id_type *pick_id_type(struct rng *rng, uint32_t n_ids)
 {
@@ -229,7 +220,7 @@ static void make_padding_row(struct world_thread *thread, const struct shown *sh
 /* Ascending rows, about half of them; the array has room for all. */
 static uint32_t *make_row_map(struct rng *rng, uint32_t pass_rows, uint32_t *ret_n_rows)
 {
-	uint32_t *map = allocate(pass_rows, sizeof(*map));
+	uint32_t *map = world_allocate(pass_rows, sizeof(*map));
 	uint32_t row, n = 0;
 
 	for (row = 0; row < pass_rows; row++)
@@ -256,8 +247,9 @@ static void apply_rule(struct world_thread *thread, const struct world_layer *la
 	want->base_k = rng_chance(rng, 70) ? layer->top_k : 1 + rng_below(rng, layer->top_k);
 	shown->base_ids_row_bytes =
 		(size_t)(want->base_k + rng_below(rng, 3)) * shown->id_type->n_bytes;
-	shown->base_ids = allocate(shown->n_rows, shown->base_ids_row_bytes);
-	want->base_ids = allocate((size_t)want->n_rows * want->base_k, sizeof(*want->base_ids));
+	shown->base_ids = world_allocate(shown->n_rows, shown->base_ids_row_bytes);
+	want->base_ids =
+		world_allocate((size_t)want->n_rows * want->base_k, sizeof(*want->base_ids));
 }
 
 static struct shown show(struct world_thread *thread, const struct world_model *model,
@@ -286,12 +278,12 @@ static struct shown show(struct world_thread *thread, const struct world_model *
 	shown.invalid_percent = rng_chance(rng, 4) ? 3 : 0;
 	shown.ids_row_bytes = (size_t)(shown.k + (rng_chance(rng, 30) ? rng_below(rng, 5) : 0)) *
 			      shown.id_type->n_bytes;
-	shown.ids = allocate(n_rows, shown.ids_row_bytes);
+	shown.ids = world_allocate(n_rows, shown.ids_row_bytes);
 	if (shown.weight_type == MOETRACE_TYPE_NONE)
 		return shown;
 	shown.weights_row_bytes =
 		(shown.k + (rng_chance(rng, 30) ? rng_below(rng, 5) : 0)) * weight_bytes;
-	shown.weights = allocate(n_rows, shown.weights_row_bytes);
+	shown.weights = world_allocate(n_rows, shown.weights_row_bytes);
 	return shown;
 }
 
@@ -381,20 +373,21 @@ void world_select(struct world_thread *thread, struct moetrace_pass *pass,
 	want->k = shown.k;
 	want->has_weights =
 		shown.weights && thread->world->weight_format != MOETRACE_WEIGHT_FORMAT_NONE;
-	want->ids = allocate((size_t)want->n_rows * shown.k, sizeof(*want->ids));
-	want->n_valid = allocate(want->n_rows, sizeof(*want->n_valid));
-	want->has_invalid = allocate(want->n_rows, sizeof(*want->has_invalid));
+	want->ids = world_allocate((size_t)want->n_rows * shown.k, sizeof(*want->ids));
+	want->n_valid = world_allocate(want->n_rows, sizeof(*want->n_valid));
+	want->has_invalid = world_allocate(want->n_rows, sizeof(*want->has_invalid));
 	if (shown.model)
-		want->slots = allocate((size_t)want->n_rows * shown.k, sizeof(*want->slots));
+		want->slots = world_allocate((size_t)want->n_rows * shown.k, sizeof(*want->slots));
 	if (want->has_weights)
-		want->weights = allocate((size_t)want->n_rows * shown.k, sizeof(*want->weights));
+		want->weights =
+			world_allocate((size_t)want->n_rows * shown.k, sizeof(*want->weights));
 	for (row = 0; row < want->n_rows; row++) {
 		make_row(thread, &shown, info->n_ids, row, want);
 		if (want->base_ids)
 			make_base_row(thread, &shown, info->n_ids, row, want);
 	}
 	if (want->padding_shown) {
-		want->padding_load = allocate(info->n_ids, sizeof(*want->padding_load));
+		want->padding_load = world_allocate(info->n_ids, sizeof(*want->padding_load));
 		for (; row < shown.n_rows; row++)
 			make_padding_row(thread, &shown, info->n_ids, row, want);
 	}
