@@ -6,6 +6,7 @@ if HAVE_CHECK
 %C%_programs = \
 	%D%/check_environment \
 	%D%/check_flight \
+	%D%/check_flight_twin \
 	%D%/check_line \
 	%D%/check_overhead \
 	%D%/check_paired \
@@ -17,6 +18,7 @@ check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
 thread_tests += \
 	%D%/check_flight \
+	%D%/check_flight_twin \
 	%D%/check_overhead \
 	%D%/check_rotate \
 	%D%/check_socket
@@ -32,9 +34,14 @@ thread_tests += \
 %C%_check_environment_CFLAGS = $(%C%_cflags)
 %C%_check_environment_LDADD = $(%C%_libs)
 
-%C%_check_flight_SOURCES = %D%/check_flight.c
+%C%_flight = %D%/support/flight.c %D%/support/flight.h
+%C%_check_flight_SOURCES = %D%/check_flight.c $(%C%_flight)
 %C%_check_flight_CFLAGS = $(%C%_cflags)
 %C%_check_flight_LDADD = $(%C%_libs)
+
+%C%_check_flight_twin_SOURCES = %D%/check_flight_twin.c $(%C%_flight)
+%C%_check_flight_twin_CFLAGS = $(%C%_cflags)
+%C%_check_flight_twin_LDADD = $(%C%_libs)
 
 %C%_check_line_SOURCES = %D%/check_line.c
 %C%_check_line_CFLAGS = $(%C%_cflags)
