@@ -10,6 +10,7 @@ if HAVE_CHECK
 	%D%/check_oracle \
 	%D%/check_property \
 	%D%/check_route \
+	%D%/check_route_weights \
 	%D%/check_setting
 
 check_PROGRAMS += $(%C%_programs)
@@ -40,9 +41,14 @@ TESTS += $(%C%_programs)
 %C%_check_property_CFLAGS = $(%C%_cflags)
 %C%_check_property_LDADD = $(%C%_libs)
 
-%C%_check_route_SOURCES = %D%/check_route.c $(%C%_settings)
+%C%_routed = %D%/support/routed.c %D%/support/routed.h
+%C%_check_route_SOURCES = %D%/check_route.c $(%C%_settings) $(%C%_routed)
 %C%_check_route_CFLAGS = $(%C%_cflags)
 %C%_check_route_LDADD = $(%C%_libs)
+
+%C%_check_route_weights_SOURCES = %D%/check_route_weights.c $(%C%_settings) $(%C%_routed)
+%C%_check_route_weights_CFLAGS = $(%C%_cflags)
+%C%_check_route_weights_LDADD = $(%C%_libs)
 
 %C%_check_setting_SOURCES = %D%/check_setting.c
 %C%_check_setting_CFLAGS = $(%C%_cflags)
