@@ -7,259 +7,12 @@
  */
 #include <math.h>
 
-#include "common/f16.h"
 #include "kernels/align/align.h"
 #include "kernels/permute/permute.h"
 #include "tests/kernels/support/levels.h"
 #include "tests/moe_ops/support/draw.h"
+#include "tests/moe_ops/support/layer.h"
 #include "tests/moe_ops/support/suite.h"
-
-struct shape {
-	uint32_t n_experts, n_hidden, n_intermediate, n_rows, top_k;
-};
-
-/* One layer: weights row by row for the definition, and packed for the operation. */
-struct layer {
-	struct shape shape;
-	enum mtk_dtype dtype;
-	float *gate_up, *down; /* [n_experts][n_out][n_in] */
-	float *gate_up_bias, *down_bias;
-	struct mtk_matrix *packed_gate_up, *packed_down;
-	struct mtk_swiglu_clamp clamp;
-	bool clamped;
-	enum mtk_expert_weighting weighting;
-};
-
-struct batch {
-	float *x, *weights;
-	int32_t *ids;
-};
-
-/* Eighths of small whole numbers: the same value in every type. */
-static float *draw_weights(struct mtk_rng *rng, size_t n)
-{
-	float *values = take(n, sizeof(*values));
-
-	for (size_t i = 0; i < n; i++)
-		values[i] = (float)((int)draw_below(rng, 17) - 8) / 8.0f;
-	return values;
-}
-
-static struct mtk_matrix pack(enum mtk_dtype dtype, uint32_t n_out, uint32_t n_in,
-			      const float *values)
-{
-	const size_t n = (size_t)n_out * n_in;
-	const size_t n_bytes = (mtk_matrix_bytes(dtype, n_out, n_in) + 63) / 64 * 64;
-	struct mtk_matrix matrix = {dtype, n_out, n_in, aligned_alloc(64, n_bytes)};
-	uint16_t *halves = take(n, sizeof(*halves));
-
-	ck_assert_ptr_nonnull(matrix.data);
-	memset(matrix.data, 0, n_bytes);
-	for (size_t i = 0; i < n; i++)
-		halves[i] = dtype == MTK_DTYPE_F16 ? mt_f16_from_f32(values[i])
-						   : mt_bf16_from_f32(values[i]);
-	mtk_matrix_pack(&matrix, 0, n_out, dtype,
-			dtype == MTK_DTYPE_F32 ? (const void *)values : halves);
-	free(halves);
-	return matrix;
-}
-
-static struct layer make_layer(struct mtk_rng *rng, struct shape s, enum mtk_dtype dtype)
-{
-	const size_t n_middle = 2 * (size_t)s.n_intermediate;
-	struct layer layer = {
-		.shape = s,
-		.dtype = dtype,
-		.gate_up = draw_weights(rng, s.n_experts * n_middle * s.n_hidden),
-		.down = draw_weights(rng, (size_t)s.n_experts * s.n_hidden * s.n_intermediate),
-		.packed_gate_up = take(s.n_experts, sizeof(*layer.packed_gate_up)),
-		.packed_down = take(s.n_experts, sizeof(*layer.packed_down)),
-	};
-
-	for (uint32_t e = 0; e < s.n_experts; e++) {
-		layer.packed_gate_up[e] = pack(dtype, (uint32_t)n_middle, s.n_hidden,
-					       layer.gate_up + e * n_middle * s.n_hidden);
-		layer.packed_down[e] = pack(dtype, s.n_hidden, s.n_intermediate,
-					    layer.down + (size_t)e * s.n_hidden * s.n_intermediate);
-	}
-	return layer;
-}
-
-static void add_biases(struct mtk_rng *rng, struct layer *layer)
-{
-	const struct shape *s = &layer->shape;
-
-	layer->gate_up_bias = draw_weights(rng, (size_t)s->n_experts * 2 * s->n_intermediate);
-	layer->down_bias = draw_weights(rng, (size_t)s->n_experts * s->n_hidden);
-}
-
-static void release_layer(struct layer *layer)
-{
-	for (uint32_t e = 0; e < layer->shape.n_experts; e++) {
-		free(layer->packed_gate_up[e].data);
-		free(layer->packed_down[e].data);
-	}
-	free(layer->packed_gate_up);
-	free(layer->packed_down);
-	free(layer->gate_up);
-	free(layer->down);
-	free(layer->gate_up_bias);
-	free(layer->down_bias);
-}
-
-static struct batch make_batch(struct mtk_rng *rng, const struct shape *s)
-{
-	const size_t n_slots = (size_t)s->n_rows * s->top_k;
-	struct batch batch = {
-		.x = take((size_t)s->n_rows * s->n_hidden, sizeof(float)),
-		.weights = take(n_slots, sizeof(float)),
-		.ids = take(n_slots, sizeof(int32_t)),
-	};
-
-	for (size_t i = 0; i < (size_t)s->n_rows * s->n_hidden; i++)
-		batch.x[i] = draw_float(rng);
-	for (size_t i = 0; i < n_slots; i++) {
-		batch.ids[i] = draw_id(rng, s->n_experts, 1);
-		batch.weights[i] = (float)mtk_rng_next(rng);
-	}
-	return batch;
-}
-
-static void release_batch(struct batch *batch)
-{
-	free(batch->x);
-	free(batch->weights);
-	free(batch->ids);
-}
-
-/* Outputs by slot, to be freed; slots that no expert wrote keep their poison. n_threads 0: alone.
- */
-static float *run(const struct mtk_cpu_ops *ops, const struct layer *layer,
-		  const struct batch *batch, uint32_t n_rows, uint32_t n_threads)
-{
-	const struct shape *s = &layer->shape;
-	const size_t n_slots = (size_t)n_rows * s->top_k;
-	struct mtk_expert_groups groups = {take((size_t)s->n_experts + 1, sizeof(uint32_t)),
-					   take(n_slots, sizeof(uint32_t)),
-					   take(n_slots, sizeof(uint32_t))};
-	struct mtk_experts experts = {
-		.gate_up = layer->packed_gate_up,
-		.down = layer->packed_down,
-		.gate_up_bias = layer->gate_up_bias,
-		.down_bias = layer->down_bias,
-		.n_intermediate = s->n_intermediate,
-		.n_hidden = s->n_hidden,
-		.gemm = ops->gemm,
-		.swiglu = ops->swiglu,
-		.swiglu_clamped = ops->swiglu_clamped,
-		.clamp = layer->clamped ? &layer->clamp : NULL,
-		.weighting = layer->weighting,
-		.weights = batch->weights,
-		.groups = &groups,
-		.x = batch->x,
-		.weighted_x = take(n_slots * s->n_hidden, sizeof(float)),
-		.gate_up_out = take(n_slots * 2 * s->n_intermediate, sizeof(float)),
-		.out = take(n_slots * s->n_hidden, sizeof(float)),
-	};
-	uint32_t *active = take(s->n_experts, sizeof(*active));
-	struct mtk_threads *threads = NULL;
-
-	mtk_experts_group(s->n_experts, n_rows, s->top_k, batch->ids, &groups);
-	if (n_threads == 0) {
-		mtk_experts_run(&experts, 0, s->n_experts);
-	} else {
-		ck_assert_int_eq(mtk_threads_create(n_threads, &threads), 0);
-		mtk_experts_run_all(&experts, s->n_experts, threads, active);
-		mtk_threads_destroy(threads);
-	}
-	free(groups.first);
-	free(groups.slots);
-	free(groups.rows);
-	free(experts.weighted_x);
-	free(experts.gate_up_out);
-	free(active);
-	return experts.out;
-}
-
-static double brute_activation(const struct layer *layer, double gate, double up)
-{
-	const struct mtk_swiglu_clamp *c = &layer->clamp;
-
-	if (!layer->clamped)
-		return gate / (1.0 + exp(-gate)) * up;
-	gate = fmin(gate, (double)c->limit);
-	up = fmax(-(double)c->limit, fmin(up, (double)c->limit));
-	return gate / (1.0 + exp(-(double)c->alpha * gate)) * (up + (double)c->offset);
-}
-
-static double brute_middle(const struct layer *layer, uint32_t e, uint32_t out, const float *x,
-			   double weight)
-{
-	const struct shape *s = &layer->shape;
-	const size_t row = (size_t)e * 2 * s->n_intermediate + out;
-	double sum = layer->gate_up_bias ? (double)layer->gate_up_bias[row] : 0.0;
-
-	for (uint32_t i = 0; i < s->n_hidden; i++)
-		sum += weight * (double)x[i] * (double)layer->gate_up[row * s->n_hidden + i];
-	return sum;
-}
-
-/* The output of one pair, in double. */
-static void brute_pair(const struct layer *layer, uint32_t e, const float *x, double weight,
-		       double *ret_out)
-{
-	const struct shape *s = &layer->shape;
-	const double on_input = layer->weighting == MTK_WEIGHT_ON_INPUT ? weight : 1.0;
-	const double on_output = layer->weighting == MTK_WEIGHT_ON_OUTPUT ? weight : 1.0;
-	double middle[64];
-
-	for (uint32_t i = 0; i < s->n_intermediate; i++)
-		middle[i] = brute_activation(
-			layer, brute_middle(layer, e, i, x, on_input),
-			brute_middle(layer, e, s->n_intermediate + i, x, on_input));
-	for (uint32_t o = 0; o < s->n_hidden; o++) {
-		const size_t row = (size_t)e * s->n_hidden + o;
-		double sum = layer->down_bias ? (double)layer->down_bias[row] : 0.0;
-
-		for (uint32_t i = 0; i < s->n_intermediate; i++)
-			sum += middle[i] * (double)layer->down[row * s->n_intermediate + i];
-		ret_out[o] = sum * on_output;
-	}
-}
-
-static bool is_poison(const float *values, size_t n)
-{
-	const unsigned char *bytes = (const unsigned char *)values;
-
-	for (size_t i = 0; i < n * sizeof(*values); i++)
-		if (bytes[i] != 0x7f)
-			return false;
-	return true;
-}
-
-static void assert_matches_double(const struct layer *layer, const struct batch *batch,
-				  const float *out)
-{
-	const struct shape *s = &layer->shape;
-
-	for (uint32_t slot = 0; slot < s->n_rows * s->top_k; slot++) {
-		const float *found = out + (size_t)slot * s->n_hidden;
-		const int32_t id = batch->ids[slot];
-		double expected[128];
-
-		if (id < 0 || id >= (int32_t)s->n_experts) {
-			require(is_poison(found, s->n_hidden));
-			continue;
-		}
-		brute_pair(layer, (uint32_t)id, batch->x + (size_t)(slot / s->top_k) * s->n_hidden,
-			   (double)batch->weights[slot], expected);
-		for (uint32_t o = 0; o < s->n_hidden; o++)
-			if (!(fabs((double)found[o] - expected[o]) <=
-			      2e-5 * (1.0 + fabs(expected[o])) * sqrt(s->n_hidden)))
-				ck_abort_msg("slot %u, element %u: %.9g, not %.9g", slot, o,
-					     (double)found[o], expected[o]);
-	}
-}
 
 static struct layer draw_layer(struct mtk_rng *rng, uint32_t round)
 {
@@ -270,14 +23,14 @@ static struct layer draw_layer(struct mtk_rng *rng, uint32_t round)
 	const struct shape shape = {experts[draw_below(rng, 4)], hidden[draw_below(rng, 5)],
 				    intermediate[draw_below(rng, 5)], rows[draw_below(rng, 6)],
 				    1 + draw_below(rng, 4)};
-	struct layer layer = make_layer(rng, shape, (enum mtk_dtype)(round % 3));
+	struct layer layer = layer_make(rng, shape, (enum mtk_dtype)(round % 3));
 
 	layer.weighting = (enum mtk_expert_weighting)draw_below(rng, 3);
 	layer.clamped = draw_below(rng, 2);
 	layer.clamp = draw_below(rng, 2) ? (struct mtk_swiglu_clamp){0.7f, 1.702f, 1.0f}
 					 : (struct mtk_swiglu_clamp){2.0f, 1.0f, 0.0f};
 	if (draw_below(rng, 2))
-		add_biases(rng, &layer);
+		layer_add_biases(rng, &layer);
 	return layer;
 }
 
@@ -289,22 +42,23 @@ START_TEST(test_experts_match_double)
 	mtk_rng_seed(&rng, 11, 0);
 	for (uint32_t round = 0; round < 90; round++) {
 		struct layer layer = draw_layer(&rng, round);
-		struct batch batch = make_batch(&rng, &layer.shape);
+		struct batch batch = batch_make(&rng, &layer.shape);
 		const size_t n =
 			(size_t)layer.shape.n_rows * layer.shape.top_k * layer.shape.n_hidden;
-		float *out = run(ops, &layer, &batch, layer.shape.n_rows, 0);
+		float *out = layer_run(ops, &layer, &batch, layer.shape.n_rows, 0);
 
-		assert_matches_double(&layer, &batch, out);
+		layer_assert_double(&layer, &batch, out);
 		/* Any number of threads: the same bits, poison of dropped slots included. */
 		for (uint32_t n_threads = 1; n_threads <= 3; n_threads++) {
-			float *other = run(ops, &layer, &batch, layer.shape.n_rows, n_threads);
+			float *other =
+				layer_run(ops, &layer, &batch, layer.shape.n_rows, n_threads);
 
 			ck_assert_int_eq(memcmp(other, out, n * sizeof(*out)), 0);
 			free(other);
 		}
 		free(out);
-		release_batch(&batch);
-		release_layer(&layer);
+		batch_release(&batch);
+		layer_release(&layer);
 	}
 }
 END_TEST
@@ -321,17 +75,17 @@ START_TEST(test_independent_of_batch_and_order)
 	float *out, *back_out;
 
 	mtk_rng_seed(&rng, 12, 0);
-	layer = make_layer(&rng, s, MTK_DTYPE_BF16);
-	batch = make_batch(&rng, &s);
-	back = make_batch(&rng, &s);
+	layer = layer_make(&rng, s, MTK_DTYPE_BF16);
+	batch = batch_make(&rng, &s);
+	back = batch_make(&rng, &s);
 	layer.weighting = MTK_WEIGHT_ON_INPUT;
-	out = run(ops, &layer, &batch, s.n_rows, 2);
+	out = layer_run(ops, &layer, &batch, s.n_rows, 2);
 	for (uint32_t r = 0; r < s.n_rows; r++) {
 		const uint32_t to = s.n_rows - 1 - r;
 		const struct batch one = {batch.x + (size_t)r * s.n_hidden,
 					  batch.weights + (size_t)r * s.top_k,
 					  batch.ids + (size_t)r * s.top_k};
-		float *alone = run(ops, &layer, &one, 1, 1);
+		float *alone = layer_run(ops, &layer, &one, 1, 1);
 
 		ck_assert_mem_eq(alone, out + r * width, width * sizeof(*out));
 		free(alone);
@@ -339,15 +93,15 @@ START_TEST(test_independent_of_batch_and_order)
 		memcpy(back.weights + (size_t)to * s.top_k, one.weights, s.top_k * sizeof(float));
 		memcpy(back.ids + (size_t)to * s.top_k, one.ids, s.top_k * sizeof(int32_t));
 	}
-	back_out = run(ops, &layer, &back, s.n_rows, 3);
+	back_out = layer_run(ops, &layer, &back, s.n_rows, 3);
 	for (uint32_t r = 0; r < s.n_rows; r++)
 		ck_assert_mem_eq(back_out + (s.n_rows - 1 - r) * width, out + r * width,
 				 width * sizeof(*out));
 	free(out);
 	free(back_out);
-	release_batch(&batch);
-	release_batch(&back);
-	release_layer(&layer);
+	batch_release(&batch);
+	batch_release(&back);
+	layer_release(&layer);
 }
 END_TEST
 
@@ -398,8 +152,8 @@ START_TEST(test_aligned_path_gives_the_same_bits)
 	float *by_slot, *by_block, *permuted;
 
 	mtk_rng_seed(&rng, 13, 0);
-	layer = make_layer(&rng, s, MTK_DTYPE_F16);
-	batch = make_batch(&rng, &s);
+	layer = layer_make(&rng, s, MTK_DTYPE_F16);
+	batch = batch_make(&rng, &s);
 	ck_assert_int_eq(mtk_align_sizes(&align, s.n_rows, NULL, &sizes), 0);
 	a.sorted_pairs = take((size_t)sizes.capacity, sizeof(int64_t));
 	a.expert_ids = take((size_t)sizes.n_blocks, sizeof(int32_t));
@@ -411,7 +165,7 @@ START_TEST(test_aligned_path_gives_the_same_bits)
 					      s.n_hidden * sizeof(float), batch.x, permuted},
 			0, sizes.capacity);
 	by_block = run_blocks(ops, &layer, &align, a.n_padded, a.expert_ids, permuted);
-	by_slot = run(ops, &layer, &batch, s.n_rows, 2);
+	by_slot = layer_run(ops, &layer, &batch, s.n_rows, 2);
 	for (uint32_t row = 0; row < s.n_rows; row++) {
 		float sum[40], expected[40];
 		int64_t slots[3];
@@ -432,8 +186,8 @@ START_TEST(test_aligned_path_gives_the_same_bits)
 	free(permuted);
 	free(by_block);
 	free(by_slot);
-	release_batch(&batch);
-	release_layer(&layer);
+	batch_release(&batch);
+	layer_release(&layer);
 }
 END_TEST
 
@@ -442,19 +196,19 @@ START_TEST(test_weight_on_input_is_another_function)
 {
 	float ones[] = {1, 1}, one = 1.0f, x = 1.0f, weight = 2.0f;
 	int32_t id = 0;
-	struct mtk_matrix gate_up = pack(MTK_DTYPE_F32, 2, 1, ones);
-	struct mtk_matrix down = pack(MTK_DTYPE_F32, 1, 1, &one);
+	struct mtk_matrix gate_up = layer_pack(MTK_DTYPE_F32, 2, 1, ones);
+	struct mtk_matrix down = layer_pack(MTK_DTYPE_F32, 1, 1, &one);
 	struct layer layer = {.shape = {1, 1, 1, 1, 1},
 			      .packed_gate_up = &gate_up,
 			      .packed_down = &down,
 			      .weighting = MTK_WEIGHT_ON_INPUT};
 	const struct batch batch = {&x, &weight, &id};
 	const struct mtk_cpu_ops *ops = mtk_cpu_ops_find((enum mtk_cpu_level)_i);
-	float *on_input = run(ops, &layer, &batch, 1, 0);
+	float *on_input = layer_run(ops, &layer, &batch, 1, 0);
 	float *on_output;
 
 	layer.weighting = MTK_WEIGHT_ON_OUTPUT;
-	on_output = run(ops, &layer, &batch, 1, 0);
+	on_output = layer_run(ops, &layer, &batch, 1, 0);
 	ck_assert_double_eq_tol((double)*on_input, 2.0 / (1.0 + exp(-2.0)) * 2.0, 1e-6);
 	ck_assert_double_eq_tol((double)*on_output, 2.0 / (1.0 + exp(-1.0)), 1e-6);
 	free(on_input);
@@ -498,11 +252,11 @@ START_TEST(test_vector_levels_agree)
 	mtk_rng_seed(&rng, 15, 0);
 	for (uint32_t round = 0; round < 30; round++) {
 		struct layer layer = draw_layer(&rng, round);
-		struct batch batch = make_batch(&rng, &layer.shape);
-		float *a =
-			run(mtk_cpu_ops_find(MTK_CPU_AVX2), &layer, &batch, layer.shape.n_rows, 1);
-		float *b = run(mtk_cpu_ops_find(MTK_CPU_AVX512), &layer, &batch, layer.shape.n_rows,
-			       2);
+		struct batch batch = batch_make(&rng, &layer.shape);
+		float *a = layer_run(mtk_cpu_ops_find(MTK_CPU_AVX2), &layer, &batch,
+				     layer.shape.n_rows, 1);
+		float *b = layer_run(mtk_cpu_ops_find(MTK_CPU_AVX512), &layer, &batch,
+				     layer.shape.n_rows, 2);
 
 		ck_assert_int_eq(memcmp(a, b,
 					(size_t)layer.shape.n_rows * layer.shape.top_k *
@@ -510,8 +264,8 @@ START_TEST(test_vector_levels_agree)
 				 0);
 		free(a);
 		free(b);
-		release_batch(&batch);
-		release_layer(&layer);
+		batch_release(&batch);
+		layer_release(&layer);
 	}
 }
 END_TEST

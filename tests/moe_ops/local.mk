@@ -29,7 +29,8 @@ thread_tests += %D%/check_align %D%/check_experts
 %C%_check_combine_CFLAGS = $(%C%_cflags)
 %C%_check_combine_LDADD = $(%C%_libs)
 
-%C%_check_experts_SOURCES = %D%/check_experts.c $(%C%_support)
+%C%_check_experts_SOURCES = %D%/check_experts.c $(%C%_support) \
+	%D%/support/layer.c %D%/support/layer.h
 %C%_check_experts_CFLAGS = $(%C%_cflags)
 %C%_check_experts_LDADD = $(%C%_libs)
 
