@@ -14,208 +14,8 @@
 #include <moetrace/status.h>
 
 #include "kernels/cuda/device.h"
-#include "kernels/engine/choice.h"
-#include "kernels/engine/cuda_backend.h"
-#include "kernels/oea/oea.h"
+#include "tests/kernels/cuda/support/tiny_rig.h"
 #include "tests/kernels/support/levels.h"
-#include "tests/kernels/support/tinymoe.h"
-
-#define GOLDEN "tests/data/tinymoe/golden/"
-
-enum {
-	N_SEQUENCES = 10,
-	N_TOKENS = 160,
-	N_ROWS = N_SEQUENCES * N_TOKENS,
-	N_LAYERS = 6,
-	N_EXPERTS = 64,
-	N_HIDDEN = 128,
-	N_VOCAB = 256,
-	TOP_K = 8,
-	N_BLOCK_TOKENS = 64,
-};
-
-/* What a run over all sequences gave, however it was cut into passes. */
-struct results {
-	float router_logits[N_LAYERS][N_ROWS][N_EXPERTS];
-	int32_t ids[N_LAYERS][N_ROWS][TOP_K];
-	float weights[N_LAYERS][N_ROWS][TOP_K];
-	float margins[N_LAYERS][N_ROWS]; /* zero where the rig has no facts, as the next */
-	uint8_t flags[N_LAYERS][N_ROWS];
-	float moe_out[N_LAYERS][N_ROWS][N_HIDDEN];
-	float logits[N_ROWS][N_VOCAB];
-	int32_t greedy_ids[N_ROWS];
-};
-
-/* How the rows of the sequences come in passes. */
-enum plan {
-	PLAN_PREFILL, /* all rows in one pass */
-	PLAN_CHUNKS,  /* 37 rows a pass, sequence by sequence */
-	PLAN_DECODE,  /* a position of every sequence a pass: 10 rows, a graph of 16 */
-};
-
-struct rig {
-	struct tinymoe tiny;
-	struct mtk_backend *backend;
-	void *context;
-	struct mtk_kv_cache *kv;
-	uint8_t *tokens; /* [N_SEQUENCES][N_TOKENS + 1] */
-	uint32_t slots[N_SEQUENCES];
-	struct results *results;
-	bool has_facts; /* margins and flags are asked for */
-	/* The pass in hand: the row of the results that each of its rows is. */
-	uint32_t rows[N_ROWS];
-	uint32_t n_rows;
-};
-
-static void open_rig(struct rig *rig, const struct mtk_cuda_backend_settings *settings,
-		     const struct mtk_oea *oea, const struct mtk_choice *choice)
-{
-	const struct mtk_context_settings context = {.n_slots = N_SEQUENCES,
-						     .n_context = N_TOKENS,
-						     .n_rows_max = N_ROWS,
-						     .n_threads = 1,
-						     .oea = oea,
-						     .choice = choice};
-	struct mtk_error error = {""};
-	int status;
-
-	memset(rig, 0, sizeof(*rig));
-	rig->tiny = tinymoe_open(N_SEQUENCES, N_ROWS, 2);
-	rig->tokens = tinymoe_read_file(GOLDEN "tokens.u8", N_SEQUENCES * (N_TOKENS + 1), NULL);
-	rig->results = calloc(1, sizeof(*rig->results));
-	ck_assert_ptr_nonnull(rig->results);
-	status = mtk_backend_cuda_create(rig->tiny.model, settings, &error, &rig->backend);
-	ck_assert_msg(status == MOETRACE_OK, "%s", error.text);
-	status = rig->backend->ops->context_create(rig->backend, &context, &rig->context, &error);
-	ck_assert_msg(status == MOETRACE_OK, "%s", error.text);
-	rig->kv = rig->backend->ops->cache(rig->context);
-	for (uint32_t s = 0; s < N_SEQUENCES; s++)
-		ck_assert_int_eq(mtk_kv_cache_slot_acquire(rig->kv, &rig->slots[s]), 0);
-}
-
-static void close_rig(struct rig *rig)
-{
-	rig->backend->ops->context_destroy(rig->context);
-	mtk_backend_cuda_destroy(rig->backend);
-	tinymoe_close(&rig->tiny);
-	free(rig->tokens);
-	free(rig->results);
-}
-
-/* ---- hooks ---- */
-
-static void take_router_logits(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n,
-			       const float *logits)
-{
-	struct rig *rig = ctx;
-
-	ck_assert_uint_eq(n_rows, rig->n_rows);
-	ck_assert_uint_eq(n, N_EXPERTS);
-	for (uint32_t r = 0; r < n_rows; r++)
-		memcpy(rig->results->router_logits[layer][rig->rows[r]], logits + (size_t)r * n,
-		       n * sizeof(*logits));
-}
-
-static void take_facts(void *ctx, uint32_t layer, uint32_t n_rows, const float *margins,
-		       const uint8_t *flags)
-{
-	struct rig *rig = ctx;
-
-	ck_assert_uint_eq(n_rows, rig->n_rows);
-	for (uint32_t r = 0; r < n_rows; r++) {
-		rig->results->margins[layer][rig->rows[r]] = margins[r];
-		rig->results->flags[layer][rig->rows[r]] = flags[r];
-	}
-}
-
-static void take_choice(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t top_k,
-			const int32_t *ids, const float *weights)
-{
-	struct rig *rig = ctx;
-
-	ck_assert_uint_eq(n_rows, rig->n_rows);
-	ck_assert_uint_eq(top_k, TOP_K);
-	for (uint32_t r = 0; r < n_rows; r++) {
-		memcpy(rig->results->ids[layer][rig->rows[r]], ids + (size_t)r * top_k,
-		       top_k * sizeof(*ids));
-		memcpy(rig->results->weights[layer][rig->rows[r]], weights + (size_t)r * top_k,
-		       top_k * sizeof(*weights));
-	}
-}
-
-static void take_moe_out(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n,
-			 const float *hidden)
-{
-	struct rig *rig = ctx;
-
-	ck_assert_uint_eq(n, N_HIDDEN);
-	for (uint32_t r = 0; r < n_rows; r++)
-		memcpy(rig->results->moe_out[layer][rig->rows[r]], hidden + (size_t)r * n,
-		       n * sizeof(*hidden));
-}
-
-/* ---- running ---- */
-
-static void add_row(struct rig *rig, uint32_t sequence, uint32_t position)
-{
-	rig->rows[rig->n_rows++] = sequence * N_TOKENS + position;
-}
-
-static void run_pass(struct rig *rig, struct mtk_backend *backend, void *context,
-		     const uint32_t *slots, bool has_taps)
-{
-	const struct mtk_forward_hooks hooks = {
-		.ctx = rig,
-		.select_experts = take_choice,
-		.row_facts = rig->has_facts ? take_facts : NULL,
-		.router_logits = has_taps ? take_router_logits : NULL,
-		.moe_output = has_taps ? take_moe_out : NULL,
-	};
-	static int32_t token_ids[N_ROWS], positions[N_ROWS], greedy[N_ROWS];
-	static uint32_t row_slots[N_ROWS];
-	static uint8_t ones[N_ROWS];
-	static float logits[N_ROWS][N_VOCAB];
-	const struct mtk_batch batch = {.n_rows = rig->n_rows,
-					.token_ids = token_ids,
-					.positions = positions,
-					.slots = row_slots,
-					.want_logits = ones,
-					.is_decode = ones};
-	const struct mtk_forward_result result = {.logits = logits[0], .greedy_ids = greedy};
-	struct mtk_error error = {""};
-	int status;
-
-	for (uint32_t r = 0; r < rig->n_rows; r++) {
-		const uint32_t s = rig->rows[r] / N_TOKENS, t = rig->rows[r] % N_TOKENS;
-
-		token_ids[r] = rig->tokens[s * (N_TOKENS + 1) + t];
-		positions[r] = (int32_t)t;
-		row_slots[r] = slots[s];
-		ones[r] = 1;
-	}
-	status = backend->ops->forward(context, &batch, &hooks, &result, &error);
-	ck_assert_msg(status == MOETRACE_OK, "%s", error.text);
-	for (uint32_t r = 0; r < rig->n_rows; r++) {
-		memcpy(rig->results->logits[rig->rows[r]], logits[r], sizeof(logits[r]));
-		rig->results->greedy_ids[rig->rows[r]] = greedy[r];
-	}
-	rig->n_rows = 0;
-}
-
-static void run_plan(struct rig *rig, enum plan plan, bool has_taps)
-{
-	for (uint32_t i = 0; i < N_ROWS; i++) {
-		if (plan == PLAN_DECODE)
-			add_row(rig, i % N_SEQUENCES, i / N_SEQUENCES);
-		else
-			add_row(rig, i / N_TOKENS, i % N_TOKENS);
-		if ((plan == PLAN_DECODE && (i + 1) % N_SEQUENCES == 0) ||
-		    (plan == PLAN_CHUNKS && i % 37 == 36) || i + 1 == N_ROWS)
-			run_pass(rig, rig->backend, rig->context, rig->slots, has_taps);
-	}
-	for (uint32_t s = 0; s < N_SEQUENCES; s++)
-		ck_assert_uint_eq(mtk_kv_cache_slot_length(rig->kv, rig->slots[s]), N_TOKENS);
-}
 
 /* ---- against the reference ---- */
 
@@ -227,10 +27,10 @@ static int compare_ids(const void *a, const void *b)
 static void check_choices(const struct results *results)
 {
 	const size_t n = (size_t)N_LAYERS * N_ROWS;
-	float *gaps = tinymoe_read_file(GOLDEN "cut_gap.f32", n * sizeof(float), NULL);
-	float *weights = tinymoe_read_file(GOLDEN "topk_weights.f32", n * TOP_K * sizeof(float),
-					   NULL);
-	uint8_t *ids = tinymoe_read_file(GOLDEN "topk_ids.u8", n * TOP_K, NULL);
+	float *gaps = tinymoe_read_file(TINY_GOLDEN "cut_gap.f32", n * sizeof(float), NULL);
+	float *weights =
+		tinymoe_read_file(TINY_GOLDEN "topk_weights.f32", n * TOP_K * sizeof(float), NULL);
+	uint8_t *ids = tinymoe_read_file(TINY_GOLDEN "topk_ids.u8", n * TOP_K, NULL);
 
 	for (size_t row = 0; row < n; row++) {
 		const int32_t *found = results->ids[row / N_ROWS][row % N_ROWS];
@@ -272,8 +72,8 @@ static double cross_entropy(const float *logits, uint8_t next)
 
 static void check_predictions(const struct rig *rig)
 {
-	float *ce = tinymoe_read_file(GOLDEN "ce.f32", N_ROWS * sizeof(float), NULL);
-	float *last = tinymoe_read_file(GOLDEN "last_logits.f32",
+	float *ce = tinymoe_read_file(TINY_GOLDEN "ce.f32", N_ROWS * sizeof(float), NULL);
+	float *last = tinymoe_read_file(TINY_GOLDEN "last_logits.f32",
 					N_SEQUENCES * N_VOCAB * sizeof(float), NULL);
 	double sum = 0.0;
 
@@ -305,7 +105,7 @@ static double largest_block_error(const struct results *results, uint32_t layer)
 	float *expected;
 	double worst = 0.0;
 
-	snprintf(path, sizeof(path), GOLDEN "moe_layer%u_out.f32", layer);
+	snprintf(path, sizeof(path), TINY_GOLDEN "moe_layer%u_out.f32", layer);
 	expected = tinymoe_read_file(path, 2 * N_BLOCK_TOKENS * N_HIDDEN * sizeof(float), NULL);
 	for (uint32_t i = 0; i < 2 * N_BLOCK_TOKENS; i++) {
 		const uint32_t row = i / N_BLOCK_TOKENS * N_TOKENS + i % N_BLOCK_TOKENS;
@@ -331,9 +131,9 @@ START_TEST(test_golden)
 	float *expected, *found, worst = 0.0f;
 	struct rig rig;
 
-	open_rig(&rig, &settings, NULL, NULL);
-	run_plan(&rig, PLAN_PREFILL, true);
-	expected = tinymoe_read_file(GOLDEN "router_logits.f32",
+	rig_open(&rig, &settings, NULL, NULL);
+	rig_run_plan(&rig, PLAN_PREFILL, true);
+	expected = tinymoe_read_file(TINY_GOLDEN "router_logits.f32",
 				     sizeof(rig.results->router_logits), NULL);
 	found = rig.results->router_logits[0][0];
 	for (size_t i = 0; i < sizeof(rig.results->router_logits) / sizeof(float); i++)
@@ -349,7 +149,7 @@ START_TEST(test_golden)
 		ck_assert_double_le(error, 5e-6);
 	}
 	free(expected);
-	close_rig(&rig);
+	rig_close(&rig);
 }
 END_TEST
 
@@ -362,10 +162,10 @@ static struct results *results_of(const struct mtk_cuda_backend_settings *settin
 	struct rig rig;
 
 	ck_assert_ptr_nonnull(results);
-	open_rig(&rig, settings, oea, NULL);
-	run_plan(&rig, plan, false);
+	rig_open(&rig, settings, oea, NULL);
+	rig_run_plan(&rig, plan, false);
 	*results = *rig.results;
-	close_rig(&rig);
+	rig_close(&rig);
 	return results;
 }
 
@@ -438,8 +238,8 @@ static void run_on_cpu(struct rig *rig, const struct mtk_oea *oea)
 				 0);
 	for (uint32_t t = 0; t < N_TOKENS; t++) {
 		for (uint32_t s = 0; s < N_SEQUENCES; s++)
-			add_row(rig, s, t);
-		run_pass(rig, &cpu, on_cpu, rig->slots, false);
+			rig_add_row(rig, s, t);
+		rig_run_pass(rig, &cpu, on_cpu, rig->slots, false);
 	}
 	cpu.ops->context_destroy(on_cpu);
 }
@@ -464,7 +264,7 @@ START_TEST(test_rule)
 	struct rig rig;
 
 	gpu = results_of(&settings, PLAN_DECODE, rule);
-	open_rig(&rig, &settings, rule, NULL);
+	rig_open(&rig, &settings, rule, NULL);
 	run_on_cpu(&rig, rule);
 	for (size_t row = 0; row < (size_t)N_LAYERS * N_ROWS; row++)
 		n_same += memcmp(gpu->ids[row / N_ROWS][row % N_ROWS],
@@ -474,7 +274,7 @@ START_TEST(test_rule)
 	       n_same, N_LAYERS * N_ROWS, n_rows_below_k(gpu), n_rows_below_k(rig.results));
 	/* A near tie in the union changes the rows of its pass, and later ones a little. */
 	ck_assert_uint_ge(n_same, N_LAYERS * N_ROWS * 99 / 100);
-	close_rig(&rig);
+	rig_close(&rig);
 	free(gpu);
 }
 END_TEST
@@ -487,16 +287,16 @@ static struct results *results_with_facts(const struct mtk_cuda_backend_settings
 	struct rig rig;
 
 	ck_assert_ptr_nonnull(results);
-	open_rig(&rig, settings, NULL, NULL);
-	add_row(&rig, 0, 0);
-	run_pass(&rig, rig.backend, rig.context, rig.slots, false);
+	rig_open(&rig, settings, NULL, NULL);
+	rig_add_row(&rig, 0, 0);
+	rig_run_pass(&rig, rig.backend, rig.context, rig.slots, false);
 	ck_assert(rig.results->margins[0][0] == 0.0f);
 	mtk_kv_cache_slot_release(rig.kv, rig.slots[0]);
 	ck_assert_int_eq(mtk_kv_cache_slot_acquire(rig.kv, &rig.slots[0]), 0);
 	rig.has_facts = true;
-	run_plan(&rig, plan, false);
+	rig_run_plan(&rig, plan, false);
 	*results = *rig.results;
-	close_rig(&rig);
+	rig_close(&rig);
 	return results;
 }
 
@@ -514,7 +314,7 @@ START_TEST(test_margins)
 	ck_assert_mem_eq(told->ids, plain->ids, sizeof(told->ids));
 	ck_assert_mem_eq(told->weights, plain->weights, sizeof(told->weights));
 	ck_assert_mem_eq(told, launched, sizeof(*told));
-	open_rig(&rig, &graphs, NULL, NULL);
+	rig_open(&rig, &graphs, NULL, NULL);
 	rig.has_facts = true;
 	run_on_cpu(&rig, NULL);
 	ck_assert_mem_eq(told->flags, rig.results->flags, sizeof(told->flags));
@@ -528,7 +328,7 @@ START_TEST(test_margins)
 	printf("margins up to %.2g: largest difference %.2g\n", (double)largest, (double)worst);
 	ck_assert_float_le(worst, 1e-5f);
 	ck_assert_float_ge(largest, 1e-3f);
-	close_rig(&rig);
+	rig_close(&rig);
 	free(plain);
 	free(told);
 	free(launched);
@@ -548,8 +348,8 @@ START_TEST(test_choice)
 	struct rig rig;
 
 	ck_assert_int_eq(mtk_choice_create(&drawn, &error, &choice), 0);
-	open_rig(&rig, &settings, NULL, choice);
-	run_plan(&rig, PLAN_DECODE, false);
+	rig_open(&rig, &settings, NULL, choice);
+	rig_run_plan(&rig, PLAN_DECODE, false);
 	for (uint32_t layer = 0; layer < N_LAYERS; layer++)
 		for (uint32_t row = 0; row < N_ROWS; row++) {
 			double scratch[N_EXPERTS];
@@ -559,7 +359,7 @@ START_TEST(test_choice)
 			ck_assert_int_eq(memcmp(rig.results->ids[layer][row], want, sizeof(want)),
 					 0);
 		}
-	close_rig(&rig);
+	rig_close(&rig);
 	mtk_choice_destroy(choice);
 }
 END_TEST
@@ -572,17 +372,17 @@ START_TEST(test_copied_prefix)
 	struct rig rig;
 	float first[N_VOCAB];
 
-	open_rig(&rig, &settings, NULL, NULL);
+	rig_open(&rig, &settings, NULL, NULL);
 	for (uint32_t t = 0; t <= N_PREFIX; t++)
-		add_row(&rig, 0, t);
-	run_pass(&rig, rig.backend, rig.context, rig.slots, false);
+		rig_add_row(&rig, 0, t);
+	rig_run_pass(&rig, rig.backend, rig.context, rig.slots, false);
 	memcpy(first, rig.results->logits[N_PREFIX], sizeof(first));
 	mtk_kv_cache_slot_copy(rig.kv, rig.slots[1], rig.slots[0], N_PREFIX);
 	rig.slots[0] = rig.slots[1];
-	add_row(&rig, 0, N_PREFIX);
-	run_pass(&rig, rig.backend, rig.context, rig.slots, false);
+	rig_add_row(&rig, 0, N_PREFIX);
+	rig_run_pass(&rig, rig.backend, rig.context, rig.slots, false);
 	ck_assert_int_eq(memcmp(first, rig.results->logits[N_PREFIX], sizeof(first)), 0);
-	close_rig(&rig);
+	rig_close(&rig);
 }
 END_TEST
 
@@ -608,7 +408,7 @@ START_TEST(test_errors)
 				  .want_logits = &wants};
 	struct rig rig;
 
-	open_rig(&rig, &settings, NULL, NULL);
+	rig_open(&rig, &settings, NULL, NULL);
 	ck_assert_int_eq(mtk_backend_cuda_create(rig.tiny.model, &nowhere, &error, &backend),
 			 MOETRACE_E_UNSUPPORTED);
 	ck_assert_ptr_nonnull(strstr(error.text, "9999"));
@@ -622,9 +422,9 @@ START_TEST(test_errors)
 	batch.slots = &slot;
 	ck_assert_int_eq(rig.backend->ops->forward(rig.context, &batch, NULL, &result, &error),
 			 MOETRACE_E_INVALID);
-	run_plan(&rig, PLAN_DECODE, false);
+	rig_run_plan(&rig, PLAN_DECODE, false);
 	check_predictions(&rig);
-	close_rig(&rig);
+	rig_close(&rig);
 }
 END_TEST
 

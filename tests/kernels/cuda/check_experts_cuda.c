@@ -17,7 +17,7 @@
 #include "kernels/experts/experts_cuda.h"
 #include "kernels/gemm/router_cuda.h"
 #include "tests/kernels/cuda/support/gpu.h"
-#include "tests/routing/support/settings.h"
+#include "tests/kernels/cuda/support/values.h"
 
 /* What gpu_memory() fills floats with. */
 #define UNTOUCHED 0xa5a5a5a5u
@@ -132,15 +132,6 @@ struct layer {
 	int32_t *ids;
 };
 
-static float *random_floats(struct random *random, size_t n)
-{
-	float *values = gpu_host(n * sizeof(*values));
-
-	for (size_t i = 0; i < n; i++)
-		values[i] = random_unit(random);
-	return values;
-}
-
 static struct layer make_layer(struct random *random, const struct shape *s)
 {
 	const size_t n_weights = (size_t)s->n_experts * s->n_hidden * s->n_intermediate;
@@ -149,9 +140,9 @@ static struct layer make_layer(struct random *random, const struct shape *s)
 		.gate_up = random_halves(random, 2 * n_weights, s->dtype, 0.2f),
 		.down = random_halves(random, n_weights, s->dtype, 0.2f),
 		.x = random_halves(random, (size_t)s->n_rows * s->n_hidden, s->dtype, 0.9f),
-		.gate_up_bias = random_floats(random, (size_t)s->n_experts * 2 * s->n_intermediate),
-		.down_bias = random_floats(random, (size_t)s->n_experts * s->n_hidden),
-		.weights = random_floats(random, n_pairs),
+		.gate_up_bias = values_random(random, (size_t)s->n_experts * 2 * s->n_intermediate),
+		.down_bias = values_random(random, (size_t)s->n_experts * s->n_hidden),
+		.weights = values_random(random, n_pairs),
 		.ids = gpu_host(n_pairs * sizeof(int32_t)),
 	};
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The parts of a transformer's layer on a GPU against their definitions: embedding, norm, linear
- * operation, heads with their cache, attention, sampling, the expert MLP and activation in fp32,
- * for all types, sizes about a warp and a tile, and padding rows, of which nothing may be stored.
+ * operation, heads with their cache, attention and sampling in fp32, for all types, sizes about a
+ * warp and a tile, and padding rows, of which nothing may be stored.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +16,6 @@
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/weights.h"
 #include "kernels/embed/embed_cuda.h"
-#include "kernels/experts/experts_f32_cuda.h"
 #include "kernels/gemm/linear_cuda.h"
 #include "kernels/rmsnorm/rmsnorm.h"
 #include "kernels/rmsnorm/rmsnorm_cuda.h"
@@ -25,77 +24,9 @@
 #include "kernels/sample/sample.h"
 #include "kernels/sample/sample_cuda.h"
 #include "tests/kernels/cuda/support/gpu.h"
-#include "tests/routing/support/settings.h"
+#include "tests/kernels/cuda/support/values.h"
 
 static struct random state = {20261130};
-
-static float *random_floats(size_t n)
-{
-	float *values = gpu_host(n * sizeof(*values));
-
-	for (size_t i = 0; i < n; i++)
-		values[i] = random_unit(&state);
-	return values;
-}
-
-/* Weights of a type, and the same widened. bf16 is the upper half of a float. */
-struct weights {
-	void *data;
-	float *wide;
-	size_t n_bytes;
-};
-
-static struct weights random_weights(enum mtk_dtype dtype, size_t n)
-{
-	struct weights w = {.n_bytes = n * mtk_dtype_bytes(dtype)};
-	uint16_t *halves;
-
-	w.data = gpu_host(w.n_bytes);
-	w.wide = gpu_host(n * sizeof(float));
-	halves = w.data;
-	for (size_t i = 0; i < n; i++) {
-		const float value = random_unit(&state);
-		uint32_t bits;
-
-		memcpy(&bits, &value, sizeof(bits));
-		if (dtype == MTK_DTYPE_F32)
-			memcpy((char *)w.data + 4 * i, &value, sizeof(value));
-		else if (dtype == MTK_DTYPE_BF16)
-			halves[i] = (uint16_t)(bits >> 16);
-		else /* a sign, an exponent near that of 1, and any fraction */
-			halves[i] = (uint16_t)((bits >> 16 & 0x8000) | 0x3400 | (bits & 0x3ff));
-	}
-	mtk_widen(dtype, w.data, n, w.wide);
-	return w;
-}
-
-static void weights_free(struct weights *w)
-{
-	free(w->data);
-	free(w->wide);
-}
-
-/* Every element within a tolerance that is relative to the largest value. */
-static void near(const float *want, const void *device, size_t n, double tolerance,
-		 const char *what)
-{
-	float *got = gpu_host(n * sizeof(*got));
-	double largest = 1e-30;
-
-	gpu_read(got, device, n * sizeof(*got));
-	for (size_t i = 0; i < n; i++)
-		largest = fmax(largest, fabs((double)want[i]));
-	for (size_t i = 0; i < n; i++)
-		gpu_check(fabs((double)got[i] - (double)want[i]) <= tolerance * largest,
-			  "%s: element %zu is %.9g, not %.9g", what, i, (double)got[i],
-			  (double)want[i]);
-	free(got);
-}
-
-static void must(int status, const struct mtk_error *error, const char *what)
-{
-	gpu_must(status, error, what);
-}
 
 /* ---- embedding, norm, linear operation ---- */
 
@@ -103,7 +34,7 @@ static void check_embed(enum mtk_dtype dtype)
 {
 	enum { N_VOCAB = 7, N_HIDDEN = 300, N_ROWS = 5 };
 	const int32_t tokens[N_ROWS] = {6, 0, -1, 7, 3};
-	struct weights w = random_weights(dtype, N_VOCAB * N_HIDDEN);
+	struct weights w = weights_random(&state, dtype, N_VOCAB * N_HIDDEN);
 	struct mtk_embed_cuda embed = {dtype, N_ROWS, N_VOCAB, N_HIDDEN, NULL, NULL, NULL};
 	float want[N_ROWS * N_HIDDEN] = {0};
 	struct mtk_error error;
@@ -115,8 +46,8 @@ static void check_embed(enum mtk_dtype dtype)
 	embed.weights = gpu_copy_of(w.data, w.n_bytes);
 	embed.token_ids = gpu_copy_of(tokens, sizeof(tokens));
 	embed.hidden = gpu_memory(sizeof(want));
-	must(mtk_embed_cuda(&embed, gpu_stream(), &error), &error, "embedding");
-	near(want, embed.hidden, N_ROWS * N_HIDDEN, 0.0, "embedding");
+	gpu_must(mtk_embed_cuda(&embed, gpu_stream(), &error), &error, "embedding");
+	values_near(want, embed.hidden, N_ROWS * N_HIDDEN, 0.0, "embedding");
 	gpu_free_all();
 	weights_free(&w);
 }
@@ -126,8 +57,8 @@ static void check_norm(uint32_t n, bool adds, bool gathers)
 	enum { N_ROWS = 9, N_FROM = 12 };
 	const uint32_t rows[N_ROWS] = {11, 0, 5, 5, 1, 2, 3, 10, 4};
 	const size_t n_all = (size_t)N_FROM * n;
-	float *hidden = random_floats(n_all), *first = random_floats(n_all);
-	float *second = random_floats(n_all), *weight = random_floats(n);
+	float *hidden = values_random(&state, n_all), *first = values_random(&state, n_all);
+	float *second = values_random(&state, n_all), *weight = values_random(&state, n);
 	float *sums = gpu_host(n_all * sizeof(*sums));
 	float *want = gpu_host((size_t)N_ROWS * n * sizeof(*want));
 	struct mtk_rmsnorm_cuda norm = {
@@ -145,10 +76,11 @@ static void check_norm(uint32_t n, bool adds, bool gathers)
 	norm.rows = gathers ? gpu_copy_of(rows, sizeof(rows)) : NULL;
 	norm.weight = gpu_copy_of(weight, n * sizeof(*weight));
 	norm.normed = gpu_memory((size_t)N_ROWS * n * sizeof(float));
-	must(mtk_rmsnorm_cuda(&norm, gpu_stream(), &error), &error, "norm");
-	near(want, norm.normed, (size_t)N_ROWS * n, 4e-6, "norm");
+	gpu_must(mtk_rmsnorm_cuda(&norm, gpu_stream(), &error), &error, "norm");
+	values_near(want, norm.normed, (size_t)N_ROWS * n, 4e-6, "norm");
 	/* The residual stream holds the sums of the rows that were normed, where rows are not given. */
-	near(gathers ? hidden : sums, norm.hidden, (size_t)N_ROWS * n, 0.0, "residual stream");
+	values_near(gathers ? hidden : sums, norm.hidden, (size_t)N_ROWS * n, 0.0,
+		    "residual stream");
 	gpu_free_all();
 	free(hidden);
 	free(first);
@@ -161,8 +93,9 @@ static void check_norm(uint32_t n, bool adds, bool gathers)
 static void check_linear(enum mtk_dtype dtype, uint32_t n_rows, uint32_t n_in, uint32_t n_out,
 			 bool has_bias)
 {
-	struct weights w = random_weights(dtype, (size_t)n_out * n_in);
-	float *x = random_floats((size_t)n_rows * n_in), *bias = random_floats(n_out);
+	struct weights w = weights_random(&state, dtype, (size_t)n_out * n_in);
+	float *x = values_random(&state, (size_t)n_rows * n_in),
+	      *bias = values_random(&state, n_out);
 	float *want = gpu_host((size_t)n_rows * n_out * sizeof(*want));
 	struct mtk_linear_cuda linear = {.dtype = dtype,
 					 .n_rows = n_rows,
@@ -183,8 +116,8 @@ static void check_linear(enum mtk_dtype dtype, uint32_t n_rows, uint32_t n_in, u
 	linear.w = gpu_copy_of(w.data, w.n_bytes);
 	linear.bias = has_bias ? gpu_copy_of(bias, n_out * sizeof(*bias)) : NULL;
 	linear.y = gpu_memory((size_t)n_rows * n_out * sizeof(float));
-	must(mtk_linear_cuda(&linear, gpu_stream(), &error), &error, "linear operation");
-	near(want, linear.y, (size_t)n_rows * n_out, 2e-6, "linear operation");
+	gpu_must(mtk_linear_cuda(&linear, gpu_stream(), &error), &error, "linear operation");
+	values_near(want, linear.y, (size_t)n_rows * n_out, 2e-6, "linear operation");
 	gpu_free_all();
 	weights_free(&w);
 	free(x);
@@ -196,8 +129,8 @@ static void check_linear(enum mtk_dtype dtype, uint32_t n_rows, uint32_t n_in, u
 static void check_linear_batches(void)
 {
 	enum { N_ROWS = 21, N_IN = 128, N_OUT = 70 };
-	struct weights w = random_weights(MTK_DTYPE_F16, N_OUT * N_IN);
-	float *x = random_floats(N_ROWS * N_IN);
+	struct weights w = weights_random(&state, MTK_DTYPE_F16, N_OUT * N_IN);
+	float *x = values_random(&state, N_ROWS * N_IN);
 	float all[N_ROWS * N_OUT], one[N_OUT];
 	struct mtk_linear_cuda linear = {.dtype = MTK_DTYPE_F16,
 					 .n_rows = N_ROWS,
@@ -210,12 +143,13 @@ static void check_linear_batches(void)
 	linear.x = rows;
 	linear.w = gpu_copy_of(w.data, w.n_bytes);
 	linear.y = gpu_memory(sizeof(all));
-	must(mtk_linear_cuda(&linear, gpu_stream(), &error), &error, "linear operation");
+	gpu_must(mtk_linear_cuda(&linear, gpu_stream(), &error), &error, "linear operation");
 	gpu_read(all, linear.y, sizeof(all));
 	linear.n_rows = 1;
 	for (size_t r = 0; r < N_ROWS; r++) {
 		linear.x = rows + r * N_IN;
-		must(mtk_linear_cuda(&linear, gpu_stream(), &error), &error, "linear operation");
+		gpu_must(mtk_linear_cuda(&linear, gpu_stream(), &error), &error,
+			 "linear operation");
 		gpu_read(one, linear.y, sizeof(one));
 		gpu_check(memcmp(one, all + r * N_OUT, sizeof(one)) == 0,
 			  "row %zu differs alone and in a batch", r);
@@ -228,7 +162,7 @@ static void check_linear_batches(void)
 static void check_unpack(enum mtk_dtype dtype)
 {
 	enum { N_OUT = 37, N_IN = 50 };
-	struct weights w = random_weights(dtype, N_OUT * N_IN);
+	struct weights w = weights_random(&state, dtype, N_OUT * N_IN);
 	const size_t n_packed = mtk_matrix_bytes(dtype, N_OUT, N_IN);
 	struct mtk_matrix matrix = {dtype, N_OUT, N_IN, gpu_host(n_packed)};
 	void *packed, *rows, *got = gpu_host(w.n_bytes);
@@ -238,8 +172,8 @@ static void check_unpack(enum mtk_dtype dtype)
 	mtk_matrix_pack(&matrix, 0, N_OUT, dtype, w.data);
 	packed = gpu_copy_of(matrix.data, n_packed);
 	rows = gpu_memory(w.n_bytes);
-	must(mtk_cuda_unpack(dtype, N_OUT, N_IN, packed, rows, gpu_stream(), &error), &error,
-	     "unpacking");
+	gpu_must(mtk_cuda_unpack(dtype, N_OUT, N_IN, packed, rows, gpu_stream(), &error), &error,
+		 "unpacking");
 	gpu_read(got, rows, w.n_bytes);
 	gpu_check(memcmp(got, w.data, w.n_bytes) == 0, "unpacked weights differ");
 	gpu_free_all();
@@ -276,10 +210,10 @@ static void check_heads(const struct sizes *s)
 {
 	const uint32_t dim = s->head_dim, n = s->n_heads + 2 * s->n_kv_heads;
 	const size_t n_qkv = (size_t)N_ATTEND * n * dim, n_cache = cache_floats(s);
-	float *qkv = random_floats(n_qkv), *norms = random_floats(2 * dim);
+	float *qkv = values_random(&state, n_qkv), *norms = values_random(&state, 2 * dim);
 	float *turns = gpu_host((size_t)N_CONTEXT * dim * sizeof(float));
 	float *sines = turns + (size_t)N_CONTEXT * (dim / 2);
-	float *keys = random_floats(n_cache), *values = random_floats(n_cache);
+	float *keys = values_random(&state, n_cache), *values = values_random(&state, n_cache);
 	const uint32_t n_valid = N_VALID;
 	struct mtk_heads_cuda heads = {
 		.n_rows = N_ATTEND,
@@ -324,10 +258,10 @@ static void check_heads(const struct sizes *s)
 			       head + (size_t)(s->n_heads + s->n_kv_heads + h) * dim,
 			       dim * sizeof(float));
 	}
-	must(mtk_heads_cuda(&heads, gpu_stream(), &error), &error, "heads");
-	near(qkv, heads.qkv, n_qkv, 4e-6, "queries");
-	near(keys, heads.keys, n_cache, 4e-6, "keys");
-	near(values, heads.values, n_cache, 0.0, "values");
+	gpu_must(mtk_heads_cuda(&heads, gpu_stream(), &error), &error, "heads");
+	values_near(qkv, heads.qkv, n_qkv, 4e-6, "queries");
+	values_near(keys, heads.keys, n_cache, 4e-6, "keys");
+	values_near(values, heads.values, n_cache, 0.0, "values");
 	gpu_free_all();
 	free(qkv);
 	free(norms);
@@ -384,10 +318,10 @@ static void check_attention_split(struct mtk_attention_cuda *attention, const fl
 	memset(zeros, 0, n_scratch);
 	gpu_read(whole, attention->out, n_bytes);
 	attention->scratch = gpu_copy_of(zeros, n_scratch);
-	must(mtk_attention_cuda(attention, gpu_stream(), &error), &error, "attention");
-	near(want, attention->out, n_out, 1e-5, "attention, split");
+	gpu_must(mtk_attention_cuda(attention, gpu_stream(), &error), &error, "attention");
+	values_near(want, attention->out, n_out, 1e-5, "attention, split");
 	gpu_read(first, attention->out, n_bytes);
-	must(mtk_attention_cuda(attention, gpu_stream(), &error), &error, "attention");
+	gpu_must(mtk_attention_cuda(attention, gpu_stream(), &error), &error, "attention");
 	gpu_read(second, attention->out, n_bytes);
 	gpu_check(memcmp(first, second, n_bytes) == 0, "attention, split: another result");
 	/* The sums' order is another one, so that this shows that blocks were at work; with many
@@ -403,8 +337,8 @@ static void check_attention_split(struct mtk_attention_cuda *attention, const fl
 static void check_attention(const struct sizes *s)
 {
 	const size_t n_out = (size_t)N_ATTEND * s->n_heads * s->head_dim, n_cache = cache_floats(s);
-	float *queries = random_floats(n_out);
-	float *keys = random_floats(n_cache), *values = random_floats(n_cache);
+	float *queries = values_random(&state, n_out);
+	float *keys = values_random(&state, n_cache), *values = values_random(&state, n_cache);
 	float *want = gpu_host(n_out * sizeof(*want));
 	const uint32_t n_valid = N_VALID;
 	struct mtk_attention_cuda attention = {
@@ -429,8 +363,8 @@ static void check_attention(const struct sizes *s)
 	attention.keys = gpu_copy_of(keys, n_cache * sizeof(float));
 	attention.values = gpu_copy_of(values, n_cache * sizeof(float));
 	attention.out = gpu_memory(n_out * sizeof(float));
-	must(mtk_attention_cuda(&attention, gpu_stream(), &error), &error, "attention");
-	near(want, attention.out, n_out, 1e-5, "attention");
+	gpu_must(mtk_attention_cuda(&attention, gpu_stream(), &error), &error, "attention");
+	values_near(want, attention.out, n_out, 1e-5, "attention");
 	check_attention_split(&attention, want, n_out);
 	gpu_free_all();
 	free(queries);
@@ -457,144 +391,15 @@ static void check_sampling(void)
 	}
 	logits[3 * N_VOCAB] = NAN;
 	got = gpu_memory(sizeof(ids));
-	must(mtk_sample_greedy_cuda(gpu_copy_of(logits, sizeof(logits)), N_ROWS, N_VOCAB, got,
-				    gpu_stream(), &error),
-	     &error, "sampling");
+	gpu_must(mtk_sample_greedy_cuda(gpu_copy_of(logits, sizeof(logits)), N_ROWS, N_VOCAB, got,
+					gpu_stream(), &error),
+		 &error, "sampling");
 	gpu_read(ids, got, sizeof(ids));
 	for (size_t r = 0; r < N_ROWS; r++)
 		gpu_check(ids[r] == mtk_sample_greedy(logits + r * N_VOCAB, N_VOCAB),
 			  "row %zu: sampled %d, not %d", r, ids[r],
 			  mtk_sample_greedy(logits + r * N_VOCAB, N_VOCAB));
 	gpu_free_all();
-}
-
-/* ---- experts ---- */
-
-enum { N_EXPERTS = 3, N_HIDDEN = 40, N_UNITS = 19, TOP_K = 2, N_PAIRS = 10, N_BLOCKS = 3 };
-
-static double activation(const struct mtk_activation_cuda *a, double gate, double up)
-{
-	if (a->squared_relu)
-		return up > 0.0 ? up * up : 0.0;
-	gate = fmin(gate, (double)a->clamp.limit);
-	up = fmax(fmin(up, (double)a->clamp.limit), -(double)a->clamp.limit);
-	return gate / (1.0 + exp(-(double)a->clamp.alpha * gate)) * (up + (double)a->clamp.offset);
-}
-
-/* One pair, from its row to its output. */
-static void expert_pair(const struct mtk_experts_f32_cuda *e, const float *gate_up,
-			const float *down, const float *biases, const float *x, float weight,
-			uint32_t expert, float *ret_out)
-{
-	const uint32_t n_up = e->activation.squared_relu ? 0 : N_UNITS, n = n_up + N_UNITS;
-	const double in = e->weighting == MTK_WEIGHT_ON_INPUT ? (double)weight : 1.0;
-	const double after = e->weighting == MTK_WEIGHT_ON_OUTPUT ? (double)weight : 1.0;
-	double middle[N_UNITS];
-
-	for (uint32_t u = 0; u < N_UNITS; u++) {
-		double sums[2] = {biases[expert * n + u], biases[expert * n + n_up + u]};
-
-		for (uint32_t i = 0; i < N_HIDDEN; i++) {
-			sums[0] += in * (double)x[i] *
-				   (double)gate_up[((size_t)expert * n + u) * N_HIDDEN + i];
-			sums[1] += in * (double)x[i] *
-				   (double)gate_up[((size_t)expert * n + n_up + u) * N_HIDDEN + i];
-		}
-		middle[u] = activation(&e->activation, sums[0], sums[1]);
-	}
-	for (uint32_t o = 0; o < N_HIDDEN; o++) {
-		double sum = biases[N_EXPERTS * 2 * N_UNITS + expert * N_HIDDEN + o];
-
-		for (uint32_t u = 0; u < N_UNITS; u++)
-			sum += middle[u] *
-			       (double)down[((size_t)expert * N_HIDDEN + o) * N_UNITS + u];
-		ret_out[o] = (float)(after * sum);
-	}
-}
-
-static void check_experts(enum mtk_dtype dtype, bool squared_relu, bool is_clamped,
-			  enum mtk_expert_weighting weighting)
-{
-	/* Expert 2 has a full block, expert 0 two pairs; the last block has none. */
-	static const int64_t pairs[N_BLOCKS * 8] = {1, 4, 10, 10, 10, 10, 10, 10, 0,  2,  3,  5,
-						    6, 7, 8,  9,  10, 10, 10, 10, 10, 10, 10, 10};
-	static const int32_t experts_of[N_BLOCKS] = {0, 2, -1};
-	const size_t n_gate_up = (size_t)N_EXPERTS * (squared_relu ? 1 : 2) * N_UNITS * N_HIDDEN;
-	struct weights gate_up = random_weights(dtype, n_gate_up);
-	struct weights down = random_weights(dtype, N_EXPERTS * N_HIDDEN * N_UNITS);
-	float *x = random_floats(N_PAIRS / TOP_K * N_HIDDEN), *weights = random_floats(N_PAIRS);
-	float *biases = random_floats(N_EXPERTS * (2 * N_UNITS + N_HIDDEN));
-	float want[N_BLOCKS * 8 * N_HIDDEN], *device_biases;
-	struct mtk_experts_f32_cuda e = {
-		.dtype = dtype,
-		.n_hidden = N_HIDDEN,
-		.n_intermediate = N_UNITS,
-		.top_k = TOP_K,
-		.activation = {squared_relu, {INFINITY, 1.0f, 0.0f}},
-		.weighting = weighting,
-		.n_pairs = N_PAIRS,
-		.n_blocks = N_BLOCKS,
-	};
-	struct mtk_error error;
-
-	if (is_clamped)
-		e.activation.clamp = (struct mtk_swiglu_clamp){0.5f, 1.7f, 1.0f};
-	/* What is not written keeps its pattern. */
-	memset(want, 0xa5, sizeof(want));
-	for (int slot = 0; slot < N_BLOCKS * 8; slot++)
-		if (pairs[slot] < N_PAIRS)
-			expert_pair(&e, gate_up.wide, down.wide, biases,
-				    x + pairs[slot] / TOP_K * N_HIDDEN, weights[pairs[slot]],
-				    (uint32_t)experts_of[slot / 8], want + slot * N_HIDDEN);
-	e.gate_up = gpu_copy_of(gate_up.data, gate_up.n_bytes);
-	e.down = gpu_copy_of(down.data, down.n_bytes);
-	device_biases = gpu_copy_of(biases, N_EXPERTS * (2 * N_UNITS + N_HIDDEN) * sizeof(float));
-	e.gate_up_bias = device_biases;
-	e.down_bias = device_biases + N_EXPERTS * 2 * N_UNITS;
-	e.sorted_pairs = gpu_copy_of(pairs, sizeof(pairs));
-	e.expert_ids = gpu_copy_of(experts_of, sizeof(experts_of));
-	e.x = gpu_copy_of(x, N_PAIRS / TOP_K * N_HIDDEN * sizeof(float));
-	e.weights = gpu_copy_of(weights, N_PAIRS * sizeof(float));
-	e.middle = gpu_memory(N_BLOCKS * 8 * N_UNITS * sizeof(float));
-	e.out = gpu_memory(sizeof(want));
-	must(mtk_experts_f32_cuda(&e, gpu_stream(), &error), &error, "experts");
-	near(want, e.out, N_BLOCKS * 8 * N_HIDDEN, 3e-6, "experts");
-	gpu_free_all();
-	weights_free(&gate_up);
-	weights_free(&down);
-	free(x);
-	free(weights);
-	free(biases);
-}
-
-static void check_activation(bool squared_relu)
-{
-	enum { N_ROWS = 5, N = 131 };
-	const size_t n_in = squared_relu ? N : 2 * N;
-	float *x = random_floats(N_ROWS * n_in), *gates = random_floats(N_ROWS);
-	float want[N_ROWS * N];
-	struct mtk_activate_cuda activate = {
-		.activation = {squared_relu, {INFINITY, 1.0f, 0.0f}},
-		.n_rows = N_ROWS,
-		.n = N,
-		.dtype = MTK_DTYPE_F32,
-	};
-	struct mtk_error error;
-
-	for (size_t r = 0; r < N_ROWS; r++)
-		for (size_t i = 0; i < N; i++)
-			want[r * N + i] = (float)(activation(&activate.activation,
-							     (double)x[r * n_in + i],
-							     (double)x[r * n_in + n_in - N + i]) /
-						  (1.0 + exp(-(double)gates[r])));
-	activate.gate_up = gpu_copy_of(x, N_ROWS * n_in * sizeof(float));
-	activate.row_gates = gpu_copy_of(gates, N_ROWS * sizeof(float));
-	activate.out = gpu_memory(sizeof(want));
-	must(mtk_activate_cuda(&activate, gpu_stream(), &error), &error, "activation");
-	near(want, activate.out, N_ROWS * N, 1e-6, "activation");
-	gpu_free_all();
-	free(x);
-	free(gates);
 }
 
 int main(void)
@@ -609,13 +414,6 @@ int main(void)
 		check_unpack((enum mtk_dtype)dtype);
 		check_linear((enum mtk_dtype)dtype, 1, 128, 256, false);
 		check_linear((enum mtk_dtype)dtype, 17, 129, 37, true);
-		for (int weighting = 0; weighting <= MTK_WEIGHT_ON_INPUT; weighting++) {
-			const enum mtk_expert_weighting on = (enum mtk_expert_weighting)weighting;
-
-			check_experts((enum mtk_dtype)dtype, false, false, on);
-			check_experts((enum mtk_dtype)dtype, false, true, on);
-			check_experts((enum mtk_dtype)dtype, true, false, on);
-		}
 	}
 	check_linear_batches();
 	for (size_t i = 0; i < sizeof(widths) / sizeof(widths[0]); i++) {
@@ -628,8 +426,6 @@ int main(void)
 		check_attention(&sizes[i]);
 	}
 	check_sampling();
-	check_activation(false);
-	check_activation(true);
 	puts("layers: all equal within tolerance");
 	return 0;
 }

@@ -16,7 +16,7 @@
 #include "kernels/map/map_cuda.h"
 #include "kernels/permute/permute_cuda.h"
 #include "tests/kernels/cuda/support/gpu.h"
-#include "tests/routing/support/settings.h"
+#include "tests/kernels/cuda/support/values.h"
 
 static const uint32_t row_counts[] = {0, 1, 2, 31, 32, 33, 127, 1009, 4096, 20011};
 #define N_ROW_COUNTS (sizeof(row_counts) / sizeof(row_counts[0]))
@@ -261,24 +261,15 @@ static void check_permute(struct random *random, const struct aligned *a, size_t
 	free(pairs);
 }
 
-static float *random_floats(struct random *random, size_t n)
-{
-	float *values = gpu_host(n * sizeof(*values));
-
-	for (size_t i = 0; i < n; i++)
-		values[i] = random_unit(random);
-	return values;
-}
-
 static void check_combine_of(struct random *random, const struct aligned *a, uint32_t n,
 			     bool has_weights)
 {
 	const uint32_t top_k = a->settings.top_k;
 	const struct mtk_combine combine = {n, top_k, n + 4, has_weights ? 1.0f : 2.5f};
 	const size_t n_outputs = (size_t)a->sizes.capacity * combine.output_stride;
-	float *outputs = random_floats(random, n_outputs);
-	float *weights = random_floats(random, (size_t)a->sizes.n_pairs);
-	float *input = random_floats(random, (size_t)a->n_rows * n);
+	float *outputs = values_random(random, n_outputs);
+	float *weights = values_random(random, (size_t)a->sizes.n_pairs);
+	float *input = values_random(random, (size_t)a->n_rows * n);
 	float *want = gpu_host((size_t)a->n_rows * n * sizeof(*want));
 	struct mtk_combine_cuda_rows rows = {.n_rows = a->n_rows};
 	struct mtk_error error;

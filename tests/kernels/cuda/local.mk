@@ -7,6 +7,7 @@ if HAVE_NVCC
 %C%_programs = \
 	%D%/check_device_cuda \
 	%D%/check_experts_cuda \
+	%D%/check_experts_f32_cuda \
 	%D%/check_kernels_cuda \
 	%D%/check_layers_cuda \
 	%D%/check_moe_cuda \
@@ -28,13 +29,17 @@ endif
 dist_check_SCRIPTS += %D%/sanitize.sh
 
 %C%_support = %D%/support/gpu.c %D%/support/gpu.h
+%C%_values = %D%/support/values.c %D%/support/values.h \
+	tests/routing/support/settings.c tests/routing/support/settings.h
 
 %C%_check_device_cuda_SOURCES = %D%/check_device_cuda.c $(%C%_support)
 %C%_check_device_cuda_LDADD = $(mtk_cuda_libs)
 
-%C%_check_experts_cuda_SOURCES = %D%/check_experts_cuda.c $(%C%_support) \
-	tests/routing/support/settings.c tests/routing/support/settings.h
+%C%_check_experts_cuda_SOURCES = %D%/check_experts_cuda.c $(%C%_support) $(%C%_values)
 %C%_check_experts_cuda_LDADD = $(mtk_cuda_libs)
+
+%C%_check_experts_f32_cuda_SOURCES = %D%/check_experts_f32_cuda.c $(%C%_support) $(%C%_values)
+%C%_check_experts_f32_cuda_LDADD = $(mtk_cuda_libs)
 
 %C%_check_kernels_cuda_SOURCES = %D%/check_kernels_cuda.c \
 	bench/cuda/engine_rig.c bench/cuda/engine_rig.h
@@ -42,8 +47,7 @@ dist_check_SCRIPTS += %D%/sanitize.sh
 %C%_check_kernels_cuda_LDADD = kernels/libmtk_cuda.a kernels/libmtk.la libtrace/libmoetrace.la \
 	$(CUDA_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 
-%C%_check_moe_cuda_SOURCES = %D%/check_moe_cuda.c $(%C%_support) \
-	tests/routing/support/settings.c tests/routing/support/settings.h
+%C%_check_moe_cuda_SOURCES = %D%/check_moe_cuda.c $(%C%_support) $(%C%_values)
 %C%_check_moe_cuda_LDADD = $(mtk_cuda_libs)
 
 %C%_check_peaks_cuda_SOURCES = %D%/check_peaks_cuda.c
@@ -53,8 +57,7 @@ dist_check_SCRIPTS += %D%/sanitize.sh
 	tests/routing/support/settings.c tests/routing/support/settings.h
 %C%_check_route_cuda_LDADD = $(mtk_cuda_libs)
 
-%C%_check_layers_cuda_SOURCES = %D%/check_layers_cuda.c $(%C%_support) \
-	tests/routing/support/settings.c tests/routing/support/settings.h
+%C%_check_layers_cuda_SOURCES = %D%/check_layers_cuda.c $(%C%_support) $(%C%_values)
 %C%_check_layers_cuda_LDADD = $(mtk_cuda_libs)
 
 %C%_check_oea_cuda_SOURCES = %D%/check_oea_cuda.c $(%C%_support) \
@@ -69,6 +72,7 @@ dist_check_SCRIPTS += %D%/sanitize.sh
 %C%_check_decode_cuda_LDADD = $(%C%_check_engine_cuda_LDADD) $(SQLITE3_LIBS)
 
 %C%_check_engine_cuda_SOURCES = %D%/check_engine_cuda.c \
+	%D%/support/tiny_rig.c %D%/support/tiny_rig.h \
 	tests/kernels/support/levels.h \
 	tests/kernels/support/tinymoe.c tests/kernels/support/tinymoe.h
 %C%_check_engine_cuda_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)

@@ -10,6 +10,7 @@ set -u
 : "${MOETRACE_BUILDDIR:=.}"
 program=$MOETRACE_BUILDDIR/tests/kernels/cuda/check_route_cuda
 layers=$MOETRACE_BUILDDIR/tests/kernels/cuda/check_layers_cuda
+experts=$MOETRACE_BUILDDIR/tests/kernels/cuda/check_experts_f32_cuda
 capture=$MOETRACE_BUILDDIR/tests/cuda/check_capture
 
 sanitizer=$(command -v compute-sanitizer || echo "${CUDA_HOME:-/usr/local/cuda}/bin/compute-sanitizer")
@@ -24,6 +25,7 @@ for tool in memcheck racecheck initcheck; do
 	echo "$tool"
 	MOETRACE_TEST_SMALL=1 "$sanitizer" --tool $tool --error-exitcode 9 "$program" || exit 1
 	"$sanitizer" --tool $tool --error-exitcode 9 "$layers" || exit 1
+	"$sanitizer" --tool $tool --error-exitcode 9 "$experts" || exit 1
 	[ -x "$capture" ] || continue
 	CK_FORK=no MOETRACE_TEST_SMALL=1 "$sanitizer" --tool $tool --error-exitcode 9 "$capture" ||
 		exit 1
