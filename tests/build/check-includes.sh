@@ -92,6 +92,10 @@ plant schema/functions/planted.c "  #  include \"$a_kernel\""
 plant cli/planted.c '#include <sqlite3ext.h>'
 plant cli/planted.c '#include <moetrace/../../store/store.h>'
 plant cli/planted.c "#include <$a_common>"
+plant cli/planted.c '#include "viewer/source.h"'
+plant cli/planted.c '#include <openssl/ssl.h>'
+plant viewer/planted.c '#include <microhttpd.h>'
+plant libtrace/cuda/planted.c '#include <cuda.h>'
 plant collectors/nvml/planted.c '#include <cupti.h>'
 plant examples/planted.c "#include \"$a_common\""
 plant kernels/planted.c '#include PLANTED_HEADER'
