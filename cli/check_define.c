@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bytes.h"
 #include "common/f16.h"
 
 void check_violation(struct check *check, enum check_proof proof, const char *format, ...)
@@ -141,9 +142,7 @@ static float *bias_read(sqlite3_stmt *stmt, int column, uint32_t n_values)
 		return NULL;
 	bias = malloc(n_values * sizeof(*bias));
 	for (uint32_t i = 0; bias && i < n_values; i++)
-		bias[i] = mt_f32_from_bits((uint32_t)p[4 * i] | (uint32_t)p[4 * i + 1] << 8 |
-					   (uint32_t)p[4 * i + 2] << 16 |
-					   (uint32_t)p[4 * i + 3] << 24);
+		bias[i] = mt_f32_from_bits(mt_u32_at(p + 4 * i));
 	return bias;
 }
 

@@ -12,6 +12,8 @@
 
 #include <moetrace/moetrace.h>
 
+#include "common/bytes.h"
+
 /* The map of the layer at @epoch into the layer's own place; false after an error line. */
 static bool map_load(struct check *check, struct check_layer *layer, int64_t epoch)
 {
@@ -53,19 +55,9 @@ static bool map_load(struct check *check, struct check_layer *layer, int64_t epo
 /* The logical id of a physical one; -1: there is none. */
 static int64_t logical_of(const struct check_layer *layer, int64_t id)
 {
-	const uint8_t *p = layer->slot_experts + 4 * id;
-
 	if (id >= layer->n_slots)
 		return layer->n_experts + (id - layer->n_slots);
-	return (int32_t)((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-			 (uint32_t)p[3] << 24);
-}
-
-static uint32_t entry_of(const uint8_t *entries, int64_t entry_bytes, int64_t at)
-{
-	if (entry_bytes == 1)
-		return entries[at];
-	return (uint32_t)entries[2 * at] | (uint32_t)entries[2 * at + 1] << 8;
+	return (int32_t)mt_u32_at(layer->slot_experts + 4 * id);
 }
 
 static const char *physical_fault(const struct check_layer *layer, const struct check_run *run,
@@ -79,11 +71,12 @@ static const char *physical_fault(const struct check_layer *layer, const struct 
 	    (layer->n_slots + layer->n_ids - layer->n_experts <= 256))
 		return "physical ids of a size that is not that of its map";
 	for (i = 0; i < run->k; i++) {
-		int64_t at = stored * run->k + i;
-		int64_t id = entry_of(run->physical_ids, run->physical_id_bytes, at);
+		size_t at = (size_t)(stored * run->k + i);
+		int64_t id = mt_narrow_at(run->physical_ids, (size_t)run->physical_id_bytes, at);
 
 		if (i >= n_valid ? id != 0
-				 : logical_of(layer, id) != entry_of(run->ids, run->id_bytes, at))
+				 : logical_of(layer, id) !=
+					   mt_narrow_at(run->ids, (size_t)run->id_bytes, at))
 			return "a physical id whose slot does not hold the expert";
 	}
 	return NULL;
@@ -96,8 +89,8 @@ static const char *candidates_fault(struct check *check, const struct check_laye
 
 	check_row_serial_next(check);
 	for (i = 0; i < run->n_candidates; i++) {
-		uint32_t id = entry_of(run->candidate_ids, run->id_bytes,
-				       stored * run->n_candidates + i);
+		int64_t at = stored * run->n_candidates + i;
+		uint32_t id = mt_narrow_at(run->candidate_ids, (size_t)run->id_bytes, (size_t)at);
 
 		if (id >= layer->n_ids)
 			return "a candidate that the layer does not have";
@@ -116,9 +109,7 @@ static const char *facts_fault(const struct check_run *run, int64_t stored)
 	if (flags & ~(MOETRACE_ROW_NAN | MOETRACE_ROW_TIE))
 		return "a flag that is not known";
 	if (run->margins) {
-		const uint8_t *p = run->margins + 4 * stored;
-		const uint32_t bits = (uint32_t)p[0] | (uint32_t)p[1] << 8 |
-				      (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+		const uint32_t bits = mt_u32_at(run->margins + 4 * stored);
 
 		memcpy(&margin, &bits, sizeof(margin));
 	}

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bytes.h"
+
 /* ---- runs ---- */
 
 void check_run_free(struct check_run *run)
@@ -131,9 +133,7 @@ struct layer_sum {
 
 static uint32_t id_of(const struct check_run *run, const uint8_t *ids, int64_t at)
 {
-	if (run->id_bytes == 1)
-		return ids[at];
-	return (uint32_t)ids[2 * at] | (uint32_t)ids[2 * at + 1] << 8;
+	return mt_narrow_at(ids, (size_t)run->id_bytes, (size_t)at);
 }
 
 static uint32_t id_at(const struct check_run *run, int64_t at)
@@ -199,7 +199,7 @@ static void weights_take(struct check *check, const struct check_layer *layer,
 
 	check->results[CHECK_WEIGHTS].n_checked += (uint64_t)run->k;
 	for (i = 0; i < run->k && !fault; i++) {
-		uint32_t bits = (uint32_t)p[2 * i] | (uint32_t)p[2 * i + 1] << 8;
+		uint32_t bits = mt_u16_at(p + 2 * i);
 
 		if (i >= n_valid && bits != 0)
 			fault = "an unused weight that is not 0";
@@ -266,14 +266,8 @@ static void load_clear(struct check *check, const struct check_layer *layer)
 static int64_t pass_row(struct check *check, const struct check_run *run, int64_t at, int64_t i)
 {
 	struct check_pass *pass = &check->pass;
-	const uint8_t *p;
-	int64_t row = i;
+	const int64_t row = run->row_map ? (int64_t)mt_u32_at(run->row_map + 4 * at) : i;
 
-	if (run->row_map) {
-		p = run->row_map + 4 * at;
-		row = (int64_t)p[0] | (int64_t)p[1] << 8 | (int64_t)p[2] << 16 |
-		      (int64_t)p[3] << 24;
-	}
 	if (row >= pass->n_rows || pass->seen[row] == check->layer_serial || !pass->is_kept[row])
 		return -1;
 	pass->seen[row] = check->layer_serial;

@@ -10,6 +10,7 @@
 
 #include <math.h>
 
+#include "common/bytes.h"
 #include "common/f16.h"
 
 enum basis {
@@ -32,14 +33,9 @@ struct key {
 	bool is_known;
 };
 
-static uint32_t u16_at(const uint8_t *p, int64_t at)
-{
-	return (uint32_t)p[2 * at] | (uint32_t)p[2 * at + 1] << 8;
-}
-
 static uint32_t id_at(const struct row *row, const uint8_t *ids, int64_t at)
 {
-	return row->run->id_bytes == 1 ? ids[at] : u16_at(ids, at);
+	return mt_narrow_at(ids, (size_t)row->run->id_bytes, (size_t)at);
 }
 
 static float number_of(uint32_t bits, bool is_bf16)
@@ -66,7 +62,7 @@ static struct key key_make(const struct check_layer *layer, uint32_t id, double 
 
 static struct key weight_key(const struct row *row, int64_t i, uint32_t id)
 {
-	uint32_t bits = u16_at(row->run->weights, row->stored * row->run->k + i);
+	uint32_t bits = mt_u16_at(row->run->weights + 2 * (row->stored * row->run->k + i));
 
 	return key_make(row->layer, id, number_of(bits, row->run->is_bf16), row->run->is_bf16,
 			row->layer->weight_scale);
@@ -80,7 +76,7 @@ static struct key score_key(const struct row *row, uint32_t id)
 	for (int64_t at = first; at < first + run->n_candidates; at++)
 		if (id_at(row, run->candidate_ids, at) == id)
 			return key_make(row->layer, id,
-					number_of(u16_at(run->candidate_scores, at),
+					number_of(mt_u16_at(run->candidate_scores + 2 * at),
 						  run->is_score_bf16),
 					run->is_score_bf16, 1);
 	return (struct key){.is_known = false};

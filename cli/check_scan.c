@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bytes.h"
+
 #define SQL_PASS                                                                        \
 	"SELECT pass_id, recording_id, model_id, n_rows, n_dropped, verdict, reasons, " \
 	"phase, padding_rows, begin_ns "                                                \
@@ -91,11 +93,7 @@ static bool is_row_computed(const struct slice_rows *rows, int64_t i)
 
 static int64_t position_at(const uint8_t *positions, int64_t first, int64_t i)
 {
-	const uint8_t *p = positions + 4 * i;
-
-	if (!positions)
-		return first + i;
-	return (int64_t)p[0] | (int64_t)p[1] << 8 | (int64_t)p[2] << 16 | (int64_t)p[3] << 24;
+	return positions ? (int64_t)mt_u32_at(positions + 4 * i) : first + i;
 }
 
 /* Add the computed positions of a slice of a request as spans of consecutive positions. */

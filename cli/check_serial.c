@@ -8,6 +8,8 @@
 
 #include "cli/check.h"
 
+#include "common/bytes.h"
+
 static const struct check_sql_proof serial_proofs[] = {
 	{CHECK_TIMING, NULL,
 	 "SELECT 'graph_launch', id, 'it runs still when the second one after it on its stream begins' "
@@ -30,12 +32,6 @@ struct graph {
 	int64_t *branches; /* [n_nodes] */
 	struct node *nodes;
 };
-
-static uint32_t word_at(const unsigned char *bytes)
-{
-	return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
-	       (uint32_t)bytes[3] << 24;
-}
 
 static int by_branch(const void *a, const void *b)
 {
@@ -98,8 +94,8 @@ static int are_serial(const struct graph *graph, const unsigned char *times, int
 	int64_t n = 0, last = 0;
 
 	for (int64_t i = 0; i < n_nodes && i < graph->n_nodes; i++) {
-		const int64_t start_ns = word_at(times + i * 8);
-		const int64_t length_ns = word_at(times + i * 8 + 4);
+		const int64_t start_ns = mt_u32_at(times + i * 8);
+		const int64_t length_ns = mt_u32_at(times + i * 8 + 4);
 
 		if (graph->branches[i] >= 0 && length_ns != UINT32_MAX)
 			nodes[n++] = (struct node){ graph->branches[i], start_ns,

@@ -13,6 +13,8 @@
  */
 #include "cli/check.h"
 
+#include "common/bytes.h"
+
 /* What is wrong with the times of @row is what its flags say, and nothing else. */
 #define TIMES_AGAINST_FLAGS                                                                     \
 	"WHERE flags > 63 OR (flags & 2 <> 0) <> (end_ns IS NOT NULL AND start_ns IS NOT NULL " \
@@ -205,20 +207,14 @@ struct launch {
 	const unsigned char *times; /* [n_nodes][8] */
 };
 
-static uint32_t word_at(const unsigned char *bytes)
-{
-	return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
-	       (uint32_t)bytes[3] << 24;
-}
-
 /* Nodes fill their launch from its begin to its end; those without times are counted. */
 static const char *launch_fault(const struct launch *launch)
 {
 	int64_t n_untimed = 0, first_ns = INT64_MAX, last_ns = 0;
 
 	for (int64_t i = 0; i < launch->n_nodes; i++) {
-		const int64_t start_ns = word_at(launch->times + i * 8);
-		const int64_t length_ns = word_at(launch->times + i * 8 + 4);
+		const int64_t start_ns = mt_u32_at(launch->times + i * 8);
+		const int64_t length_ns = mt_u32_at(launch->times + i * 8 + 4);
 
 		if (start_ns == UINT32_MAX && length_ns == UINT32_MAX) {
 			n_untimed++;

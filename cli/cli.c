@@ -55,6 +55,12 @@ void mt_error(const char *format, ...)
 	va_end(args);
 }
 
+int mt_error_memory(void)
+{
+	mt_error("out of memory");
+	return MT_EXIT_FAILED;
+}
+
 void mt_warn(const char *format, ...)
 {
 	va_list args;

@@ -75,6 +75,8 @@ void mt_error_set_name(const char *name);
 
 /* One line `moetrace VERB: TEXT` on standard error; TEXT says what, where and what to do. */
 void mt_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* There is no memory; returns MT_EXIT_FAILED. */
+int mt_error_memory(void);
 /* The same with `warning: ` before TEXT. */
 void mt_warn(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* The same with `note: `: something that figures leave out. */
@@ -142,6 +144,9 @@ extern const struct argp mt_args_plain_argp;	 /* with neither */
  */
 int mt_args_parse(const struct argp *argp, int argc, char **argv, struct mt_args *args,
 		  void *input);
+
+/* The parser of a verb that has no options of its own: child 0 gets what it would have. */
+error_t mt_args_pass_on(int key, char *arg, struct argp_state *state);
 
 /* Print a usage error, `moetrace VERB: TEXT; see moetrace VERB --help`; returns EINVAL. */
 error_t mt_args_error(struct mt_args *args, const char *format, ...)
@@ -217,13 +222,6 @@ int mt_trace_print_sql(const struct mt_trace *trace, struct mt_output *output, c
 /* mt_trace_prepare() with ?1, if it has one, bound to the recording; 0: NULL, all of them. */
 sqlite3_stmt *mt_trace_prepare_recording(const struct mt_trace *trace, const char *sql,
 					 uint64_t recording_id);
-
-/*
- * Print a statement whose parameter ?1 is the recording to look at, or NULL for all of them, and
- * whose ?2 is @text, if it has one.
- */
-int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *output,
-			     const char *sql, uint64_t recording_id, const char *text);
 
 /* MT_EXIT_OK if there is such a recording or @recording_id is 0; else an error line. */
 int mt_trace_recording_check(const struct mt_trace *trace, uint64_t recording_id);

@@ -18,6 +18,15 @@
 
 #define HELP_FLAGS (ARGP_HELP_USAGE | ARGP_HELP_LONG | ARGP_HELP_DOC)
 
+error_t mt_args_pass_on(int key, char *arg, struct argp_state *state)
+{
+	(void)arg;
+	if (key != ARGP_KEY_INIT)
+		return ARGP_ERR_UNKNOWN;
+	state->child_inputs[0] = state->input;
+	return 0;
+}
+
 error_t mt_args_error(struct mt_args *args, const char *format, ...)
 {
 	char text[512];

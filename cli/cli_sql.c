@@ -159,21 +159,6 @@ sqlite3_stmt *mt_trace_prepare_recording(const struct mt_trace *trace, const cha
 	return stmt;
 }
 
-int mt_trace_print_recording(const struct mt_trace *trace, struct mt_output *output,
-			     const char *sql, uint64_t recording_id, const char *text)
-{
-	sqlite3_stmt *stmt = mt_trace_prepare_recording(trace, sql, recording_id);
-	int status;
-
-	if (!stmt)
-		return MT_EXIT_FAILED;
-	if (text)
-		sqlite3_bind_text(stmt, 2, text, -1, SQLITE_STATIC);
-	status = mt_trace_print(trace, output, stmt);
-	sqlite3_finalize(stmt);
-	return status;
-}
-
 int mt_trace_print_notes(const struct mt_trace *trace, sqlite3_stmt *stmt)
 {
 	const int text = sqlite3_column_count(stmt) - 1;

@@ -219,12 +219,6 @@ static int columns_of(const struct mt_live_answer *answer, const char ***ret_col
 	return columns ? 0 : -1;
 }
 
-static int out_of_memory(void)
-{
-	mt_error("out of memory");
-	return MT_EXIT_FAILED;
-}
-
 static int answers_print(const struct mt_live_answer *answers, const struct mt_live_set *set,
 			 const char *const *columns, size_t n_columns, enum mt_format format,
 			 bool is_vertical)
@@ -241,7 +235,7 @@ static int answers_print(const struct mt_live_answer *answers, const struct mt_l
 	mt_output_begin(&output, stdout, format);
 	output.is_vertical = is_vertical;
 	if (mt_table_begin(&table, &output, columns, n_columns) != MOETRACE_OK)
-		return out_of_memory();
+		return mt_error_memory();
 	for (i = 0; i < set->n_sessions; i++) {
 		for (j = 0; j < n_columns && answers[i].is_ok; j++) {
 			if (strcmp(columns[j], "socket") == 0)
@@ -250,7 +244,7 @@ static int answers_print(const struct mt_live_answer *answers, const struct mt_l
 				number_or_text(&table, mt_live_value(&answers[i], columns[j]));
 		}
 	}
-	status = mt_table_end(&table) == MOETRACE_OK ? MT_EXIT_OK : out_of_memory();
+	status = mt_table_end(&table) == MOETRACE_OK ? MT_EXIT_OK : mt_error_memory();
 	mt_output_end(&output);
 	return status;
 }
@@ -263,7 +257,7 @@ static int status_print(const struct mt_live_answer *answers, const struct mt_li
 	size_t n;
 
 	if (columns_of(&answers[0], &columns) < 0)
-		return out_of_memory();
+		return mt_error_memory();
 	n = answers[0].n_fields;
 	columns[n++] = "socket";
 	status = answers_print(answers, set, columns, n, format, true);
@@ -339,7 +333,7 @@ static int verb_run(const char *verb, const struct control_args *args)
 						     sizeof(list_columns) / sizeof(list_columns[0]),
 						     args->common.format, false);
 	} else {
-		status = out_of_memory();
+		status = mt_error_memory();
 	}
 	for (i = 0; answers && i < set.n_sessions; i++)
 		mt_live_answer_free(&answers[i]);
@@ -394,7 +388,7 @@ int mt_cmd_list(int argc, char **argv)
 		return status;
 	answers = calloc(set.n_sessions + 1, sizeof(*answers));
 	if (!answers)
-		status = out_of_memory();
+		status = mt_error_memory();
 	for (i = 0; answers && i < set.n_sessions; i++)
 		answers[i] = set.sessions[i].status;
 	if (answers)

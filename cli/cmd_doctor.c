@@ -21,17 +21,8 @@
 
 static const struct argp_child children[] = {{&mt_args_argp, 0, NULL, 0}, {0}};
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	(void)arg;
-	if (key != ARGP_KEY_INIT)
-		return ARGP_ERR_UNKNOWN;
-	state->child_inputs[0] = state->input;
-	return 0;
-}
-
 static const struct argp argp = {
-	.parser = parse,
+	.parser = mt_args_pass_on,
 	.doc = "Print which sources of times and power are there, which are off and why, and what to "
 	       "do about it"
 	       "\v"

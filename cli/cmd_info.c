@@ -7,19 +7,10 @@
 
 #include "cli/cli.h"
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	(void)arg;
-	if (key != ARGP_KEY_INIT)
-		return ARGP_ERR_UNKNOWN;
-	state->child_inputs[0] = state->input;
-	return 0;
-}
-
 static const struct argp_child children[] = {{&mt_args_sections_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
-	.parser = parse,
+	.parser = mt_args_pass_on,
 	.args_doc = "FILE",
 	.doc = "Print what a trace holds: the file, the program and options that recorded it, its "
 	       "processes, devices, models, layers and recordings.",

@@ -95,12 +95,6 @@ static const struct argp argp = {
 	.children = children,
 };
 
-static int out_of_memory(void)
-{
-	mt_error("out of memory");
-	return MT_EXIT_FAILED;
-}
-
 /* Say a line; an error of the session's is an error line. */
 static int say(const struct mt_live *live, const char *line, struct mt_live_answer *ret_answer)
 {
@@ -130,7 +124,7 @@ static int step_add(struct measured *measured, const char *text)
 		struct mt_step *grown = realloc(measured->steps, n * sizeof(*grown));
 
 		if (!grown)
-			return out_of_memory();
+			return mt_error_memory();
 		measured->steps = grown;
 		measured->max_steps = n;
 	}
@@ -246,7 +240,7 @@ static int steps_print(const struct measured *measured, struct mt_output *output
 	size_t i, n;
 
 	if (mt_table_begin(&table, output, columns, sizeof(columns) / sizeof(columns[0])))
-		return out_of_memory();
+		return mt_error_memory();
 	for (i = 0; i < measured->n_steps; i += n) {
 		const struct mt_step *step = &measured->steps[i];
 		const char *phase = phase_name(step->phase);
@@ -254,7 +248,7 @@ static int steps_print(const struct measured *measured, struct mt_output *output
 
 		n = mt_steps_group_size(measured->steps, measured->n_steps, i);
 		if (mt_step_change(step, n, n_pairs, &change) < 0)
-			return out_of_memory();
+			return mt_error_memory();
 		if (!phase || !step->n_rows || change.n_pairs == 0 ||
 		    change.n_pairs < (n_pairs < MIN_PAIRS ? n_pairs : MIN_PAIRS))
 			continue;
@@ -267,7 +261,7 @@ static int steps_print(const struct measured *measured, struct mt_output *output
 		mt_table_int64(&table, (int64_t)change.on);
 		change_print(&table, &change);
 	}
-	return mt_table_end(&table) == MOETRACE_OK ? MT_EXIT_OK : out_of_memory();
+	return mt_table_end(&table) == MOETRACE_OK ? MT_EXIT_OK : mt_error_memory();
 }
 
 static int rate_print(const struct mt_change *rate, struct mt_output *output)
@@ -279,13 +273,13 @@ static int rate_print(const struct mt_change *rate, struct mt_output *output)
 	struct mt_table table;
 
 	if (mt_table_begin(&table, output, columns, sizeof(columns) / sizeof(columns[0])))
-		return out_of_memory();
+		return mt_error_memory();
 	mt_table_int64(&table, (int64_t)rate->n_steps);
 	mt_table_int64(&table, (int64_t)rate->n_pairs);
 	mt_table_double(&table, rate->off);
 	mt_table_double(&table, rate->on);
 	change_print(&table, rate);
-	return mt_table_end(&table) == MOETRACE_OK ? MT_EXIT_OK : out_of_memory();
+	return mt_table_end(&table) == MOETRACE_OK ? MT_EXIT_OK : mt_error_memory();
 }
 
 static int print(struct measured *measured, enum mt_format format)
@@ -297,7 +291,7 @@ static int print(struct measured *measured, enum mt_format format)
 	mt_steps_prepare(measured->steps, measured->n_steps, &measured->blocks);
 	steps_keep_counted(measured);
 	if (mt_rate_change(measured->steps, measured->n_steps, measured->blocks.n_pairs, &rate) < 0)
-		return out_of_memory();
+		return mt_error_memory();
 	if (rate.n_pairs == 0) {
 		mt_error("no pair of blocks has passes in both; is the session busy? Longer blocks "
 			 "(--block-ms) hold more passes");

@@ -11,6 +11,7 @@
 #include <moetrace/status.h>
 
 #include "cli/cli.h"
+#include "schema/functions/statement.h"
 
 #define MAX_SQL_BYTES 1000000
 
@@ -130,21 +131,6 @@ static int statement_refuse(const struct mt_trace *trace, const char *why)
 	return MT_EXIT_USAGE;
 }
 
-/* Whether nothing but blanks, comments and semicolons follows. */
-static bool is_end(sqlite3 *db, const char *sql)
-{
-	sqlite3_stmt *stmt;
-	int rc;
-
-	while (*sql) {
-		rc = sqlite3_prepare_v2(db, sql, -1, &stmt, &sql);
-		sqlite3_finalize(stmt);
-		if (rc != SQLITE_OK || stmt)
-			return false;
-	}
-	return true;
-}
-
 /* MT_EXIT_OK and a statement that reads, or an error line. */
 static int statement_prepare(const struct mt_trace *trace, const char *sql, sqlite3_stmt **ret_stmt)
 {
@@ -161,7 +147,7 @@ static int statement_prepare(const struct mt_trace *trace, const char *sql, sqli
 	}
 	if (!stmt)
 		status = statement_refuse(trace, "the SQL is empty; give one SELECT");
-	else if (!is_end(trace->db, tail))
+	else if (!mt_sql_is_end(trace->db, tail))
 		status = statement_refuse(trace, "more than one statement; give one, and run the "
 						 "command once for each");
 	else if (!sqlite3_stmt_readonly(stmt))

@@ -16,19 +16,10 @@
 #include "cli/lift.h"
 #include "schema/functions/questions.h"
 
-static error_t parse(int key, char *arg, struct argp_state *state)
-{
-	(void)arg;
-	if (key != ARGP_KEY_INIT)
-		return ARGP_ERR_UNKNOWN;
-	state->child_inputs[0] = state->input;
-	return 0;
-}
-
 static const struct argp_child children[] = {{&mt_args_report_argp, 0, NULL, 0}, {0}};
 
 static const struct argp argp = {
-	.parser = parse,
+	.parser = mt_args_pass_on,
 	.args_doc = "FILE",
 	.doc = "Print one screen about a trace: what deserves attention, losses first; what was "
 	       "recorded, throughput, the balance of the layers, the hottest experts, experts "

@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bytes.h"
+
 static int out_of_memory(const struct mt_trace *trace)
 {
 	mt_error("%s: out of memory", trace->path);
@@ -42,9 +44,7 @@ static void map_apply(const struct mt_plot_layer *layer, sqlite3_stmt *stmt, uin
 	for (uint32_t i = 0; i < layer->n_slots; i++)
 		ranks[i] = (uint32_t)n_ranks;
 	for (uint64_t slot = n_slots; slot-- > 0;) {
-		const unsigned char *at = bytes + 4 * slot;
-		const uint32_t expert = at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 |
-					(uint32_t)at[3] << 24;
+		const uint32_t expert = mt_u32_at(bytes + 4 * slot);
 
 		if (expert < layer->n_experts)
 			ranks[expert] = (uint32_t)(slot * n_ranks / n_slots);

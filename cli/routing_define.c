@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bytes.h"
 #include "common/f16.h"
 
 enum { MAX_IDS = 65536, MAX_TOP_K = 255 };
@@ -96,8 +97,7 @@ static bool bias_read(sqlite3_stmt *stmt, struct routing_layer *layer)
 	if (!layer->bias)
 		return false;
 	for (uint32_t i = 0; i < layer->n_columns; i++, p += 4)
-		layer->bias[i] = mt_f32_from_bits((uint32_t)p[0] | (uint32_t)p[1] << 8 |
-						  (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+		layer->bias[i] = mt_f32_from_bits(mt_u32_at(p));
 	for (uint32_t i = 0; i < layer->n_columns; i++) {
 		if (isfinite(layer->bias[i]))
 			continue;
@@ -298,8 +298,7 @@ static int map_read(struct routing *routing, struct routing_layer *layer, sqlite
 	}
 	layer->n_slots = (uint32_t)n_slots;
 	for (uint32_t i = 0; i < layer->n_slots; i++, p += 4) {
-		layer->slot_experts[i] = (int32_t)((uint32_t)p[0] | (uint32_t)p[1] << 8 |
-						   (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24);
+		layer->slot_experts[i] = (int32_t)mt_u32_at(p);
 		if (layer->slot_experts[i] >= (int32_t)layer->n_experts)
 			layer->slot_experts[i] = -1;
 		moves |= layer->slot_experts[i] != (int32_t)i;

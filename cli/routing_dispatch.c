@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include "common/bytes.h"
+
 enum { MAX_RANKS = 64 };
 
 #define SQL_DISPATCH                                                                         \
@@ -73,9 +75,7 @@ static bool ranks_find(const struct routing_layer *layer, uint32_t n_ranks, uint
 
 static uint32_t id_at(const struct mt_run *run, size_t at)
 {
-	return run->id_bytes == 1
-		       ? run->ids[at]
-		       : (uint32_t)run->ids[2 * at] | (uint32_t)run->ids[2 * at + 1] << 8;
+	return mt_narrow_at(run->ids, (size_t)run->id_bytes, at);
 }
 
 /* @ranks: of experts; NULL: ids are slots. */
@@ -112,8 +112,7 @@ static bool is_sent(const struct sent *sent, const uint8_t *told, uint32_t n_ran
 	bool are_tokens = true, are_entries = true;
 
 	for (uint32_t i = 0; i < n_ranks; i++, told += 4) {
-		const uint64_t n = (uint64_t)told[0] | (uint64_t)told[1] << 8 |
-				   (uint64_t)told[2] << 16 | (uint64_t)told[3] << 24;
+		const uint64_t n = mt_u32_at(told);
 
 		are_tokens &= n == sent->tokens[i];
 		are_entries &= n == sent->entries[i];

@@ -11,6 +11,8 @@
 
 #include <moetrace/status.h>
 
+#include "common/bytes.h"
+
 static const struct {
 	const char *means;
 	const char *todo;
@@ -199,9 +201,7 @@ static int64_t position_in(sqlite3_stmt *stmt)
 
 	if (!p || at < 0 || sqlite3_column_bytes(stmt, 4) < 4 * (at + 1))
 		return -1;
-	p += 4 * at;
-	return (int64_t)((uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 |
-			 (uint32_t)p[3] << 24);
+	return mt_u32_at(p + 4 * at);
 }
 
 /* Whose row it is, as far as it is one of a request. */

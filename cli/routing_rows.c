@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bytes.h"
+
 /* Sums of a few weights of 16 bits differ by far less; factors that matter by far more. */
 #define SUM_TOLERANCE 0.02f
 /* The smallest normal number of fp16: below, equal bits are no equal scores. */
@@ -90,9 +92,7 @@ static void physical_take(struct routing *routing, const struct routing_row *row
 
 	for (size_t j = 0; j < row->n; j++) {
 		const uint32_t id = routing_id(row, j);
-		const uint32_t slot = run->physical_id_bytes == 1
-					      ? p[j]
-					      : (uint32_t)p[2 * j] | (uint32_t)p[2 * j + 1] << 8;
+		const uint32_t slot = mt_narrow_at(p, (size_t)run->physical_id_bytes, j);
 
 		if (slot != id)
 			return;

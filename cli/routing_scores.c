@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/bytes.h"
+
 enum { MAX_TOP_N = 32 };
 
 /* A rule of the choice. */
@@ -47,12 +49,8 @@ static bool scores_read(struct routing *routing, const struct routing_row *row, 
 	for (uint32_t i = 0; i < n_columns; i++)
 		routing->scores[i] = NAN;
 	for (size_t j = 0; j < run->n_candidates; j++) {
-		const uint32_t id = run->id_bytes == 1
-					    ? ids[j]
-					    : (uint32_t)ids[2 * j] | (uint32_t)ids[2 * j + 1] << 8;
-		const double score =
-			(double)routing->widen[is_bf16][(uint32_t)bits[2 * j] |
-							(uint32_t)bits[2 * j + 1] << 8];
+		const uint32_t id = mt_narrow_at(ids, (size_t)run->id_bytes, j);
+		const double score = (double)routing->widen[is_bf16][mt_u16_at(bits + 2 * j)];
 
 		if (id >= n_columns)
 			continue;

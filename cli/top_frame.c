@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/compare.h"
+
 static bool keeps_passes(const struct mt_top *top)
 {
 	return strcmp(top->facts.mode, "stat") != 0;
@@ -180,13 +182,6 @@ static void layer_judge(const struct mt_top_layer *layer, const uint64_t *tokens
 		(double)balance->tokens * (double)balance->tokens / (layer->n_experts * square);
 }
 
-static int compare_doubles(const void *a, const void *b)
-{
-	const double x = *(const double *)a, y = *(const double *)b;
-
-	return (x > y) - (x < y);
-}
-
 /* The value that @share of the sorted ones do not exceed. */
 static double rank_of(const double *sorted, size_t n, double share)
 {
@@ -218,8 +213,8 @@ static int balance_set(struct mt_top_frame *frame)
 		jain[n++] = balance->jain;
 	}
 	if (n > 0) {
-		qsort(values, n, sizeof(*values), compare_doubles);
-		qsort(jain, n, sizeof(*jain), compare_doubles);
+		qsort(values, n, sizeof(*values), mt_compare_doubles);
+		qsort(jain, n, sizeof(*jain), mt_compare_doubles);
 		frame->ratio_p50 = rank_of(values, n, 0.5);
 		frame->ratio_p95 = rank_of(values, n, 0.95);
 		frame->jain_p50 = rank_of(jain, n, 0.5);

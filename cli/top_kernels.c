@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bytes.h"
+
 /* Rows of several streams and passes lie mixed. */
 #define SLACK_ROWS 4096
 
@@ -160,12 +162,6 @@ static const struct mt_top_graph *graph_find(struct mt_top *top, const struct mt
 	return &graphs[top->n_graphs++];
 }
 
-static uint32_t number_at(const unsigned char *bytes)
-{
-	return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 |
-	       (uint32_t)bytes[3] << 24;
-}
-
 static int launch_take(struct mt_top *top, const struct mt_trace *trace, sqlite3_stmt *stmt)
 {
 	struct mt_top_bucket *bucket = mt_top_bucket_at(top, sqlite3_column_int64(stmt, 1));
@@ -182,9 +178,9 @@ static int launch_take(struct mt_top *top, const struct mt_trace *trace, sqlite3
 	times = sqlite3_column_blob(stmt, 3);
 	n = (size_t)sqlite3_column_bytes(stmt, 3) / 8;
 	for (i = 0; times && i < n && i < graph->n_nodes; i++, times += 8) {
-		const uint32_t length_ns = number_at(times + 4);
+		const uint32_t length_ns = mt_u32_at(times + 4);
 
-		if (number_at(times) == NO_TIME && length_ns == NO_TIME)
+		if (mt_u32_at(times) == NO_TIME && length_ns == NO_TIME)
 			continue;
 		bucket->n_operations[graph->roles[i]]++;
 		bucket->operations_ns[graph->roles[i]] += length_ns;

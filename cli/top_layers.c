@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bytes.h"
+
 /* A thousand layers of a thousand experts; what is more is refused. */
 #define MAX_CELLS (1u << 20)
 #define MAX_SLOTS 65536
@@ -27,12 +29,6 @@
 	"SELECT m.layer_id, m.n_ranks, m.slot_experts FROM expert_map AS m JOIN layer AS l " \
 	"USING (layer_id) WHERE l.model_id = ?1 AND m.epoch = (SELECT max(o.epoch) FROM "    \
 	"expert_map AS o WHERE o.layer_id = m.layer_id)"
-
-static int no_memory(void)
-{
-	mt_error("out of memory");
-	return MT_EXIT_FAILED;
-}
 
 /* Returns the model's key in *@ret_model_id; 0: there is none yet. */
 static int model_read(struct mt_top *top, const struct mt_trace *trace, int64_t *ret_model_id)
@@ -79,7 +75,7 @@ static int layer_add(struct mt_top *top, const struct mt_trace *trace, sqlite3_s
 	}
 	layers = realloc(top->layers, (top->n_layers + 1) * sizeof(*layers));
 	if (!layers)
-		return no_memory();
+		return mt_error_memory();
 	top->layers = layers;
 	layers[top->n_layers++] = (struct mt_top_layer){
 		.layer_id = sqlite3_column_int64(stmt, 0),
@@ -105,7 +101,7 @@ static int cells_make(struct mt_top *top)
 		top->buckets[i].tokens = calloc(n, sizeof(*top->buckets[i].tokens));
 		is_made = is_made && top->buckets[i].tokens;
 	}
-	return is_made ? MT_EXIT_OK : no_memory();
+	return is_made ? MT_EXIT_OK : mt_error_memory();
 }
 
 static int layers_read(struct mt_top *top, const struct mt_trace *trace)
@@ -136,8 +132,7 @@ static void map_apply(struct mt_top *top, sqlite3_stmt *stmt)
 	if (i == top->n_layers || n_ranks < 1 || n_ranks > INT16_MAX || n_slots < n_ranks || !slots)
 		return;
 	for (int64_t slot = 0; slot < n_slots; slot++, slots += 4) {
-		const uint32_t expert = slots[0] | (uint32_t)slots[1] << 8 |
-					(uint32_t)slots[2] << 16 | (uint32_t)slots[3] << 24;
+		const uint32_t expert = mt_u32_at(slots);
 		int16_t *rank;
 
 		if (expert >= top->layers[i].n_experts)
@@ -159,7 +154,7 @@ static int map_read(struct mt_top *top, const struct mt_trace *trace)
 	if (!top->ranks)
 		top->ranks = malloc((top->n_cells ? top->n_cells : 1) * sizeof(*top->ranks));
 	if (!top->ranks)
-		return no_memory();
+		return mt_error_memory();
 	for (size_t i = 0; i < top->n_cells; i++)
 		top->ranks[i] = -1;
 	stmt = mt_trace_prepare(trace, SQL_MAP);

@@ -7,6 +7,9 @@
 noinst_LTLIBRARIES += %D%/libmt_common.la %D%/libmt_json.la
 
 %C%_libmt_common_la_SOURCES = \
+	%D%/base64.h \
+	%D%/bytes.h \
+	%D%/compare.h \
 	%D%/folder.c %D%/folder.h \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/utf8.c %D%/utf8.h

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base64.h"
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
 #include "libtrace/cuda/capture.h"
@@ -227,23 +228,13 @@ int mt_experts_rows_add(struct mt_experts *experts, const struct mt_experts_part
 
 /* ---- the answer ---- */
 
-static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
 static char *base64_of(const uint8_t *bytes, size_t n_bytes)
 {
 	char *text = malloc((n_bytes + 2) / 3 * 4 + 1);
 	char *to = text;
 
-	for (size_t i = 0; text && i < n_bytes; i += 3) {
-		size_t n = n_bytes - i < 3 ? n_bytes - i : 3;
-		uint32_t word = (uint32_t)bytes[i] << 16 | (n > 1 ? (uint32_t)bytes[i + 1] << 8 : 0) |
-				(n > 2 ? bytes[i + 2] : 0u);
-
-		*to++ = digits[word >> 18];
-		*to++ = digits[word >> 12 & 63];
-		*to++ = n > 1 ? digits[word >> 6 & 63] : '=';
-		*to++ = n > 2 ? digits[word & 63] : '=';
-	}
+	for (size_t i = 0; text && i < n_bytes; i += 3, to += 4)
+		mt_base64_group(bytes + i, n_bytes - i, to);
 	if (text)
 		*to = '\0';
 	return text;

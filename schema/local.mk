@@ -73,7 +73,8 @@ question_sql_files = \
 	schema/questions/throttles.sql
 
 noinst_LTLIBRARIES += %D%/libmt_questions.la
-%C%_libmt_questions_la_SOURCES = %D%/functions/questions.c %D%/functions/questions.h
+%C%_libmt_questions_la_SOURCES = %D%/functions/questions.c %D%/functions/questions.h \
+	%D%/functions/statement.h
 nodist_%C%_libmt_questions_la_SOURCES = %D%/questions_sql.c
 
 %D%/questions_sql.c: $(question_sql_files) build-aux/embed.sh

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base64.h"
 #include "viewer/answer.h"
 #include "viewer/page.h"
 #include "viewer/timeline.h"
@@ -66,19 +67,13 @@ static void json_write(FILE *out, const char *bytes, size_t n_bytes)
 
 static void base64_write(FILE *out, const char *text, size_t n_bytes)
 {
-	static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	const unsigned char *bytes = (const unsigned char *)text;
+	char group[4];
 
 	putc('"', out);
 	for (size_t i = 0; i < n_bytes; i += 3) {
-		const size_t n = n_bytes - i < 3 ? n_bytes - i : 3;
-		const unsigned value = (unsigned)bytes[i] << 16 | (n > 1 ? (unsigned)bytes[i + 1] << 8 : 0) |
-				       (n > 2 ? bytes[i + 2] : 0u);
-
-		putc(digits[value >> 18], out);
-		putc(digits[value >> 12 & 63], out);
-		putc(n > 1 ? digits[value >> 6 & 63] : '=', out);
-		putc(n > 2 ? digits[value & 63] : '=', out);
+		mt_base64_group(bytes + i, n_bytes - i, group);
+		fwrite(group, 1, sizeof(group), out);
 	}
 	putc('"', out);
 }

@@ -7,28 +7,15 @@
 
 #include <string.h>
 
+#include "schema/functions/statement.h"
+
 /* What a person, or a chart, can look at. */
 #define MAX_ROWS 10000
-
-/* Whether nothing but blanks, comments and semicolons follows. */
-static bool is_end(sqlite3 *db, const char *sql)
-{
-	sqlite3_stmt *stmt;
-	int rc;
-
-	while (*sql) {
-		rc = sqlite3_prepare_v2(db, sql, -1, &stmt, &sql);
-		sqlite3_finalize(stmt);
-		if (rc != SQLITE_OK || stmt)
-			return false;
-	}
-	return true;
-}
 
 static void statement_run(struct mt_source_run *run, sqlite3_stmt *stmt, const char *tail,
 			  struct mt_view_reply *reply)
 {
-	if (!is_end(run->db, tail))
+	if (!mt_sql_is_end(run->db, tail))
 		mt_view_reply_fail(reply, MT_REPLY_BAD, "more than one statement; give one");
 	else if (!sqlite3_stmt_readonly(stmt))
 		mt_view_reply_fail(reply, MT_REPLY_BAD, "the statement would write; a trace is only read");

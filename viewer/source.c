@@ -25,7 +25,7 @@
 /* Steps of SQLite's machine between two looks at the clock: some 10 microseconds. */
 #define STEPS_A_LOOK 2000
 
-static int64_t now_ns(void)
+int64_t mt_source_now_ns(void)
 {
 	struct timespec now;
 
@@ -183,7 +183,7 @@ static int look(void *context)
 	mt_progress_look(run);
 	if (atomic_load_explicit(run->source->stops, memory_order_relaxed))
 		run->state = MT_RUN_STOPPED;
-	else if (now_ns() > run->deadline_ns)
+	else if (mt_source_now_ns() > run->deadline_ns)
 		run->state = MT_RUN_TIMED_OUT;
 	else if (run->peer_fd >= 0 && is_peer_gone(run->peer_fd))
 		run->state = MT_RUN_PEER_GONE;
@@ -335,7 +335,7 @@ struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms
 	if (opens)
 		run = run_open(source);
 	if (run) {
-		run->deadline_ns = now_ns() + (int64_t)limit_ms * 1000000;
+		run->deadline_ns = mt_source_now_ns() + (int64_t)limit_ms * 1000000;
 		run->peer_fd = peer_fd;
 		run->is_of_user = false;
 		run->progress = NULL;

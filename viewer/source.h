@@ -63,6 +63,9 @@ struct mt_source {
 	struct mt_timeline *timeline;  /* of the recording asked for last; NULL: none yet */
 };
 
+/* CLOCK_MONOTONIC, as deadlines are. */
+int64_t mt_source_now_ns(void);
+
 struct mt_view_file;
 
 /* What of the file at the source's path is not as it was opened. */

@@ -29,14 +29,6 @@ static const int64_t block_ids[MT_SCAN_N_TABLES] = {
 	[MT_SCAN_GRAPH] = 16, [MT_SCAN_KERNEL] = 2048,
 };
 
-static int64_t now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 void mt_timeline_lock(struct mt_timeline *timeline)
 {
 	atomic_fetch_add(&timeline->n_waiting, 1);
@@ -315,7 +307,7 @@ static bool tables_look(struct mt_timeline *timeline, struct mt_scan *scan)
 		pthread_mutex_unlock(&timeline->lock);
 	}
 	thread_lock(timeline);
-	timeline->looked_ns = now_ns();
+	timeline->looked_ns = mt_source_now_ns();
 	pthread_mutex_unlock(&timeline->lock);
 	return has_memory;
 }
@@ -347,7 +339,7 @@ static bool block_read(struct mt_timeline *timeline, struct mt_scan *scan,
 static bool shall_end(const struct mt_timeline *timeline)
 {
 	return atomic_load(&timeline->stops) || atomic_load(timeline->source->stops) ||
-	       now_ns() - atomic_load(&timeline->asked_ns) > IDLE_NS;
+	       mt_source_now_ns() - atomic_load(&timeline->asked_ns) > IDLE_NS;
 }
 
 static void read_all(struct mt_timeline *timeline, struct mt_source_run *run)
@@ -445,7 +437,8 @@ static bool wants_thread(const struct mt_timeline *timeline)
 		return false;
 	if (mt_timeline_progress(timeline) < 1)
 		return true;
-	return timeline->source->is_live && now_ns() - timeline->looked_ns > LOOK_AGAIN_NS;
+	return timeline->source->is_live &&
+	       mt_source_now_ns() - timeline->looked_ns > LOOK_AGAIN_NS;
 }
 
 struct mt_timeline *mt_timeline_get(struct mt_source *source, int64_t recording_id)
@@ -461,7 +454,7 @@ struct mt_timeline *mt_timeline_get(struct mt_source *source, int64_t recording_
 	source->timeline = timeline;
 	if (!timeline)
 		return NULL;
-	atomic_store(&timeline->asked_ns, now_ns());
+	atomic_store(&timeline->asked_ns, mt_source_now_ns());
 	mt_timeline_lock(timeline);
 	if (wants_thread(timeline)) {
 		mt_timeline_unlock(timeline);
@@ -476,14 +469,14 @@ struct mt_timeline *mt_timeline_get(struct mt_source *source, int64_t recording_
 
 bool mt_timeline_wait(struct mt_timeline *timeline, uint32_t limit_ms)
 {
-	const int64_t end_ns = now_ns() + (int64_t)limit_ms * 1000000;
+	const int64_t end_ns = mt_source_now_ns() + (int64_t)limit_ms * 1000000;
 	const struct timespec until = {.tv_sec = end_ns / 1000000000, .tv_nsec = end_ns % 1000000000};
 	bool is_whole;
 
 	mt_timeline_lock(timeline);
 	while (timeline->is_reading &&
 	       pthread_cond_timedwait(&timeline->changed, &timeline->lock, &until) == 0)
-		atomic_store(&timeline->asked_ns, now_ns());
+		atomic_store(&timeline->asked_ns, mt_source_now_ns());
 	is_whole = !timeline->is_reading && !timeline->has_failed &&
 		   mt_timeline_progress(timeline) >= 1;
 	mt_timeline_unlock(timeline);

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bytes.h"
+
 static struct mt_lane kernel_lane(sqlite3_stmt *stmt, int device, bool moves_data)
 {
 	return (struct mt_lane){moves_data ? MT_LANE_COLLECTIVES : MT_LANE_KERNELS,
@@ -70,11 +72,6 @@ static enum mt_scan_result graph_know(struct mt_scan *scan, int64_t graph)
 	return mt_scan_end(stmt, rc, MT_SCAN_DONE);
 }
 
-static uint32_t u32_at(const unsigned char *bytes)
-{
-	return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
-
 /* A node has no row of its own: it is its launch's, and its number there. */
 static bool nodes_add(struct mt_scan *scan, sqlite3_stmt *stmt, struct mt_items *items)
 {
@@ -84,7 +81,8 @@ static bool nodes_add(struct mt_scan *scan, sqlite3_stmt *stmt, struct mt_items 
 	struct mt_item item = {.id = (uint32_t)sqlite3_column_int64(stmt, 5)};
 
 	for (size_t i = 0; i < n && i < MAX_GRAPH_NODES; i++) {
-		const uint32_t after = u32_at(times + 8 * i), length = u32_at(times + 8 * i + 4);
+		const uint32_t after = mt_u32_at(times + 8 * i);
+		const uint32_t length = mt_u32_at(times + 8 * i + 4);
 		const struct mt_known_node *node = &scan->nodes[i];
 
 		if (!node->is_there || (after == UINT32_MAX && length == UINT32_MAX))

@@ -45,14 +45,6 @@ static bool has_taps(const struct mtk_forward_hooks *hooks)
 	return hooks && (hooks->router_logits || hooks->moe_input || hooks->moe_output);
 }
 
-static bool has_decode(const struct mtk_batch *batch)
-{
-	for (uint32_t row = 0; batch->is_decode && row < batch->n_rows; row++)
-		if (batch->is_decode[row])
-			return true;
-	return false;
-}
-
 /* Write the inputs where the device will read them; what is padding is zero. */
 static int send_inputs(struct mtk_cuda_pass *pass, const struct mtk_batch *batch)
 {
@@ -313,7 +305,7 @@ int mtk_cuda_forward(void *memory, const struct mtk_batch *batch,
 	pass.is_graph = !pass.taps && is_decode_pass(c, batch);
 	if (pass.is_graph)
 		pass.n_rows += mtk_cuda_padding_rows(c, batch);
-	pass.has_rule = c->rules && has_decode(batch);
+	pass.has_rule = c->rules && mtk_batch_has_decode(batch);
 	pass.has_facts = hooks && hooks->row_facts;
 	if (pass.n_rows > c->n_rows_max || mtk_kv_append_begin(c->kv, &c->model->config, batch))
 		return mtk_error_set(error, MOETRACE_E_INVALID,

@@ -262,14 +262,6 @@ static bool wants_logits(const struct mtk_batch *batch)
 	return false;
 }
 
-static bool has_decode(const struct mtk_batch *batch)
-{
-	for (uint32_t row = 0; batch->is_decode && row < batch->n_rows; row++)
-		if (batch->is_decode[row])
-			return true;
-	return false;
-}
-
 static int begin_append(const struct mtk_pass *pass, const float *ret_logits)
 {
 	if (pass->model->is_plan || pass->batch->n_rows > pass->workspace->n_rows_max ||
@@ -290,7 +282,7 @@ int mtk_model_forward(const struct mtk_model *model, struct mtk_workspace *works
 		.threads = threads,
 		.batch = batch,
 		.hooks = hooks,
-		.has_decode = has_decode(batch),
+		.has_decode = mtk_batch_has_decode(batch),
 	};
 	int status = begin_append(&pass, ret_logits);
 

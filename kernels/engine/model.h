@@ -190,6 +190,15 @@ struct mtk_batch {
 	const uint32_t *requests;	/* [n_rows], as the choice counts them; NULL: all are 0 */
 };
 
+/* Is there a row that a rule acts on? */
+static inline bool mtk_batch_has_decode(const struct mtk_batch *batch)
+{
+	for (uint32_t row = 0; batch->is_decode && row < batch->n_rows; row++)
+		if (batch->is_decode[row])
+			return true;
+	return false;
+}
+
 /* The operations that a pass is made of, as they are timed. */
 enum mtk_op {
 	MTK_OP_EMBED,

@@ -351,11 +351,6 @@ uint64_t mt_server_cpu_ns(const struct mt_server *server)
 	return server ? atomic_load(&server->cpu_ns) : 0;
 }
 
-const char *mt_server_path(const struct mt_server *server)
-{
-	return server ? server->path : NULL;
-}
-
 void mt_server_fork_begin(struct mt_server *server)
 {
 	if (server)

@@ -23,9 +23,6 @@ void mt_server_stop(struct mt_server *server);
 /* CPU time of the thread, as of the last line that it answered. */
 uint64_t mt_server_cpu_ns(const struct mt_server *server);
 
-/* Path of the socket. */
-const char *mt_server_path(const struct mt_server *server);
-
 /*
  * fork(): no descriptor is opened or closed between the first two. The child closes its copies,
  * so that nobody waits for an answer from a socket that only a child holds; it frees with the

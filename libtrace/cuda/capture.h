@@ -209,6 +209,9 @@ static inline struct mt_cuda_parts mt_cuda_parts(struct mt_cuda_record *record)
 	return parts;
 }
 
+/* A moment between two looks at what another thread or the GPU does. */
+void mt_cuda_rest(void);
+
 static inline uint64_t mt_cuda_in_flight(struct moetrace_cuda *cuda)
 {
 	uint64_t n_done = atomic_load(&cuda->n_settled) + atomic_load(&cuda->n_given_up);

@@ -8,12 +8,10 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "libtrace/clock.h"
 #include "libtrace/cuda/capture.h"
 
-#define PAUSE_NS 100000
 /* How long the recorder's rings may stay full before layers are dropped. */
 #define PATIENCE_NS (5 * MT_NS_PER_S)
 /* A record of a layer beside its rows, and the pass's end. */
@@ -48,13 +46,6 @@ static int is_hopeless(const struct moetrace_cuda *cuda, uint64_t until_ns)
 	return atomic_load(&cuda->session->failed) || mt_monotonic_ns() > until_ns;
 }
 
-static void rest(void)
-{
-	const struct timespec pause = { 0, PAUSE_NS };
-
-	nanosleep(&pause, NULL);
-}
-
 /* The pass begins in the recorder; MOETRACE_E_LIMIT: it found no room there. */
 static int begin_pass(struct moetrace_cuda_lane *lane, struct mt_cuda_record *record)
 {
@@ -78,7 +69,7 @@ static int begin_pass(struct moetrace_cuda_lane *lane, struct mt_cuda_record *re
 	info.kv_slot_type = record->kv_slot_type;
 	while ((status = mt_pass_begin_late(cuda->session, &info, &record->start, &lane->pass)) &&
 	       !is_hopeless(cuda, until_ns))
-		rest();
+		mt_cuda_rest();
 	return status;
 }
 
@@ -91,7 +82,7 @@ static void wait_for_room(struct moetrace_cuda *cuda, struct moetrace_pass *pass
 	while ((waiting_bytes = mt_ring_waiting_bytes(pass->ring)) &&
 	       pass->ring->n_bytes - waiting_bytes < n_bytes + SLACK_BYTES &&
 	       !is_hopeless(cuda, until_ns))
-		rest();
+		mt_cuda_rest();
 }
 
 /*

@@ -17,7 +17,6 @@
 
 _Static_assert(MOETRACE_CUDA_MAX_DEVICES <= MT_MAX_STREAMS, "a message has a position for each");
 
-#define PAUSE_NS 100000
 /* How long stop waits for calls of the hot path to return. */
 #define PATIENCE_NS (100 * MT_NS_PER_MS)
 
@@ -120,9 +119,9 @@ static uint64_t count_left(struct moetrace_cuda *cuda, uint64_t n_begun)
 	return n_done < n_begun ? n_begun - n_done : 0;
 }
 
-static void rest(void)
+void mt_cuda_rest(void)
 {
-	const struct timespec pause = { 0, PAUSE_NS };
+	const struct timespec pause = { 0, 100 * 1000 };
 
 	nanosleep(&pause, NULL);
 }
@@ -143,7 +142,7 @@ uint64_t mt_cuda_wait(struct moetrace_session *session, uint64_t timeout_ns)
 			n_left += count_left(set->devices[i], n_begun[i]);
 		if ((!n_left && !atomic_load(&set->n_messages)) || mt_monotonic_ns() >= until_ns)
 			break;
-		rest();
+		mt_cuda_rest();
 	}
 	return n_left;
 }
@@ -158,7 +157,7 @@ static void wait_for_callers(struct moetrace_cuda *cuda)
 
 	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++)
 		while (atomic_fetch_or(&cuda->lanes[i].is_busy, 0) && mt_monotonic_ns() < until_ns)
-			rest();
+			mt_cuda_rest();
 }
 
 static uint64_t abandon(struct moetrace_cuda *cuda)

@@ -11,7 +11,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MT_CU_SUCCESS 0
 #define MT_CU_NOT_READY 600
 #define MT_CU_CAPTURE_IMPLICIT 906 /* another stream is captured, and this is the default one */
 

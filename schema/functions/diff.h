@@ -178,6 +178,8 @@ const struct mt_diff_request *mt_diff_request_find(const struct mt_diff_side *si
 int mt_diff_prepare(struct mt_diff *diff, size_t side, const char *sql, sqlite3_stmt **ret_stmt);
 /* The code of a statement's end: OK, or what went wrong with its message. Finalizes it. */
 int mt_diff_finish(struct mt_diff *diff, sqlite3_stmt *stmt, int rc);
+/* @n zeroed elements, also of none; NULL: out of memory. */
+void *mt_diff_zeroed(size_t n, size_t element_bytes);
 /* Room for one more of @n elements of an array, for which *@array may move. */
 int mt_diff_reserve(void *array, size_t *size, size_t n, size_t element_bytes);
 

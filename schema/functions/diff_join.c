@@ -318,23 +318,14 @@ static int pairs_add(const struct join *join)
 	return rc;
 }
 
-static void *allocate_zeroed(size_t n, size_t element_bytes)
-{
-	void *memory = sqlite3_malloc64((sqlite3_uint64)(n + 1) * element_bytes);
-
-	if (memory)
-		memset(memory, 0, (n + 1) * element_bytes);
-	return memory;
-}
-
 int mt_diff_join(struct mt_diff *diff, enum mt_diff_join how)
 {
 	const size_t n_a = diff->sides[0].n_requests, n_b = diff->sides[1].n_requests;
 	struct join join = {
 		.diff = diff,
-		.partner = allocate_zeroed(n_a, sizeof(*join.partner)),
-		.joined_by = allocate_zeroed(n_a, sizeof(*join.joined_by)),
-		.is_taken = allocate_zeroed(n_b, sizeof(*join.is_taken)),
+		.partner = mt_diff_zeroed(n_a, sizeof(*join.partner)),
+		.joined_by = mt_diff_zeroed(n_a, sizeof(*join.joined_by)),
+		.is_taken = mt_diff_zeroed(n_b, sizeof(*join.is_taken)),
 	};
 	int rc = join.partner && join.joined_by && join.is_taken ? SQLITE_OK : SQLITE_NOMEM;
 

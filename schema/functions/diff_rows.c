@@ -15,6 +15,7 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/bytes.h"
 #include "common/f16.h"
 
 /* Passes that may end in another order than that of their positions. */
@@ -188,13 +189,9 @@ static size_t want_find(const struct mt_diff_group *group, sqlite3_int64 request
 static sqlite3_int64 position_at(const struct mt_reader *reader, const struct mt_slice *slice,
 				 size_t within)
 {
-	const uint8_t *entry;
-
 	if (!slice->positions)
 		return slice->first_position + (sqlite3_int64)within;
-	entry = reader->blobs + (slice->positions - 1) + within * 4;
-	return (sqlite3_int64)((uint32_t)entry[0] | (uint32_t)entry[1] << 8 |
-			       (uint32_t)entry[2] << 16 | (uint32_t)entry[3] << 24);
+	return mt_u32_at(reader->blobs + (slice->positions - 1) + within * 4);
 }
 
 /* Whether the request relies on the row. */
@@ -295,16 +292,13 @@ static int row_copy(const struct mt_diff_group *group, struct mt_reader *reader,
 	if (n_valid > diff->max_k)
 		return mt_reader_fail(reader, "topk %lld: k grew while it was read", run->topk_id);
 	for (size_t j = first; j < first + n_valid; j++) {
-		const uint16_t id = run->id_bytes == 1
-					    ? run->ids[j]
-					    : (uint16_t)(run->ids[2 * j] | run->ids[2 * j + 1] << 8);
+		const uint16_t id = (uint16_t)mt_narrow_at(run->ids, run->id_bytes, j);
 
 		if (id >= diff->layers[layer].n_choices)
 			continue;
 		ids[entry->n] = id;
 		if (run->weights)
-			bits[entry->n] =
-				(uint16_t)(run->weights[2 * j] | run->weights[2 * j + 1] << 8);
+			bits[entry->n] = (uint16_t)mt_u16_at(run->weights + 2 * j);
 		entry->n++;
 	}
 	entry->flags = MT_DIFF_PRESENT;

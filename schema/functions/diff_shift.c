@@ -15,15 +15,6 @@ SQLITE_EXTENSION_INIT3
 enum { MIN_FLIPS = 49, MAX_FLIPS = 499 };
 static const size_t max_loads_bytes = (size_t)32 << 20;
 
-static void *zeroed(size_t n, size_t element_bytes)
-{
-	void *memory = sqlite3_malloc64((sqlite3_uint64)(n + 1) * element_bytes);
-
-	if (memory)
-		memset(memory, 0, (n + 1) * element_bytes);
-	return memory;
-}
-
 static size_t n_cells(const struct mt_diff_shift *shift)
 {
 	return shift->first_cell[shift->diff->n_layers];
@@ -36,7 +27,7 @@ int mt_diff_shift_begin(struct mt_diff_shift *shift, const struct mt_diff *diff)
 
 	memset(shift, 0, sizeof(*shift));
 	shift->diff = diff;
-	shift->first_cell = zeroed(n_layers + 1, sizeof(*shift->first_cell));
+	shift->first_cell = mt_diff_zeroed(n_layers + 1, sizeof(*shift->first_cell));
 	if (!shift->first_cell)
 		return SQLITE_NOMEM;
 	for (size_t i = 0; i < n_layers; i++)
@@ -45,11 +36,12 @@ int mt_diff_shift_begin(struct mt_diff_shift *shift, const struct mt_diff *diff)
 	shift->n_flips = n_flips < MIN_FLIPS   ? 0
 			 : n_flips > MAX_FLIPS ? MAX_FLIPS
 					       : (uint32_t)n_flips;
-	shift->loads = zeroed(n_cells(shift) * (shift->n_flips + 1), sizeof(*shift->loads));
-	shift->part = zeroed(n_cells(shift), sizeof(*shift->part));
-	shift->signs = zeroed(shift->n_flips + 1, sizeof(*shift->signs));
-	shift->shifts = zeroed((n_layers + 1) * (shift->n_flips + 1), sizeof(*shift->shifts));
-	shift->n_choices = zeroed(n_layers, sizeof(*shift->n_choices));
+	shift->loads = mt_diff_zeroed(n_cells(shift) * (shift->n_flips + 1), sizeof(*shift->loads));
+	shift->part = mt_diff_zeroed(n_cells(shift), sizeof(*shift->part));
+	shift->signs = mt_diff_zeroed(shift->n_flips + 1, sizeof(*shift->signs));
+	shift->shifts = mt_diff_zeroed((n_layers + 1) * (shift->n_flips + 1),
+				       sizeof(*shift->shifts));
+	shift->n_choices = mt_diff_zeroed(n_layers, sizeof(*shift->n_choices));
 	return shift->loads && shift->part && shift->signs && shift->shifts && shift->n_choices
 		       ? SQLITE_OK
 		       : SQLITE_NOMEM;

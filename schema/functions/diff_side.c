@@ -6,6 +6,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "common/bytes.h"
 #include "diff.h"
 #include "mt_sql.h"
 #include "trace_reader_internal.h"
@@ -13,6 +14,15 @@ SQLITE_EXTENSION_INIT3
 #include <string.h>
 
 /* ---- small things ---- */
+
+void *mt_diff_zeroed(size_t n, size_t element_bytes)
+{
+	void *memory = sqlite3_malloc64((sqlite3_uint64)(n + 1) * element_bytes);
+
+	if (memory)
+		memset(memory, 0, (n + 1) * element_bytes);
+	return memory;
+}
 
 int mt_diff_reserve(void *array, size_t *size, size_t n, size_t element_bytes)
 {
@@ -389,9 +399,7 @@ uint32_t mt_diff_slice_end(sqlite3_stmt *stmt, int column)
 	sqlite3_int64 end = is_valid ? first + n_rows : 0;
 
 	for (size_t i = 0; positions && i + 4 <= n_bytes; i += 4) {
-		const sqlite3_int64 position = (sqlite3_int64)positions[i] | positions[i + 1] << 8 |
-					       positions[i + 2] << 16 |
-					       (sqlite3_int64)positions[i + 3] << 24;
+		const sqlite3_int64 position = mt_u32_at(positions + i);
 
 		if (i == 0 || position + 1 > end)
 			end = position + 1;

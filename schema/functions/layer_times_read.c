@@ -7,6 +7,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "common/bytes.h"
 #include "layer_times_internal.h"
 
 #include <stdlib.h>
@@ -368,11 +369,6 @@ static int graph_know(struct graphs *graphs, sqlite3_int64 graph)
 	return SQLITE_OK;
 }
 
-static uint32_t u32_at(const unsigned char *bytes)
-{
-	return bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
-
 /* The launch that @stmt stands at. */
 static int launch_read(struct graphs *graphs, sqlite3_stmt *stmt, struct mt_timed_table *table)
 {
@@ -383,7 +379,8 @@ static int launch_read(struct graphs *graphs, sqlite3_stmt *stmt, struct mt_time
 	int rc = graph_know(graphs, sqlite3_column_int64(stmt, 1));
 
 	for (sqlite3_int64 i = 0; rc == SQLITE_OK && i < n && i < n_nodes && i < MAX_NODES; i++) {
-		const uint32_t after = u32_at(times + 8 * i), length = u32_at(times + 8 * i + 4);
+		const uint32_t after = mt_u32_at(times + 8 * i);
+		const uint32_t length = mt_u32_at(times + 8 * i + 4);
 		struct mt_timed *timed;
 
 		if (!graphs->list[i].has_layer || (after == UINT32_MAX && length == UINT32_MAX))

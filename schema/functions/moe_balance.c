@@ -30,6 +30,8 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/compare.h"
+
 static int compute(sqlite3 *db, sqlite3_value *const *arguments, struct mt_tvf_rows *rows);
 
 static const struct mt_tvf balance = {
@@ -186,13 +188,6 @@ static int pass_add(struct state *state)
 
 /* ---- listing ---- */
 
-static int compare_ratios(const void *left, const void *right)
-{
-	const double a = *(const double *)left, b = *(const double *)right;
-
-	return a < b ? -1 : a > b;
-}
-
 static int compare_layers(const void *left, const void *right)
 {
 	const struct layer *a = *(struct layer *const *)left, *b = *(struct layer *const *)right;
@@ -218,7 +213,7 @@ static int figures_list(struct layer *layer, struct mt_tvf_rows *rows)
 	double max = 0, variance = 0;
 	int rc = SQLITE_OK;
 
-	qsort(layer->ratios, layer->n_passes, sizeof(*layer->ratios), compare_ratios);
+	qsort(layer->ratios, layer->n_passes, sizeof(*layer->ratios), mt_compare_doubles);
 	for (uint32_t i = 0; i < layer->n_ranks; i++) {
 		const double off = layer->rank_tokens[i] - mean;
 

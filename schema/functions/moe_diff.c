@@ -116,15 +116,6 @@ static void sums_join(struct sums *sums, const struct sums *other)
 	sums->max_weight_difference = fmax(sums->max_weight_difference, other->max_weight_difference);
 }
 
-static void *zeroed(size_t n, size_t element_bytes)
-{
-	void *memory = sqlite3_malloc64((sqlite3_uint64)(n + 1) * element_bytes);
-
-	if (memory)
-		memset(memory, 0, (n + 1) * element_bytes);
-	return memory;
-}
-
 static int row_add(void *context, struct mt_diff_pair *pair, uint32_t position, size_t layer,
 		   const struct mt_diff_row *a, const struct mt_diff_row *b)
 {
@@ -135,7 +126,7 @@ static int row_add(void *context, struct mt_diff_pair *pair, uint32_t position, 
 	if (!(a->flags & b->flags & MT_DIFF_PRESENT) || (a->flags | b->flags) & MT_DIFF_REUSED)
 		return SQLITE_OK;
 	if (!sums)
-		sums = pair->state = zeroed(state->diff.n_layers, sizeof(*sums));
+		sums = pair->state = mt_diff_zeroed(state->diff.n_layers, sizeof(*sums));
 	if (!sums)
 		return SQLITE_NOMEM;
 	mt_diff_compare(&state->diff, layer, a, b, &compared);
@@ -322,8 +313,8 @@ static int models_compare(struct state *state)
 	const size_t n_layers = state->diff.n_layers;
 	int rc = mt_diff_shift_begin(&state->shift, &state->diff);
 
-	state->sums = zeroed(n_layers * N_BUCKETS, sizeof(*state->sums));
-	state->spreads = zeroed(n_layers + 1, sizeof(*state->spreads));
+	state->sums = mt_diff_zeroed(n_layers * N_BUCKETS, sizeof(*state->sums));
+	state->spreads = mt_diff_zeroed(n_layers + 1, sizeof(*state->spreads));
 	if (rc == SQLITE_OK && (!state->sums || !state->spreads))
 		rc = SQLITE_NOMEM;
 	if (rc == SQLITE_OK)

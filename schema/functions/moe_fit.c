@@ -21,6 +21,8 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/compare.h"
+
 #define MAX_POINTS	(1 << 19)
 #define OUTLIER_FACTOR	(6 * 1.4826)
 #define MIN_FREEDOM	3
@@ -322,13 +324,6 @@ static void line_find(const struct walk *walk, struct line *line)
 				      freedom);
 }
 
-static int compare_doubles(const void *left, const void *right)
-{
-	const double a = *(const double *)left, b = *(const double *)right;
-
-	return a < b ? -1 : a > b;
-}
-
 static double distance_of(const struct walk *walk, const struct line *line,
 			  const struct point *point)
 {
@@ -349,7 +344,7 @@ static void outliers_mark(const struct walk *walk, const struct line *line)
 			points->distances[n++] = distance_of(walk, line, &points->points[i]);
 	if (n == 0)
 		return;
-	qsort(points->distances, n, sizeof(*points->distances), compare_doubles);
+	qsort(points->distances, n, sizeof(*points->distances), mt_compare_doubles);
 	limit = OUTLIER_FACTOR * points->distances[n / 2];
 	for (size_t i = 0; limit > 0 && i < points->n_points; i++) {
 		struct point *point = &points->points[i];
@@ -360,11 +355,6 @@ static void outliers_mark(const struct walk *walk, const struct line *line)
 }
 
 /* ---- listing ---- */
-
-static int list_real(struct mt_tvf_rows *rows, bool is_known, double value)
-{
-	return is_known ? mt_tvf_double(rows, value) : mt_tvf_null(rows);
-}
 
 static int list_counts(struct mt_tvf_rows *rows, const struct layer *layer, bool by_layer,
 		       const struct line *line)
@@ -402,7 +392,7 @@ static int list_line(struct mt_tvf_rows *rows, const struct line *line)
 	int rc = SQLITE_OK;
 
 	for (size_t i = 0; rc == SQLITE_OK && i < sizeof(reals) / sizeof(reals[0]); i++)
-		rc = list_real(rows, known[i], reals[i]);
+		rc = mt_tvf_known(rows, known[i], reals[i]);
 	if (rc == SQLITE_OK)
 		rc = mt_tvf_double(rows, line->time_ns);
 	if (rc == SQLITE_OK)

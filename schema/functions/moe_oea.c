@@ -315,11 +315,6 @@ static int list_int(struct mt_tvf_rows *rows, bool is_known, uint64_t value)
 	return is_known ? mt_tvf_int64(rows, (sqlite3_int64)value) : mt_tvf_null(rows);
 }
 
-static int list_real(struct mt_tvf_rows *rows, bool is_known, double value)
-{
-	return is_known ? mt_tvf_double(rows, value) : mt_tvf_null(rows);
-}
-
 static int list_key(struct state *state, const struct mt_oea_group *group, uint32_t k0)
 {
 	struct mt_tvf_rows *rows = state->rows;
@@ -380,16 +375,16 @@ static int list_quality(struct state *state, const struct mt_oea_group *group, u
 	int rc = mt_tvf_int64(rows, (sqlite3_int64)group->sums.n_rated_rows);
 
 	if (rc == SQLITE_OK)
-		rc = list_real(rows, is_rated, param->lost);
+		rc = mt_tvf_known(rows, is_rated, param->lost);
 	if (rc == SQLITE_OK)
-		rc = list_real(rows, is_rated,
+		rc = mt_tvf_known(rows, is_rated,
 			       keeps_all ? 0 : mt_oea_group_lost_quantile(group, i, 0.95));
 	if (rc == SQLITE_OK)
 		rc = mt_tvf_int64(rows, (sqlite3_int64)group->n_candidate_rows);
 	if (rc == SQLITE_OK)
 		rc = list_int(rows, has_more, param->n_truncated);
 	if (rc == SQLITE_OK)
-		rc = list_real(rows, has_more, param->retained);
+		rc = mt_tvf_known(rows, has_more, param->retained);
 	return rc == SQLITE_OK ? mt_tvf_int64(rows, (sqlite3_int64)group->n_restored_rows) : rc;
 }
 
@@ -398,17 +393,17 @@ static int list_interval(struct mt_tvf_rows *rows, const struct mt_oea_group *gr
 	struct mt_oea_interval interval = {0};
 	const bool is_known = mt_oea_group_interval(group, i, &interval);
 	const bool is_rated = is_known && group->sums.n_rated_rows > 0;
-	int rc = list_real(rows, is_known, interval.ratio_low);
+	int rc = mt_tvf_known(rows, is_known, interval.ratio_low);
 
 	if (rc == SQLITE_OK)
-		rc = list_real(rows, is_known, interval.ratio_high);
+		rc = mt_tvf_known(rows, is_known, interval.ratio_high);
 	if (rc == SQLITE_OK)
-		rc = list_real(rows, is_known, interval.saved_low);
+		rc = mt_tvf_known(rows, is_known, interval.saved_low);
 	if (rc == SQLITE_OK)
-		rc = list_real(rows, is_known, interval.saved_high);
+		rc = mt_tvf_known(rows, is_known, interval.saved_high);
 	if (rc == SQLITE_OK)
-		rc = list_real(rows, is_rated, interval.lost_low);
-	return rc == SQLITE_OK ? list_real(rows, is_rated, interval.lost_high) : rc;
+		rc = mt_tvf_known(rows, is_rated, interval.lost_low);
+	return rc == SQLITE_OK ? mt_tvf_known(rows, is_rated, interval.lost_high) : rc;
 }
 
 static int list_ranks(struct mt_tvf_rows *rows, const struct mt_oea_group *group, uint32_t i)

@@ -10,6 +10,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "common/bytes.h"
 #include "mt_sql.h"
 #include "trace_reader.h"
 #include "tvf.h"
@@ -129,8 +130,7 @@ static size_t row_read(const struct mt_run *run, size_t row, size_t n_valid, uin
 	size_t n_sorted = 0;
 
 	for (size_t i = 0; i < n_valid && n_sorted < MAX_K; i++) {
-		const uint32_t id =
-			run->id_bytes == 1 ? ids[i] : (uint32_t)(ids[2 * i] | ids[2 * i + 1] << 8);
+		const uint32_t id = mt_narrow_at(ids, run->id_bytes, i);
 		size_t at = n_sorted;
 
 		if (id >= n)

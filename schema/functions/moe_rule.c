@@ -16,6 +16,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "common/bytes.h"
 #include "mt_sql.h"
 #include "oea_sweep.h"
 #include "trace_reader.h"
@@ -150,11 +151,6 @@ static int group_find(struct state *state, struct group **ret_group)
 
 /* ---- batches ---- */
 
-static uint32_t id_at(const uint8_t *ids, size_t id_bytes, size_t i)
-{
-	return id_bytes == 1 ? ids[i] : (uint32_t)(ids[2 * i] | ids[2 * i + 1] << 8);
-}
-
 /* Counts an expert that the batch did not have yet. */
 static void meet(struct state *state, struct group *group, int side, uint32_t id)
 {
@@ -173,13 +169,14 @@ static void row_compare(struct state *state, struct group *group, size_t row, si
 
 	state->n_rows++;
 	for (size_t j = 0; j < run->base_k; j++) {
-		const uint32_t id = id_at(run->base_ids, run->id_bytes, at * run->base_k + j);
+		const uint32_t id =
+			mt_narrow_at(run->base_ids, run->id_bytes, at * run->base_k + j);
 
 		state->marks[id] = state->n_rows;
 		meet(state, group, 0, id);
 	}
 	for (size_t j = 0; j < n_valid; j++) {
-		const uint32_t id = id_at(run->ids, run->id_bytes, at * run->k + j);
+		const uint32_t id = mt_narrow_at(run->ids, run->id_bytes, at * run->k + j);
 
 		n_new += state->marks[id] != state->n_rows;
 		meet(state, group, 1, id);

@@ -13,6 +13,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "common/bytes.h"
 #include "mt_sql.h"
 #include "trace_reader.h"
 #include "tvf.h"
@@ -246,13 +247,9 @@ static bool is_computed(const struct mt_reader *reader, const struct mt_slice *s
 static sqlite3_int64 position_of(const struct mt_reader *reader, const struct mt_slice *slice,
 				 size_t row)
 {
-	const uint8_t *entry;
-
 	if (!slice->positions)
 		return slice->first_position + (sqlite3_int64)(row - slice->row_offset);
-	entry = reader->blobs + slice->positions - 1 + 4 * (row - slice->row_offset);
-	return (sqlite3_int64)entry[0] | (sqlite3_int64)entry[1] << 8 |
-	       (sqlite3_int64)entry[2] << 16 | (sqlite3_int64)entry[3] << 24;
+	return mt_u32_at(reader->blobs + slice->positions - 1 + 4 * (row - slice->row_offset));
 }
 
 static bool holds(const struct remembered *before, uint16_t id)
@@ -275,7 +272,7 @@ static void row_add(struct state *state, struct group *group, struct remembered 
 	group->n_chosen += n_valid;
 	group->n_pairs += is_pair;
 	for (size_t j = 0; j < n_valid; j++) {
-		now[j] = run->id_bytes == 1 ? ids[j] : (uint16_t)(ids[2 * j] | ids[2 * j + 1] << 8);
+		now[j] = (uint16_t)mt_narrow_at(ids, run->id_bytes, j);
 		group->chosen[now[j]]++;
 		if (now[j] >= group->n_ids)
 			group->n_ids = now[j] + (size_t)1;
@@ -303,8 +300,7 @@ static void active_add(struct state *state, struct group *group, size_t i, size_
 			group->active[e] = group->active[e] & 2 ? 1 : 0;
 	}
 	for (size_t j = 0; j < n_valid; j++) {
-		const size_t id =
-			run->id_bytes == 1 ? ids[j] : (size_t)(ids[2 * j] | ids[2 * j + 1] << 8);
+		const size_t id = mt_narrow_at(ids, run->id_bytes, j);
 
 		if (group->active[id] & 2)
 			continue;

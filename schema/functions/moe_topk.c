@@ -16,6 +16,7 @@ SQLITE_EXTENSION_INIT3
 
 #include <string.h>
 
+#include "common/bytes.h"
 #include "common/f16.h"
 
 enum topk_column {
@@ -200,13 +201,10 @@ static sqlite3_int64 position_of(const struct topk_cursor *cursor)
 {
 	const struct mt_slice *slice = cursor->slice;
 	size_t within = cursor->row - slice->row_offset;
-	const uint8_t *entry;
 
 	if (!slice->positions)
 		return slice->first_position + (sqlite3_int64)within;
-	entry = cursor->reader.blobs + (slice->positions - 1) + within * 4;
-	return (sqlite3_int64)((uint32_t)entry[0] | (uint32_t)entry[1] << 8 |
-			       (uint32_t)entry[2] << 16 | (uint32_t)entry[3] << 24);
+	return mt_u32_at(cursor->reader.blobs + (slice->positions - 1) + within * 4);
 }
 
 /* Moves to the next layer with rows. SQLITE_OK and cursor->ended at the end of the trace. */
@@ -357,7 +355,7 @@ static int expert_of(const struct topk_cursor *cursor)
 	const struct mt_run *run = cursor->reader.run;
 	size_t at = (cursor->reader.first_row + cursor->layer_row) * run->k + cursor->topk_rank;
 
-	return run->id_bytes == 1 ? run->ids[at] : run->ids[at * 2] | run->ids[at * 2 + 1] << 8;
+	return (int)mt_narrow_at(run->ids, run->id_bytes, at);
 }
 
 /* Infinities and NaNs are NULL, as in routed_expert: SQL has no such numbers. */
@@ -370,7 +368,7 @@ static void result_weight(sqlite3_context *context, const struct topk_cursor *cu
 
 	if (!run->weights)
 		return;
-	bits = (uint16_t)(run->weights[at * 2] | run->weights[at * 2 + 1] << 8);
+	bits = (uint16_t)mt_u16_at(run->weights + at * 2);
 	if ((bits & exponent) == exponent)
 		return;
 	sqlite3_result_double(context, run->weight_format == MT_WEIGHT_FP16
@@ -388,7 +386,7 @@ static void result_margin(sqlite3_context *context, const struct topk_cursor *cu
 	if (!p)
 		return;
 	p += (cursor->reader.first_row + cursor->layer_row) * 4;
-	bits = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+	bits = mt_u32_at(p);
 	memcpy(&margin, &bits, sizeof(margin));
 	if ((bits & 0x7f800000) != 0x7f800000)
 		sqlite3_result_double(context, (double)margin);

@@ -7,6 +7,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "common/bytes.h"
 #include "oea_batch.h"
 
 #include <math.h>
@@ -42,9 +43,7 @@ static int bias_read(sqlite3_stmt *stmt, struct mt_oea_layer *layer)
 	if (!layer->bias)
 		return SQLITE_NOMEM;
 	for (size_t i = 0; i < n; i++) {
-		const uint32_t bits = (uint32_t)bytes[4 * i] | (uint32_t)bytes[4 * i + 1] << 8 |
-				      (uint32_t)bytes[4 * i + 2] << 16 |
-				      (uint32_t)bytes[4 * i + 3] << 24;
+		const uint32_t bits = mt_u32_at(bytes + 4 * i);
 
 		memcpy(&layer->bias[i], &bits, sizeof(bits));
 		if (!isfinite(layer->bias[i])) {
@@ -217,11 +216,6 @@ static int rows_mark(struct mt_oea_source *source, uint8_t *rows)
 	return SQLITE_OK;
 }
 
-static uint32_t id_of(const uint8_t *ids, size_t id_bytes, size_t i)
-{
-	return id_bytes == 1 ? ids[i] : (uint32_t)(ids[2 * i] | ids[2 * i + 1] << 8);
-}
-
 /* Copies the entries of a row that are no shared slots; returns how many. */
 static size_t row_copy(const struct mt_oea_batch *from, size_t r, size_t n, uint32_t first_shared,
 		       uint8_t *ids, uint8_t *weights)
@@ -231,7 +225,7 @@ static size_t row_copy(const struct mt_oea_batch *from, size_t r, size_t n, uint
 	for (size_t j = 0; j < n; j++) {
 		const size_t at = r * from->k + j;
 
-		if (id_of(from->ids, from->id_bytes, at) >= first_shared)
+		if (mt_narrow_at(from->ids, from->id_bytes, at) >= first_shared)
 			continue;
 		memcpy(ids + n_copied * from->id_bytes, from->ids + at * from->id_bytes,
 		       from->id_bytes);

@@ -135,16 +135,6 @@ static void meet(struct mt_oea_scratch *scratch, uint32_t id, uint8_t place)
 	scratch->active[scratch->n_active++] = (uint16_t)id;
 }
 
-static void places_clear(const struct mt_oea_batch *batch, struct mt_oea_scratch *scratch)
-{
-	const size_t n_ids = batch->id_bytes == 1 ? 256 : 65536;
-	const size_t n_experts = batch->n_experts < n_ids ? batch->n_experts : n_ids;
-
-	memset(scratch->place, 255, n_experts);
-	memset(scratch->place + n_experts, 0, n_ids - n_experts);
-	scratch->n_active = 0;
-}
-
 static void unite(const struct mt_oea_batch *batch, const uint8_t *limits,
 		  struct mt_oea_scratch *scratch, struct mt_oea_result *result)
 {
@@ -231,7 +221,7 @@ void mt_oea_sweep_form(const struct mt_oea_batch *batch, const struct mt_oea_for
 {
 	memset(ret_result, 0, sizeof(*ret_result));
 	memset(ret_fill, 0, sizeof(*ret_fill));
-	places_clear(batch, scratch);
+	mt_oea_places_clear(batch, scratch);
 	unite(batch, limits, scratch, ret_result);
 	for (size_t r = 0; r < batch->n_rows; r++) {
 		if (is_kept(batch, r))

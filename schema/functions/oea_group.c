@@ -8,6 +8,8 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/compare.h"
+
 #define MAX_BYTES    (UINT64_C(128) << 20)
 #define N_REPLICATES 400
 
@@ -252,16 +254,9 @@ static uint64_t draw(uint64_t *state)
 	return mix(*state);
 }
 
-static int compare_doubles(const void *left, const void *right)
-{
-	const double a = *(const double *)left, b = *(const double *)right;
-
-	return a < b ? -1 : a > b;
-}
-
 static void bounds(double *values, double *ret_low, double *ret_high)
 {
-	qsort(values, N_REPLICATES, sizeof(*values), compare_doubles);
+	qsort(values, N_REPLICATES, sizeof(*values), mt_compare_doubles);
 	*ret_low = values[N_REPLICATES / 40];
 	*ret_high = values[N_REPLICATES - 1 - N_REPLICATES / 40];
 }

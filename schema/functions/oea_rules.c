@@ -3,6 +3,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "common/bytes.h"
 #include "oea_rules.h"
 
 #include <stdlib.h>
@@ -198,7 +199,7 @@ bool mt_oea_row_scores(const struct mt_oea_source *source, size_t row, float *re
 		ret_scores[j] = -1.0f;
 	for (size_t i = first; i < first + run->n_candidates; i++) {
 		const uint8_t *at = run->candidate_ids + i * run->id_bytes;
-		const uint32_t id = run->id_bytes == 1 ? at[0] : (uint32_t)(at[0] | at[1] << 8);
+		const uint32_t id = mt_narrow_at(at, run->id_bytes, 0);
 		const float score = mt_oea_weight(run->candidate_scores + i * 2,
 						  run->score_format == MT_WEIGHT_BF16);
 		bool is_chosen = id >= n_ids || !(score < 65536.0f);

@@ -105,7 +105,7 @@ void mt_oea_look(const struct mt_oea_batch *batch, struct mt_oea_look *ret_look)
 
 /* ---- the first walk: places and unions ---- */
 
-static void places_clear(const struct mt_oea_batch *batch, struct mt_oea_scratch *scratch)
+void mt_oea_places_clear(const struct mt_oea_batch *batch, struct mt_oea_scratch *scratch)
 {
 	const size_t n_ids = batch->id_bytes == 1 ? 256 : 65536;
 	const size_t n_experts = batch->n_experts < n_ids ? batch->n_experts : n_ids;
@@ -343,7 +343,7 @@ void mt_oea_sweep(const struct mt_oea_batch *batch, struct mt_oea_scratch *scrat
 		batch->id_bytes == 1 && batch->k == 8 && !batch->n_valid && !batch->rows;
 
 	result_clear(ret_result, batch->k);
-	places_clear(batch, scratch);
+	mt_oea_places_clear(batch, scratch);
 	if (batch->rows)
 		unite_kept(batch, scratch);
 	ret_result->n_kept_active = scratch->n_active;

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/bytes.h"
+
 #define MT_OEA_MAX_K  64
 #define MT_OEA_N_BINS 512 /* of a row's lost weight, from 0 to 1 */
 
@@ -72,6 +74,9 @@ void mt_oea_look(const struct mt_oea_batch *batch, struct mt_oea_look *ret_look)
 void mt_oea_sweep(const struct mt_oea_batch *batch, struct mt_oea_scratch *scratch, uint32_t *bins,
 		  struct mt_oea_result *ret_result);
 
+/* Begin a batch: no expert has a place yet. */
+void mt_oea_places_clear(const struct mt_oea_batch *batch, struct mt_oea_scratch *scratch);
+
 /* A row's entries in use, and one of them. */
 static inline size_t mt_oea_n_of(const struct mt_oea_batch *batch, size_t row)
 {
@@ -80,10 +85,7 @@ static inline size_t mt_oea_n_of(const struct mt_oea_batch *batch, size_t row)
 
 static inline uint32_t mt_oea_id_at(const struct mt_oea_batch *batch, size_t row, size_t j)
 {
-	const size_t at = row * batch->k + j;
-
-	return batch->id_bytes == 1 ? batch->ids[at]
-				    : (uint32_t)(batch->ids[2 * at] | batch->ids[2 * at + 1] << 8);
+	return mt_narrow_at(batch->ids, batch->id_bytes, row * batch->k + j);
 }
 
 /* A stored weight; not a number and infinity come out as 65536 or more, a sign is dropped. */

@@ -13,6 +13,8 @@ SQLITE_EXTENSION_INIT3
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/compare.h"
+
 struct mt_known_map {
 	sqlite3_int64 layer_id, epoch;
 	struct mt_rank_map map;
@@ -161,20 +163,13 @@ static int map_find(struct mt_rank_load *load)
 
 /* ---- loads ---- */
 
-static int compare_doubles(const void *left, const void *right)
-{
-	const double a = *(const double *)left, b = *(const double *)right;
-
-	return a < b ? -1 : a > b;
-}
-
 /* Raise the lowest of @n ranks to one level, until @amount is used up. */
 static void waterfill(double *ranks, double *sorted, uint32_t n, double amount)
 {
 	double below = 0, level = 0;
 
 	memcpy(sorted, ranks, n * sizeof(*ranks));
-	qsort(sorted, n, sizeof(*sorted), compare_doubles);
+	qsort(sorted, n, sizeof(*sorted), mt_compare_doubles);
 	for (uint32_t i = 0; i < n; i++) {
 		below += sorted[i];
 		level = (below + amount) / (i + 1);
@@ -265,7 +260,7 @@ void mt_rank_load_balance(struct mt_rank_load *load, struct mt_balance *ret_bala
 			entropy -= share * log(share);
 	}
 	memcpy(load->sorted, load->ranks, n * sizeof(*load->sorted));
-	qsort(load->sorted, n, sizeof(*load->sorted), compare_doubles);
+	qsort(load->sorted, n, sizeof(*load->sorted), mt_compare_doubles);
 	for (uint32_t i = 0; i < n; i++)
 		ranked += (2.0 * (i + 1) - n - 1) * load->sorted[i];
 	b.max_over_mean = b.max / mean;

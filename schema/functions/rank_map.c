@@ -5,6 +5,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "common/bytes.h"
 #include "rank_map.h"
 #include "placement.h"
 
@@ -137,9 +138,7 @@ static int recorded_read(struct mt_tvf_rows *rows, const char *name,
 				   name, layer->layer);
 	rc = begin(layer, n_slots, n_ranks ? n_ranks : (uint32_t)n_recorded, map);
 	for (uint32_t i = 0; rc == SQLITE_OK && i < n_slots; i++) {
-		map->expert_of[i] = (uint32_t)blob[4 * i] | (uint32_t)blob[4 * i + 1] << 8 |
-				    (uint32_t)blob[4 * i + 2] << 16 |
-				    (uint32_t)blob[4 * i + 3] << 24;
+		map->expert_of[i] = mt_u32_at(blob + 4 * i);
 		if (map->expert_of[i] != MT_SLOT_EMPTY && map->expert_of[i] >= layer->n_experts)
 			rc = SQLITE_CORRUPT;
 	}

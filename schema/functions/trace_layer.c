@@ -8,6 +8,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "common/bytes.h"
 #include "trace_reader_internal.h"
 
 #include <string.h>
@@ -464,9 +465,7 @@ int mt_reader_next_layer(struct mt_reader *reader)
 
 int mt_reader_map_row(struct mt_reader *reader, size_t i, size_t *ret_row)
 {
-	const uint8_t *entry = reader->run->row_map + (reader->first_row + i) * 4;
-	size_t row = (size_t)entry[0] | (size_t)entry[1] << 8 | (size_t)entry[2] << 16 |
-		     (size_t)entry[3] << 24;
+	const size_t row = mt_u32_at(reader->run->row_map + (reader->first_row + i) * 4);
 
 	if (row >= reader->n_rows)
 		return mt_reader_fail(

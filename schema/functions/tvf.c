@@ -67,6 +67,11 @@ int mt_tvf_double(struct mt_tvf_rows *rows, double value)
 	return add(rows, (struct mt_tvf_cell){.type = SQLITE_FLOAT, .value.real = value});
 }
 
+int mt_tvf_known(struct mt_tvf_rows *rows, bool is_known, double value)
+{
+	return is_known ? mt_tvf_double(rows, value) : mt_tvf_null(rows);
+}
+
 int mt_tvf_text(struct mt_tvf_rows *rows, const char *text)
 {
 	return add(rows, (struct mt_tvf_cell){.type = text ? SQLITE_TEXT : SQLITE_NULL,

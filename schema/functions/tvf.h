@@ -47,6 +47,7 @@ int mt_tvf_register(sqlite3 *db, const struct mt_tvf *tvf);
 int mt_tvf_null(struct mt_tvf_rows *rows);
 int mt_tvf_int64(struct mt_tvf_rows *rows, sqlite3_int64 value);
 int mt_tvf_double(struct mt_tvf_rows *rows, double value);
+int mt_tvf_known(struct mt_tvf_rows *rows, bool is_known, double value); /* or NULL */
 /* @text must be a constant, or stay valid as long as the row. */
 int mt_tvf_text(struct mt_tvf_rows *rows, const char *text);
 
