@@ -257,8 +257,6 @@ export async function cookbook(): Promise<string> {
 	return (await fetched('cookbook.md')).text();
 }
 
-export const askFile = (name: string) => fetched(name);
-
 // ---- rows by name ----
 
 export type Row = Record<string, Value>;
