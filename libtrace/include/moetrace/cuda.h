@@ -182,7 +182,7 @@ struct moetrace_cuda_target {
  */
 MOETRACE_API
 int moetrace_cuda_target_get(struct moetrace_cuda_lane *lane, uint32_t layer_index, uint32_t n_rows,
-			 struct moetrace_cuda_target *ret_target);
+			     struct moetrace_cuda_target *ret_target);
 
 /**
  * Begin a pass in the lane's stream. All of @info is copied. Idle sessions: returns at once.

@@ -202,6 +202,7 @@ static __device__ __forceinline__ void moetrace_cuda_store_head(const struct moe
  * A row, by the 32 lanes of a warp: lane (%laneid) i < k holds entry i (k is at most 31); an id
  * that is negative is no expert. One instruction stores all of it, and every lane finds a value, so
  * that nothing branches. Weights are narrowed on the host: here that would cost what the rest does.
+ * @margin is that of moetrace_selection.margins, and counts with MOETRACE_CUDA_FLAG_MARGIN alone.
  */
 static __device__ __forceinline__ void
 moetrace_cuda_store_entries_margin(const struct moetrace_cuda_row &to, int32_t id, float weight,

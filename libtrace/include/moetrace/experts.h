@@ -48,14 +48,15 @@ struct moetrace_routed_experts_opts {
 	uint32_t base64;          /* 1: ids as text, too */
 };
 
+/* An answer: read only, all of it memory of one moetrace_routed_experts_free(). */
 struct moetrace_routed_experts {
-	size_t size;
+	size_t size;           /* of this struct as the library knows it */
 	uint32_t attempt;
 	uint32_t first_position;
 	uint32_t n_positions;
 	uint32_t n_layers;
 	uint32_t k;            /* entries a position and layer: the largest of the layers */
-	uint32_t type;
+	uint32_t type;         /* enum moetrace_type of ids */
 	uint32_t from_memory;  /* 1: the file was not read */
 	const void *ids;       /* [n_positions][n_layers][k], logical, of type; entries without an id
 	                          have all bits set (-1, 255, 65535), save those of dense layers */
@@ -84,6 +85,7 @@ struct moetrace_routed_experts {
  *          MOETRACE_E_IO         the file could not be written or read
  *          MOETRACE_E_STATE      this is a forked child
  * Owner    caller; release with moetrace_routed_experts_free().
+ * Threads  any; not part of the hot path.
  */
 MOETRACE_API MOETRACE_MUST_USE
 int moetrace_request_routed_experts(struct moetrace_session *session, uint64_t request,

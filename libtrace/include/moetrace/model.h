@@ -22,23 +22,24 @@ MOETRACE_BEGIN_DECLS
 #define MOETRACE_MAX_SLOTS 65536      /* physical slots a layer */
 
 enum moetrace_model_kind {
-	MOETRACE_MODEL_TARGET = 0,
-	MOETRACE_MODEL_DRAFT = 1,
-	MOETRACE_MODEL_MTP = 2,
+	MOETRACE_MODEL_TARGET = 0, /* the one that answers */
+	MOETRACE_MODEL_DRAFT = 1,  /* a smaller one that proposes tokens for it */
+	MOETRACE_MODEL_MTP = 2,    /* layers of the target that predict further tokens */
 };
 
 enum moetrace_layer_kind {
-	MOETRACE_LAYER_ROUTED = 0,
+	MOETRACE_LAYER_ROUTED = 0, /* a router scores the experts for each row */
 	MOETRACE_LAYER_HASH = 1, /* experts follow from the token id */
 };
 
 enum moetrace_scoring {
 	MOETRACE_SCORING_UNKNOWN = 0,
 	MOETRACE_SCORING_SOFTMAX = 1,          /* softmax over all experts, then top-k */
-	MOETRACE_SCORING_SIGMOID = 2,
+	MOETRACE_SCORING_SIGMOID = 2,          /* 1 / (1 + exp(-x)) of each logit */
 	MOETRACE_SCORING_SQRTSOFTPLUS = 3,     /* sqrt(log(1 + exp(x))) */
 	MOETRACE_SCORING_SOFTMAX_SELECTED = 4, /* top-k of the logits, then softmax over these */
-	MOETRACE_SCORING_SPARSEMIXER = 5,
+	MOETRACE_SCORING_SPARSEMIXER = 5,      /* top-2 by logits, each weight a softmax over those
+	                                          near its maximum alone (arXiv:2409.12136) */
 };
 
 enum moetrace_tristate {
@@ -89,7 +90,8 @@ struct moetrace_layer_info {
 	uint32_t renormalize;           /* enum moetrace_tristate */
 	double routed_scaling_factor;   /* 0: none or unknown */
 	uint32_t scaling_owner;         /* enum moetrace_scaling_owner */
-	double soft_cap;                /* 0: none or unknown */
+	double soft_cap;                /* logits become soft_cap * tanh(logit / soft_cap) before
+	                                   anything else; 0: none or unknown */
 	uint32_t correction_bias;       /* enum moetrace_tristate: a bias acts on the choice */
 	uint32_t weight_kind;           /* enum moetrace_weight_kind: RAW, or the others or-ed */
 	uint32_t gemm_block_rows;       /* 0: unknown */

@@ -16,8 +16,8 @@
  *   moetrace_session_close()    leaves one file that any sqlite3 reads
  *
  * What the traced program can rely on: the hot path (moetrace_pass_begin(),
- * moetrace_select_experts(), moetrace_expert_load(), moetrace_dispatch(), moetrace_pass_end())
- * never allocates, locks, logs, makes a system call or waits; when memory is short it drops
+ * moetrace_select_experts(), moetrace_expert_load(), moetrace_dispatch(), moetrace_pass_end(), and
+ * what says at its declaration that it belongs to it) never allocates, locks, logs, makes a system call or waits; when memory is short it drops
  * and counts. No call ends the process or writes to its standard streams. A program whose
  * session did not open needs no other path: the handles are then NULL or 0, with which the
  * calls of the hot path do nothing and the others return MOETRACE_E_INVALID.
@@ -25,8 +25,9 @@
  * Options and descriptions are structs whose first member is their size: set up each one (in
  * an array, each element) with MOETRACE_INIT() and then fill in what is known; a zero member
  * means the default named beside it. Fields are only ever appended: a program that was built with
- * earlier headers has shorter structs, and what they lack means 0, too. The small structs moetrace_rank,
- * moetrace_slice, moetrace_kernel_time and moetrace_range are fixed for ever and have no size.
+ * earlier headers has shorter structs, and what they lack means 0, too. The small structs
+ * moetrace_rank, moetrace_slice, moetrace_kernel_time and moetrace_range are fixed for ever and have
+ * no size.
  *
  * Texts are UTF-8, of any length unless something else is said: names, external ids, attributes,
  * reasons. In the file U+FFFD takes the place of bytes that are none, so that it holds nothing but

@@ -7,9 +7,13 @@
  *
  * Threads: every call may be made from any thread at any time, except that nothing may be
  * called on a session once moetrace_session_close() has begun. None of the calls of this
- * header belongs to the hot path: they may allocate, lock and wait for the disk.
+ * header but moetrace_region_disable() and moetrace_region_enable() belongs to the hot path: the
+ * others may allocate, lock and wait for the disk, moetrace_flight_trigger() excepted.
  * After fork() the child's copy of a session records nothing; the child may only close it,
  * which then frees memory and leaves the parent's file alone.
+ *
+ * Points in time of a session, here and in its file (columns *_ns), are of the session's clock:
+ * nanoseconds since the session was opened, by CLOCK_MONOTONIC.
  */
 #ifndef MOETRACE_SESSION_H
 #define MOETRACE_SESSION_H
@@ -51,8 +55,8 @@ struct moetrace_session_opts {
 	uint32_t commit_interval_ms; /* time between commits, 10 to 10000; 0: 200 */
 	uint32_t stop_timeout_ms;    /* what moetrace_stop() waits for passes in flight; 0: 2000 */
 	uint64_t file_limit_bytes;   /* the recording ends (end_reason 'file_limit') before file and
-	                                journal grow past this, at least 1 MiB; 0: the smaller of 10 GiB and half of the
-	                                free space of its file system at open */
+	                                journal grow past this, at least 1 MiB; 0: the smaller of
+	                                10 GiB and half of the free space of its file system at open */
 	uint64_t window_ns;          /* length of the windows of expert_load, at least 1 ms; it doubles
 	                                whenever a recording would pass 500 000 rows of them; 0: 10 s */
 	struct moetrace_rank world;  /* this process among all of the run; in the socket's name, and %r */
@@ -166,6 +170,7 @@ struct moetrace_recording_opts {
  *          MOETRACE_E_INVALID  session is NULL, or an option out of its range
  *          MOETRACE_E_STATE    already recording (nothing is lost or reset), or this is a
  *                              forked child
+ *          MOETRACE_E_NOMEM    no memory, that of flight mode included; nothing was started
  *          MOETRACE_E_IO       the session cannot write any more (file limit, disk)
  *          MOETRACE_E_UNSUPPORTED  this version does not have the mode
  */
@@ -181,9 +186,10 @@ int moetrace_start(struct moetrace_session *session, const struct moetrace_recor
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID  session is NULL
- *          MOETRACE_E_STATE    not recording
+ *          MOETRACE_E_STATE    not recording, or this is a forked child
  *          MOETRACE_E_TIMEOUT  stopped, but passes in flight were cut off
  *          MOETRACE_E_IO       stopped, but not everything could be written
+ *          MOETRACE_E_NOMEM    stopped, but the writing thread does not know yet
  */
 MOETRACE_API
 int moetrace_stop(struct moetrace_session *session, const char *reason);
@@ -249,9 +255,9 @@ struct moetrace_dump_result {
  * pass that was kept, its end_reason says why it was written, and how many passes were let go
  * before is in table stats (flight_let_go_passes) and in table diagnostic; they are no loss and
  * in no gap. Passes in flight are waited for up to stop_timeout_ms, then cut off as by
- * moetrace_stop(), which is no error here. Requests that began before the kept part are in it as after moetrace_start(). The
- * next recording begins at once, in memory again. moetrace_stop() and moetrace_session_close()
- * let go what was not written: the recording's row alone is left of it.
+ * moetrace_stop(), which is no error here. Requests that began before the kept part are in it as
+ * after moetrace_start(). The next recording begins at once, in memory again. moetrace_stop() and
+ * moetrace_session_close() let go what was not written: the recording's row alone is left of it.
  *
  * While what was kept is written, the rings hold what comes, and what they cannot hold is counted as
  * lost. rotate_bytes and rotate_ns do nothing in flight mode, and moetrace_request_routed_experts()
@@ -284,6 +290,8 @@ int moetrace_flight_trigger(struct moetrace_session *session, const char *reason
  *          MOETRACE_E_NOT_FOUND  nothing was recorded into the file in force yet
  *          MOETRACE_E_STATE      this is a forked child
  *          MOETRACE_E_IO         not everything could be written
+ *          MOETRACE_E_TIMEOUT    as moetrace_flush()
+ *          MOETRACE_E_NOMEM
  */
 MOETRACE_API MOETRACE_MUST_USE
 int moetrace_dump(struct moetrace_session *session, struct moetrace_dump_result *ret_result);
@@ -298,6 +306,7 @@ int moetrace_dump(struct moetrace_session *session, struct moetrace_dump_result 
  *          MOETRACE_E_IO       not everything could be written
  *          MOETRACE_E_TIMEOUT  passes that still run on a GPU are not among it, after waiting
  *                              for them up to stop_timeout_ms
+ *          MOETRACE_E_NOMEM
  */
 MOETRACE_API
 int moetrace_flush(struct moetrace_session *session);
@@ -342,14 +351,16 @@ struct moetrace_session_status {
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID  NULL, or ret_status->size is not set
+ *          MOETRACE_E_STATE    this is a forked child
  */
 MOETRACE_API
 int moetrace_status(struct moetrace_session *session, struct moetrace_session_status *ret_status);
 
 /**
- * Why the last call of this header on this session failed, as one line without newline; ""
- * if none did, or session is NULL. With several threads: the last of any thread. What the
- * hot path refused is in table diagnostic, and counted in moetrace_session_status.misuse.
+ * Why the last call that returned an error did, of this session and of any header, as one line
+ * without newline; "" if none did, or session is NULL. With several threads: the last of any
+ * thread. What the hot path refused is in table diagnostic, and counted in
+ * moetrace_session_status.misuse.
  *
  * @buffer        Where to copy it, always ended by a zero byte.
  * @buffer_bytes  Its size; a longer text is cut.

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Times that the runtime measures itself: operations of a pass, by layer, and named ranges. A
- * runtime that computes on the host has no other way to tell what its layers cost; on a GPU the
- * collectors do. All points in time are moetrace_clock_ns().
+ * Times that the runtime measures itself: operations of a pass, by layer, collectives between ranks
+ * and named ranges. A runtime that computes on the host has no other way to tell what its layers
+ * cost; on a GPU the collectors do. All points in time are moetrace_clock_ns(). Threads: any; calls
+ * that take a pass are as moetrace_select_experts().
  */
 #ifndef MOETRACE_TIMING_H
 #define MOETRACE_TIMING_H
@@ -118,9 +119,9 @@ struct moetrace_collective {
 };
 
 /**
- * Tell of a collective between ranks that this pass took part in, when it is over. It becomes a row of table
- * collective; what does not fit is counted (table gap, stream 'collective') and makes no pass partial.
- * Recordings of mode stat keep none. Belongs to the hot path: it never waits.
+ * Tell of a collective between ranks that this pass took part in, when it is over. It becomes a row
+ * of table collective; what does not fit is counted (table gap, stream 'collective') and makes no
+ * pass partial. Recordings of mode stat keep none. Belongs to the hot path: it never waits.
  *
  * @pass        NULL: nothing happens.
  * @collective  Free for reuse when the call returns. One that is impossible is counted as misuse and
@@ -167,7 +168,10 @@ void moetrace_range_push(struct moetrace_session *session, uint32_t name,
 /**
  * End a range. Of the recording that runs now; without one nothing is recorded. A range that was
  * never pushed is counted as misuse and ignored where that shows: its name is none of
- * moetrace_range_name_add(), or it begins in the future.
+ * moetrace_range_name_add(), or it begins in the future. Belongs to the hot path: it never waits.
+ *
+ * @session  That of its push; NULL: nothing is recorded.
+ * @range    As moetrace_range_push() left it.
  */
 MOETRACE_API
 void moetrace_range_pop(struct moetrace_session *session, struct moetrace_range *range);
