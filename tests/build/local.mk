@@ -5,6 +5,7 @@
 TESTS += \
 	%D%/check-includes.sh \
 	%D%/check-text.sh \
+	%D%/doc-paths.sh \
 	%D%/check-headers.sh \
 	%D%/check-symbols.sh \
 	%D%/check-all.sh \
@@ -18,6 +19,7 @@ TESTS += \
 tree_tests += \
 	%D%/check-includes.sh \
 	%D%/check-text.sh \
+	%D%/doc-paths.sh \
 	%D%/check-headers.sh \
 	%D%/check-symbols.sh \
 	%D%/dist.sh \
@@ -36,6 +38,7 @@ EXTRA_DIST += \
 	%D%/check-all.sh \
 	%D%/check-includes.sh \
 	%D%/check-text.sh \
+	%D%/doc-paths.sh \
 	%D%/check-headers.sh \
 	%D%/check-symbols.sh \
 	%D%/embed.sh \
