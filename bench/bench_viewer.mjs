@@ -6,6 +6,7 @@ import {mkdtempSync, readFileSync, readdirSync, rmSync} from 'node:fs';
 import {tmpdir} from 'node:os';
 import {dirname, join} from 'node:path';
 import {fileURLToPath} from 'node:url';
+import {fps, pan, plays} from '../tests/viewer/page-measure.mjs';
 
 const [, , chromium, address, server] = process.argv;
 const packages = join(dirname(fileURLToPath(import.meta.url)), '../viewer/page/node_modules');
@@ -37,39 +38,10 @@ async function repeat(run) {
 	return median(list);
 }
 
-// Every frame has another address: of a range of time. Of how many frames it is, and how many a second.
-async function frames(template, length) {
-	return page.evaluate(async ([text, span]) => {
-		const times = [];
-		let before = performance.now();
-		for (let i = 0; i < 120; i++) {
-			const from = span * (0.2 + i / 400);
-			history.replaceState(null, '', text.replace('RANGE', `${from}~${from + span / 50}`));
-			dispatchEvent(new HashChangeEvent('hashchange'));
-			await new Promise(requestAnimationFrame);
-			times.push(performance.now() - before);
-			before = performance.now();
-		}
-		return {n: times.length, fps: 1000 / (times.reduce((sum, time) => sum + time, 0) / times.length)};
-	}, [template, length]);
-}
-
-// The windows that are drawn while it plays, and how many a second.
-async function plays() {
-	await page.getByRole('button', {name: 'Play'}).click();
-	const played = await page.evaluate(async () => {
-		const told = document.querySelector('.player > span');
-		const begin = performance.now();
-		let n = 0;
-		for (let last = ''; performance.now() - begin < 2000; await new Promise(requestAnimationFrame))
-			if (told.textContent !== last) {
-				last = told.textContent;
-				n++;
-			}
-		return {n, fps: (n * 1000) / (performance.now() - begin)};
-	});
-	await page.getByRole('button', {name: 'Pause'}).click();
-	return played;
+// So many frames, and how many a second.
+async function pans(address, length) {
+	const times = await pan(page, address, {first: length / 5, step: length / 400, length: length / 50, n: 120});
+	return {n: times.length, fps: fps(times)};
 }
 
 // Resident, in MB.
@@ -105,12 +77,12 @@ async function speed(name, run) {
 	const pid = renderer();
 	const begin = cpuOf(pid);
 	let nFrames = 0;
-	const fps = await repeat(async () => {
+	const perSecond = await repeat(async () => {
 		const each = await run();
 		nFrames += each.n;
 		return each.fps;
 	});
-	console.log(`${name}: ${fps.toFixed(1)} frames/s, ${((cpuOf(pid) - begin) / nFrames).toFixed(1)} ms of a processor a frame`);
+	console.log(`${name}: ${perSecond.toFixed(1)} frames/s, ${((cpuOf(pid) - begin) / nFrames).toFixed(1)} ms of a processor a frame`);
 }
 
 const paint = await repeat(async () => {
@@ -133,10 +105,10 @@ const {start, end} = await page.evaluate(async () => {
 	const header = JSON.parse(new TextDecoder().decode(new Uint8Array(bytes, 8, new DataView(bytes).getUint32(4, true))));
 	return {start: header.start_ns, end: header.end_ns};
 });
-await speed('timeline pan', () => frames('#view=timeline&range=RANGE', end - start));
+await speed('timeline pan', () => pans('#view=timeline&range=RANGE', end - start));
 await open({view: 'heatmap', window: '0', pace: '60'});
 await quiet();
-await speed('heatmap play', plays);
+await speed('heatmap play', () => plays(page));
 const heap = await page.evaluate(() => performance.memory.usedJSHeapSize / 1e6);
 console.log(`${heap.toFixed(0)} MB of scripts' memory, page's process ${memoryOf(renderer()).toFixed(0)} MB, server ${memoryOf(server).toFixed(0)} MB`);
 await context.close();

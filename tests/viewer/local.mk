@@ -56,6 +56,7 @@ EXTRA_DIST += \
 	%D%/page-address.mjs \
 	%D%/page-browser.mjs \
 	%D%/page-live.mjs \
+	%D%/page-measure.mjs \
 	%D%/page-timeline.mjs \
 	%D%/page-views.mjs \
 	%D%/slow.sql \

@@ -5,6 +5,7 @@
 import assert from 'node:assert/strict';
 import {join} from 'node:path';
 import {accessible, address, context, downloaded, finish, folder, open, page, part, quiet, spoken, state, tableJson, text, told, tolerate, url} from './page-browser.mjs';
+import {fps, pan, plays} from './page-measure.mjs';
 
 // ---- overview ----
 
@@ -322,42 +323,6 @@ await part('the single file, from disk: every view, the same numbers, no network
 
 // ---- a million bars ----
 
-// Every frame has another address: of a range of time.
-async function frames(address) {
-	return page.evaluate(async (template) => {
-		const times = [];
-		let before = performance.now();
-		for (let i = 0; i < 90; i++) {
-			const from = 3e10 + i * 1e8;
-			history.replaceState(null, '', template.replace('RANGE', `${from}~${from + 4e9}`));
-			dispatchEvent(new HashChangeEvent('hashchange'));
-			await new Promise(requestAnimationFrame);
-			times.push(performance.now() - before);
-			before = performance.now();
-		}
-		times.sort((a, b) => a - b);
-		return {fps: Math.round(1000 / (times.reduce((sum, t) => sum + t, 0) / times.length)), p95: Math.round(times[85])};
-	}, address);
-}
-
-// How many windows a second are drawn while it plays.
-async function plays() {
-	await page.getByRole('button', {name: 'Play'}).click();
-	const perSecond = await page.evaluate(async () => {
-		const told = document.querySelector('.player > span');
-		const begin = performance.now();
-		let n = 0;
-		for (let last = ''; performance.now() - begin < 2000; await new Promise(requestAnimationFrame))
-			if (told.textContent !== last) {
-				last = told.textContent;
-				n++;
-			}
-		return (n * 1000) / (performance.now() - begin);
-	});
-	await page.getByRole('button', {name: 'Pause'}).click();
-	return Math.round(perSecond);
-}
-
 await part('what takes long can be stopped', async () => {
 	await open({view: 'overview', trace: '2'});
 	await page.route('**/api/2/requests?*', () => undefined);
@@ -382,11 +347,12 @@ await part('a large trace: 61 x 256, a million bars', async () => {
 	await page.getByText(/1,000,000 bars over /).waitFor();
 	console.log(`the timeline of a million bars after ${Date.now() - first} ms`);
 	assert.match(await text('.timeline'), /Hatched: something was lost/);
-	const pan = await frames('#view=timeline&trace=2&range=RANGE');
+	const frames = await pan(page, '#view=timeline&trace=2&range=RANGE', {first: 3e10, step: 1e8, length: 4e9, n: 90});
+	const slow = [...frames].sort((a, b) => a - b)[85];
 	await open({view: 'heatmap', trace: '2', window: '0', pace: '60'});
-	const play = await plays();
+	const play = await plays(page);
 	const memory = await page.evaluate(() => Math.round((performance.memory?.usedJSHeapSize ?? 0) / 1e6));
-	console.log(`timeline pan ${pan.fps} fps (95 % of frames within ${pan.p95} ms), heatmap play ${play} fps, ${memory} MB of scripts' memory`);
+	console.log(`timeline pan ${Math.round(fps(frames))} fps (95 % of frames within ${Math.round(slow)} ms), heatmap play ${Math.round(play.fps)} fps, ${memory} MB of scripts' memory`);
 	await accessible('heatmap of 61 layers');
 });
 
