@@ -46,7 +46,6 @@ struct mt_flight {
 	int is_writing;         /* a dump goes on: records are those of a recording like others */
 	uint64_t keep_ns;       /* passes that began longer ago are let go; 0: only to make room */
 	uint64_t start_ns;      /* of the recording, if nothing is kept */
-	uint64_t newest_ns;     /* of the entries */
 	uint64_t n_passes;      /* kept */
 	uint64_t n_let_go;      /* passes */
 	uint64_t n_lost_passes; /* of the session, where the kept part begins */

@@ -218,14 +218,6 @@ void gpu_time_write(void *to, const void *from, size_t n_bytes)
 	must(mtk_cuda_stream_wait(stream, &error), &error);
 }
 
-void gpu_time_read(void *to, const void *from, size_t n_bytes)
-{
-	struct mtk_error error;
-
-	must(mtk_cuda_download(to, from, n_bytes, stream, &error), &error);
-	must(mtk_cuda_stream_wait(stream, &error), &error);
-}
-
 template <class T> __global__ void fill_random(T *values, size_t n, float scale)
 {
 	for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < n;

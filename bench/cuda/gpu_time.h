@@ -39,7 +39,6 @@ double gpu_read_bandwidth(void);
 void *gpu_time_memory(size_t n_bytes, const void *from);
 
 void gpu_time_write(void *to, const void *from, size_t n_bytes);
-void gpu_time_read(void *to, const void *from, size_t n_bytes);
 
 /* Device memory of 16-bit floats, bf16 or fp16, pseudo-random in -scale .. scale. */
 void *gpu_time_random16(size_t n, float scale, int is_bf16);

@@ -105,10 +105,6 @@ over() {
 	expect_eq "alternate screen, cursor" "$(tmux display-message -p '#{alternate_on} #{cursor_flag}')" "0 1"
 }
 
-n_wide() {
-	awk '{ if (length($0) > n) n = length($0) } END { print n }' screen
-}
-
 # ---- 80 x 24, and keys ----
 show 80 24 -- made.db
 until_seen '^ moetrace top  ENDED  made.db'

@@ -19,12 +19,10 @@
 static atomic_bool stalled;
 static atomic_int failing;
 static _Atomic int64_t writes_until_failure;
-static _Atomic uint64_t n_writes;
 
 /* Waits as long as the disk stands still; -1: this write fails, with errno set. */
 static int before_write(void)
 {
-	n_writes++;
 	while (stalled)
 		usleep(1000);
 	if (!failing || writes_until_failure-- > 0)
@@ -68,9 +66,4 @@ void io_fault_fail(int error, uint32_t n)
 {
 	writes_until_failure = n;
 	failing = error;
-}
-
-uint64_t io_fault_n_writes(void)
-{
-	return n_writes;
 }

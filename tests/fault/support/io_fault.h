@@ -18,7 +18,4 @@ void io_fault_stall(bool is_stalled);
 /* After @n_writes more writes all writes fail with this errno; 0: they work again. */
 void io_fault_fail(int error, uint32_t n_writes);
 
-/* Writes since io_fault_install(). */
-uint64_t io_fault_n_writes(void);
-
 #endif
