@@ -3,6 +3,7 @@
 # --help and --version of the command and of every verb, and that manual pages can be made of them.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 
 expect_ok "$moetrace" --version
 expect_match "$tmp/out" '^moetrace [0-9]+\.[0-9]+\.[0-9]+$'

@@ -69,7 +69,7 @@ END_TEST
 
 START_TEST(test_what_is_found)
 {
-	struct gpu gpu = gpu_start("found.db", 2, 16, 2, 0);
+	struct gpu gpu = gpu_start("found.db", 2, 16, 2, GPU_USUAL_RING);
 	const struct moetrace_cuda_status status = gpu_status(&gpu);
 	struct moetrace_cuda *other;
 	sqlite3 *db;

@@ -144,18 +144,18 @@ START_TEST(test_many_laps)
 {
 	struct gpu gpu = gpu_start("laps.db", 3, 128, 8, 1 << 20);
 	const uint64_t request = toy_request(&gpu.toy, "r");
-	const uint32_t n_passes = 1500;
+	const uint32_t n_passes = 400, n_rows = 32;
 	sqlite3 *db;
 
 	for (uint32_t i = 0; i < n_passes; i++) {
 		while (gpu_status(&gpu).begun_passes - gpu_status(&gpu).delivered_passes > 50)
 			suite_sleep_ms(1);
-		ck_assert_int_eq(gpu_pass(&gpu, request, i * 8, 8, 0), MOETRACE_OK);
+		ck_assert_int_eq(gpu_pass(&gpu, request, i * n_rows, n_rows, 0), MOETRACE_OK);
 	}
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_int_eq(db_stat(db, 1, "recorded_passes"), n_passes);
 	ck_assert_int_eq(db_stat(db, 1, "dropped_passes"), 0);
-	expect_same(db, from_host(3, 128, 8, n_passes, 8));
+	expect_same(db, from_host(3, 128, 8, n_passes, n_rows));
 	db_close(db);
 }
 END_TEST
@@ -393,15 +393,15 @@ START_TEST(test_unwritten)
 		gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, 16, 0);
 	sqlite3 *db;
 
-	/* Passes of 4 KiB fill the 64 MiB once, so that every place was written before. */
+	/* These fill the ring once, so that every place was written before. */
 	for (uint32_t lap = 0; lap < 40; lap++) {
 		struct moetrace_slice big;
 		const struct moetrace_pass_info all =
-			gpu_info(&gpu, &big, MOETRACE_NO_REQUEST, 0, 50000, 0);
+			gpu_info(&gpu, &big, MOETRACE_NO_REQUEST, 0, 3600, 0);
 
 		ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &all), MOETRACE_OK);
-		gpu_route(&gpu, gpu.lane, gpu.stream, 0, 50000, 50000);
-		gpu_route(&gpu, gpu.lane, gpu.stream, 1, 50000, 50000);
+		gpu_route(&gpu, gpu.lane, gpu.stream, 0, 3600, 3600);
+		gpu_route(&gpu, gpu.lane, gpu.stream, 1, 3600, 3600);
 		moetrace_cuda_pass_end(gpu.lane);
 		ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
 	}

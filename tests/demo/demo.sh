@@ -5,6 +5,7 @@
 # in, and the routing prefers domains.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 need_command sqlite3
 
 model=$tinymoe/tinymoe.safetensors

@@ -4,6 +4,7 @@
 # run that they begin and end themselves, print what stands below them, but for the figures.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 need_command sqlite3
 need_json
 

@@ -4,6 +4,7 @@
 # exactly what stands below them.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
+need_plain_build
 need_command sqlite3
 
 run "$moetrace" run --model "$tinymoe/tinymoe.safetensors" --workload "$tinymoe/workload.jsonl" \

@@ -17,11 +17,12 @@ UBSAN_OPTIONS="print_stacktrace=1:halt_on_error=1${UBSAN_OPTIONS:+:$UBSAN_OPTION
 TSAN_OPTIONS="halt_on_error=1:second_deadlock_stack=1${TSAN_OPTIONS:+:$TSAN_OPTIONS}"
 export ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
 
-# Check: every test case in a process of its own, with time for slow builds.
+# Check: every test case in a process of its own, with time for slow builds and for machines that
+# have much else to do.
 CK_FORK=${CK_FORK:-yes}
 CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-60}
 case $MOETRACE_SANITIZERS in
 ?*) CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-5} ;;
-*) CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-1} ;;
+*) CK_TIMEOUT_MULTIPLIER=${CK_TIMEOUT_MULTIPLIER:-3} ;;
 esac
 export CK_FORK CK_DEFAULT_TIMEOUT CK_TIMEOUT_MULTIPLIER

@@ -32,7 +32,13 @@ struct gpu {
 	float (*margin)(uint32_t layer, uint32_t row); /* that router kernels store; NULL: none */
 };
 
-/* Passes in flight are waited for as long as a test may take. */
+/* A ring as large as that of who asks for none. */
+#define GPU_USUAL_RING UINT64_MAX
+
+/*
+ * With a ring of so many bytes (0: a small one). Passes in flight are waited for as long as a test
+ * may take.
+ */
 struct gpu gpu_start(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k,
 		     uint64_t ring_bytes);
 
