@@ -453,7 +453,7 @@ int main(void)
 	Suite *suite = suite_create("cupti");
 	TCase *tests = tcase_create("cupti");
 
-	tcase_set_timeout(tests, 20);
+	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, test_kernels);
 	tcase_add_test(tests, test_graphs);
 	tcase_add_test(tests, test_threads);
