@@ -92,7 +92,8 @@ for file; do
 done >"$tmp/names"
 echo "[$(cat "$tmp/names")]" >"$tmp/traces.json"
 view_start "$@" --time-limit 30
-# A browser on a busy machine now and then loses a key; what fails twice is wrong.
+# The programs wait for what they need, however busy the machine is; a second try is for a browser that ends,
+# and says that it was needed.
 for program in page page-address page-timeline page-views; do
 	run timeout 900 node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
 	cat "$tmp/out"
