@@ -90,7 +90,7 @@ static int bars_read(const struct mt_trace *trace, const struct mt_plot_options 
 			 trace->path, frame->recording_id, frame->model_id, trace->path);
 	else
 		return MT_EXIT_OK;
-	return MT_EXIT_FAILED;
+	return has_memory ? MT_EXIT_NOT_FOUND : MT_EXIT_FAILED;
 }
 
 static void bar_draw(const struct mt_svg *svg, const struct bar *bar, const struct mt_plot_axis *y,

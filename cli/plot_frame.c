@@ -157,7 +157,7 @@ static int recording_choose(const struct mt_trace *trace, const struct mt_plot_o
 	if (status != MT_EXIT_OK || frame->recording_id)
 		return status;
 	mt_error("%s: has no recording: there is nothing to draw", trace->path);
-	return MT_EXIT_FAILED;
+	return MT_EXIT_NOT_FOUND;
 }
 
 #define SQL_MODEL                                                                        \
@@ -178,7 +178,7 @@ static int model_choose(const struct mt_trace *trace, const struct mt_plot_optio
 			 options->model_id, trace->path);
 	else
 		mt_error("%s: has no model: there is nothing to draw", trace->path);
-	return options->model_id ? MT_EXIT_NOT_FOUND : MT_EXIT_FAILED;
+	return MT_EXIT_NOT_FOUND;
 }
 
 #define SQL_SUBTITLE                                                                             \

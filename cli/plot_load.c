@@ -82,7 +82,7 @@ static int layers_read(const struct mt_trace *trace, const struct mt_plot_option
 			 trace->path, load->n_layers, load->n_slots, MAX_CELLS);
 	else
 		return MT_EXIT_OK;
-	return MT_EXIT_FAILED;
+	return has_memory && load->n_layers == 0 ? MT_EXIT_NOT_FOUND : MT_EXIT_FAILED;
 }
 
 /* The row of a layer; -1: it is not shown. */

@@ -130,7 +130,7 @@ static int points_read(const struct mt_trace *trace, const struct mt_plot_option
 		 " has no batch that a rule could be rated on; 'moetrace oea %s' "
 		 "says why",
 		 trace->path, frame->recording_id, trace->path);
-	return MT_EXIT_FAILED;
+	return MT_EXIT_NOT_FOUND;
 }
 
 static double after_of(const struct point *point)

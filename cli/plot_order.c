@@ -86,7 +86,7 @@ static int n_ranks_read(const struct mt_trace *trace, const struct mt_plot_optio
 	if (*ret_n_ranks && *ret_n_ranks <= 65536)
 		return MT_EXIT_OK;
 	mt_error("%s: does not tell of ranks; give --ranks N", trace->path);
-	return MT_EXIT_FAILED;
+	return MT_EXIT_NOT_FOUND;
 }
 
 static int ranks_make(const struct mt_trace *trace, const struct mt_plot_options *options,

@@ -119,7 +119,7 @@ static int readings_read(const struct mt_trace *trace, const struct mt_plot_fram
 			 trace->path, frame->recording_id, trace->path);
 	else
 		return MT_EXIT_OK;
-	return MT_EXIT_FAILED;
+	return has_memory ? MT_EXIT_NOT_FOUND : MT_EXIT_FAILED;
 }
 
 static const struct unit {

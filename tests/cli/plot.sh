@@ -190,7 +190,7 @@ status=0
 expect_eq "exit status without room" "$status" 1
 expect_match "$tmp/err" 'new.svg cannot be written: File too large; nothing of it is left'
 expect_same new.svg "$tmp/stdout.svg"
-expect_error 1 'has no recording' "$moetrace" plot heatmap -o x.svg "$tmp/empty.db"
+expect_error 3 'has no recording' "$moetrace" plot heatmap -o x.svg "$tmp/empty.db"
 expect_error 3 'no such file' "$moetrace" plot heatmap -o x.svg nothing.db
 expect_error 3 "no request with attribute 'domain=zzz'" "$moetrace" plot heatmap -o x.svg --attribute domain=zzz "$tmp/sound.db"
 expect_error 3 "no request with attribute 'x' without a value; give KEY=VALUE" "$moetrace" plot heatmap -o x.svg --attribute x "$tmp/sound.db"
@@ -198,9 +198,9 @@ expect_error 3 "no request 'nobody'" "$moetrace" plot heatmap -o x.svg --request
 expect_error 3 'no window 99' "$moetrace" plot heatmap -o x.svg --window 1-99 "$tmp/sound.db"
 expect_error 3 'no model 9' "$moetrace" plot heatmap -o x.svg --model 9 "$tmp/sound.db"
 expect_error 3 'recording 9' "$moetrace" plot heatmap -o x.svg --recording 9 "$tmp/sound.db"
-expect_error 1 'no such layer' "$moetrace" plot heatmap -o x.svg --layers 7-9 "$tmp/sound.db"
-expect_error 1 'no readings of power' "$moetrace" plot power -o x.svg --recording 2 "$tmp/sound.db"
-expect_error 1 'no batch' "$moetrace" plot oea -o x.svg --phase prefill "$tmp/sound.db"
+expect_error 3 'no such layer' "$moetrace" plot heatmap -o x.svg --layers 7-9 "$tmp/sound.db"
+expect_error 3 'no readings of power' "$moetrace" plot power -o x.svg --recording 2 "$tmp/sound.db"
+expect_error 3 'no batch' "$moetrace" plot oea -o x.svg --phase prefill "$tmp/sound.db"
 expect_error 1 'moe_oea: rule' "$moetrace" plot oea -o x.svg --rule nonsense "$tmp/sound.db"
 expect_error 2 "did you mean 'heatmap'" "$moetrace" plot heatmaps -o x.svg "$tmp/sound.db"
 expect_error 2 'which PICTURE|which FILE' "$moetrace" plot
