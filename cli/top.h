@@ -160,6 +160,7 @@ struct mt_top {
 	int64_t first_seen_ns; /* where no pass is kept: since then changes are seen; -1: not yet */
 	int64_t pass_cursor, kernel_cursor, launch_cursor, power_cursor; /* -1: not yet placed */
 	bool is_behind; /* the budget was used up before everything was read */
+	bool is_torn;   /* the look before was cut off: buckets may have parts of passes */
 	struct mt_top_totals totals;
 	uint8_t *roles; /* [MT_TOP_MAX_NAMES], by string_id */
 	int64_t last_name;
@@ -178,6 +179,8 @@ void mt_top_free(struct mt_top *top);
 void mt_top_reset(struct mt_top *top);
 /* Another window: what lies in buckets is read again. */
 void mt_top_window_set(struct mt_top *top, int64_t window_ns);
+/* What lies in buckets is read again. */
+void mt_top_buckets_reset(struct mt_top *top);
 /* The next model of the file. */
 void mt_top_model_next(struct mt_top *top);
 /* The bucket of a time; NULL: it is older than the oldest that is kept. */

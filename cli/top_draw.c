@@ -131,18 +131,28 @@ static void throughput_draw(struct page *page)
 static void active_draw(struct page *page)
 {
 	const struct mt_top_frame *frame = page->frame;
-	const uint32_t n_experts = page->top->n_layers ? page->top->layers[0].n_experts : 0;
-	char a[16];
+	uint32_t least = page->top->n_layers ? page->top->layers[0].n_experts : 0, most = least;
+	char a[16], of[32];
 	int column = name_draw(page, "active");
 
+	/* Layers may have different numbers. */
+	for (size_t i = 1; i < page->top->n_layers; i++) {
+		const uint32_t n = page->top->layers[i].n_experts;
+
+		least = n < least ? n : least;
+		most = n > most ? n : most;
+	}
+	snprintf(of, sizeof(of), "%" PRIu32, most);
+	if (least < most)
+		snprintf(of, sizeof(of), "%" PRIu32 " to %" PRIu32, least, most);
 	column = mt_canvas_format(page->canvas, page->row, column, 0, MT_BOLD, "%6s",
 				  mt_top_number(frame->mean_active, a));
 	column = mt_canvas_format(page->canvas, page->row, column, 0, 0,
-				  " of %" PRIu32 " experts a pass, most %" PRIu64 "  ", n_experts,
+				  " of %s experts a pass, most %" PRIu64 "  ", of,
 				  frame->max_active);
 	if (frame->mean_active >= 0)
 		mt_canvas_spark(page->canvas, page->row, column, frame->active_by_bucket,
-				MT_TOP_BUCKETS, n_experts);
+				MT_TOP_BUCKETS, most);
 	page->row++;
 }
 

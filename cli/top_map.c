@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEFT = 6, RIGHT = 7 };
+enum { LEFT = 6, RIGHT = 7, MOST_NAMED = 6 };
 
 static const char *const order_names[MT_TOP_N_ORDERS] = {"id", "load", "rank"};
 static const char *const pool_names[MT_TOP_N_POOLS] = {"mean", "max", "p95"};
@@ -228,6 +228,45 @@ static int heading_draw(const struct map *map, int row, size_t first, size_t las
 	return 1;
 }
 
+/* Which experts a column has: by id they are one after the other, else the first ones by name. */
+static int experts_write(const struct map *map, const uint32_t *experts, uint32_t n_experts,
+			 char *text, size_t n_bytes)
+{
+	const uint32_t n_named = n_experts < MOST_NAMED ? n_experts : MOST_NAMED;
+	int n = snprintf(text, n_bytes, "%" PRIu32, experts[0]);
+
+	if (n_experts > 1 && experts[n_experts - 1] == experts[0] + n_experts - 1 &&
+	    map->view->order == MT_TOP_BY_ID)
+		return n + snprintf(text + n, n_bytes - (size_t)n, "..%" PRIu32,
+				    experts[n_experts - 1]);
+	for (uint32_t i = 1; i < n_named; i++)
+		n += snprintf(text + n, n_bytes - (size_t)n, ", %" PRIu32, experts[i]);
+	if (n_experts > n_named)
+		n += snprintf(text + n, n_bytes - (size_t)n, " and %" PRIu32 " more",
+			      n_experts - n_named);
+	return n;
+}
+
+/* The rank of experts, or how many they are on; what is not known is not said. */
+static void ranks_write(const struct map *map, const struct mt_top_layer *layer,
+			const uint32_t *experts, uint32_t n_experts, char *text, size_t n_bytes)
+{
+	const int16_t *ranks = map->top->ranks ? map->top->ranks + layer->first_cell : NULL;
+	uint32_t n_ranks = 0;
+
+	for (uint32_t i = 0; ranks && i < n_experts; i++) {
+		uint32_t j = 0;
+
+		while (j < i && ranks[experts[j]] != ranks[experts[i]])
+			j++;
+		n_ranks += ranks[experts[i]] >= 0 && j == i;
+	}
+	if (n_ranks > 1)
+		snprintf(text, n_bytes, ", %" PRIu32 " ranks", n_ranks);
+	else if (n_ranks == 1 && ranks[experts[0]] >= 0)
+		snprintf(text, n_bytes, ", rank %d", ranks[experts[0]]);
+}
+
 /* What is under the cursor, in words. */
 static void readout_draw(const struct map *map, int row)
 {
@@ -236,7 +275,7 @@ static void readout_draw(const struct map *map, int row)
 	const double value = map->values[i * map->n_columns + column];
 	const uint64_t tokens = map->frame->layers[i].tokens;
 	struct keyed *keyed = calloc(map->n_experts, sizeof(*keyed));
-	uint32_t first, last;
+	uint32_t n_pooled;
 	char text[256];
 	int n;
 
@@ -246,20 +285,20 @@ static void readout_draw(const struct map *map, int row)
 	}
 	layer_order(map, i, keyed);
 	free(keyed);
-	first = map->order[column * map->group];
-	last = (uint32_t)(column * map->group + map->group - 1);
-	last = map->order[last < layer->n_experts ? last : layer->n_experts - 1];
-	n = snprintf(text, sizeof(text), "layer %" PRId64 ", expert", layer->layer);
-	n += snprintf(text + n, sizeof(text) - (size_t)n,
-		      map->group > 1 ? "s %" PRIu32 "..%" PRIu32 ": %s " : " %" PRIu32 ": ", first,
-		      last, pool_names[map->view->pool]);
-	n += snprintf(text + n, sizeof(text) - (size_t)n, "%.10g tokens", value);
+	n_pooled = layer->n_experts - (uint32_t)(column * map->group);
+	n_pooled = n_pooled < map->group ? n_pooled : map->group;
+	n = snprintf(text, sizeof(text), "layer %" PRId64 ", expert%s ", layer->layer,
+		     n_pooled > 1 ? "s" : "");
+	n += experts_write(map, map->order + column * map->group, n_pooled, text + n,
+			   sizeof(text) - (size_t)n);
+	n += snprintf(text + n, sizeof(text) - (size_t)n, ": %s%s%.10g tokens",
+		      n_pooled > 1 ? pool_names[map->view->pool] : "", n_pooled > 1 ? " " : "",
+		      value);
 	if (tokens > 0)
 		n += snprintf(text + n, sizeof(text) - (size_t)n, ", %.2f times the layer's mean",
 			      value * layer->n_experts / (double)tokens);
-	if (map->top->ranks && map->top->ranks[layer->first_cell + first] >= 0)
-		snprintf(text + n, sizeof(text) - (size_t)n, ", rank %d",
-			 map->top->ranks[layer->first_cell + first]);
+	ranks_write(map, layer, map->order + column * map->group, n_pooled, text + n,
+		    sizeof(text) - (size_t)n);
 	mt_canvas_text(map->canvas, row, 0, map->canvas->n_columns, MT_COLOR_NONE, MT_BOLD, text);
 }
 

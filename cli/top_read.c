@@ -312,6 +312,9 @@ int mt_top_look(struct mt_top *top, const struct mt_trace *trace)
 	int64_t deadline_ns = mt_top_clock_ns() + LOOK_NS;
 	int status;
 
+	/* What a look that was cut off had read of a pass is not to count beside the whole. */
+	if (top->is_torn)
+		mt_top_buckets_reset(top);
 	/* A file may have been made to keep its reader busy. */
 	if (top->budget_ns)
 		sqlite3_progress_handler(trace->db, 10000, is_late, &deadline_ns);
@@ -320,7 +323,8 @@ int mt_top_look(struct mt_top *top, const struct mt_trace *trace)
 	status = parts_read(top, trace);
 	sqlite3_exec(trace->db, "ROLLBACK", NULL, NULL, NULL);
 	sqlite3_progress_handler(trace->db, 0, NULL, NULL);
-	if (status != MT_EXIT_OK)
+	top->is_torn = status != MT_EXIT_OK;
+	if (top->is_torn)
 		top->facts = facts;
 	return status;
 }

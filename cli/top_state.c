@@ -63,8 +63,7 @@ static void layers_free(struct mt_top *top)
 	top->map_epoch = 0;
 }
 
-/* What lies in buckets is read again. */
-static void buckets_reset(struct mt_top *top)
+void mt_top_buckets_reset(struct mt_top *top)
 {
 	size_t i;
 
@@ -96,7 +95,7 @@ void mt_top_reset(struct mt_top *top)
 	top->first_seen_ns = -1;
 	top->model_id = 0;
 	memset(&top->facts, 0, sizeof(top->facts));
-	buckets_reset(top);
+	mt_top_buckets_reset(top);
 }
 
 int mt_top_init(struct mt_top *top)
@@ -123,7 +122,7 @@ void mt_top_free(struct mt_top *top)
 void mt_top_window_set(struct mt_top *top, int64_t window_ns)
 {
 	top->window_ns = window_ns;
-	buckets_reset(top);
+	mt_top_buckets_reset(top);
 }
 
 void mt_top_model_next(struct mt_top *top)
@@ -135,7 +134,7 @@ void mt_top_model_next(struct mt_top *top)
 	top->model_wanted = -(top->facts.model_number % n + 1);
 	layers_free(top);
 	top->first_seen_ns = -1;
-	buckets_reset(top);
+	mt_top_buckets_reset(top);
 }
 
 static void bucket_clear(struct mt_top_bucket *bucket, int64_t index, size_t n_cells)

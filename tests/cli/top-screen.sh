@@ -117,7 +117,7 @@ expect_match screen '^balance +max/mean  p50 [0-9.]+  p95 [0-9.]+  worst [0-9.]+
 expect_match screen '^hottest +L[0-9]+/e[0-9]+ [0-9.]+x'
 expect_match screen '^power +n/a'
 expect_match screen '^tokens  layers 1-8 of 8  mean of 4  by id  linear  0 '
-expect_match screen '^layer 3, experts 0\.\.3: mean [0-9.]+ tokens, [0-9.]+ times the layer.s mean, rank'
+expect_match screen '^layer 3, experts 0\.\.3: mean [0-9.]+ tokens, [0-9.]+ times the layer.s mean, 4 ranks'
 keys Down Right Right
 until_seen '^layer 4, experts 8\.\.11: mean'
 keys m
@@ -125,8 +125,10 @@ until_seen 'layers 1-8 of 8  max of 4'
 until_seen '^layer 4, experts 8\.\.11: max'
 keys m l s
 until_seen 'p95 of 4  by load  log  0'
+expect_match screen '^layer 4, experts [0-9]+, [0-9]+, [0-9]+, [0-9]+: p95'
 keys s
 until_seen 'p95 of 4  by rank  log'
+expect_match screen '^layer 4, experts 20, 24, 25, 29: p95'
 keys w
 until_seen '^recording 1.* whole recording'
 keys w + +
@@ -178,6 +180,12 @@ keys BTab
 until_seen '\[sources\]'
 expect_match screen '^nvml dropped 4'
 expect_no_match screen 'nothing was lost'
+quit
+
+# ---- layers that differ ----
+make_sound sound.db
+show 80 24 -- --recording 1 sound.db
+until_seen '^active +[0-9.]+ of 4 to 300 experts a pass'
 quit
 
 # ---- other terminals ----

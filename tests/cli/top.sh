@@ -190,6 +190,43 @@ figures long.db --recording 1 --window all
 expect_eq "of the whole" "$(json out '$.throughput[0].partial_passes')|$(json out '$.throughput[0].padding_rows')|$(json out '$.throughput[0].mean_duration_ns')" '1|1|133.333333333333'
 [ $n_figures -ge 4000 ] || fail "only $n_figures figures were compared"
 
+
+# ---- a look that was cut off between the passes and their load: nothing of it counts ----
+sqlite3 -batch torn.db 'PRAGMA journal_mode = WAL' >/dev/null
+cat "$MOETRACE_SRCDIR"/schema/[0-9]*.sql "$MOETRACE_SRCDIR"/schema/views/*.sql "$MOETRACE_SRCDIR/tests/cli/sound.sql" |
+	sqlite3 -batch -bail torn.db
+mkfifo hold
+sqlite3 -batch torn.db <hold >held &
+holder=$!
+live_pids="$live_pids $holder"
+exec 9>hold
+echo 'BEGIN; SELECT count(*) FROM pass;' >&9
+tries=0
+until [ -s held ]; do
+	tries=$((tries + 1))
+	[ $tries -lt 400 ] || fail "nobody has the file open"
+	sleep 0.05
+done
+# A recording that its process writes still, as far as can be seen.
+change torn.db "UPDATE process SET pid = $holder, boot_id = '$(cat /proc/sys/kernel/random/boot_id)';
+	UPDATE recording SET end_ns = NULL, end_reason = NULL WHERE recording_id = 1;" \
+	"UPDATE clock_snapshot SET monotonic_ns = $(cut -d. -f1 /proc/uptime) * 1000000000;"
+follow torn --plain --interval 0.1 --window 3600 --recording 1 torn.db
+torn_top=$follower
+until_seen torn.out '^passes: .* 6 in the window'
+change torn.db "BEGIN; INSERT INTO pass SELECT 10, recording_id, model_id, phase, begin_ns, end_ns, n_rows, padding_rows, runtime_pass,
+	parent_pass_id, microbatch, verdict, reasons, n_dropped, device_id FROM pass WHERE pass_id = 2;
+	INSERT INTO pass_layer SELECT 10, layer_id, active_experts, padding_active_experts, max_load, selected_ns, state, map_epoch,
+	selection_order, n_rows, topk_id, topk_row, tied_rows FROM pass_layer WHERE pass_id = 2;
+	CREATE TABLE whole AS SELECT topk_ids FROM topk WHERE topk_id = 1; UPDATE topk SET topk_ids = x'00' WHERE topk_id = 1; COMMIT;"
+until_seen torn.out '^notice: .*topk'
+change torn.db "UPDATE topk SET topk_ids = (SELECT topk_ids FROM whole) WHERE topk_id = 1; DROP TABLE whole;"
+until_seen torn.out '^hot: layer 1, expert 299: 6 tokens'
+kill -TERM $torn_top
+wait $torn_top || :
+exec 9>&-
+expect_eq "passes in the end" "$(sed -n 's/^passes: .* second, \([0-9]*\) in the window.*/\1/p' torn.out | tail -n 1)" 7
+
 # Losses, and what sources lack, are seen; what is not known is not 0.
 expect_ok "$moetrace" top --once hard.db --recording 1
 expect_match out '^losses: .*dropped_passes 1, .*; pass: no_ring$'
