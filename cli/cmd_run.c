@@ -396,7 +396,9 @@ static int compare(struct run *run)
 	exit_code = compare->same_tokens ? mt_compare_serve(compare) : MT_EXIT_FAILED;
 	mt_run_progress_clear(&run->progress);
 	run->result.served = compare->stats;
-	if (recording_finish(run, exit_code == MT_EXIT_OK ? "finished" : "failed") != MT_EXIT_OK)
+	if (recording_finish(run, exit_code == MT_EXIT_OK     ? "finished"
+				  : compare->stats.interrupted ? "interrupted"
+							       : "failed") != MT_EXIT_OK)
 		exit_code = MT_EXIT_FAILED;
 	if (exit_code == MT_EXIT_OK)
 		exit_code = mt_compare_print(compare, run->options.output);

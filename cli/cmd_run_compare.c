@@ -94,11 +94,14 @@ static int block_serve(struct mt_compare *compare, uint32_t variant, struct hand
 	};
 	struct mtk_serve_options options = compare->serve;
 	struct mtk_error error;
+	sigset_t before;
 	int status;
 
 	options.oea = variant ? mt_rule_oea(&compare->options->compare[variant - 1]) : NULL;
 	*ret_server = NULL;
+	mt_run_signals_hold(&before);
 	status = mtk_server_create(compare->model, compare->workload, &options, ret_server, &error);
+	mt_run_signals_release(&before);
 	if (status == MOETRACE_OK)
 		status = mtk_server_run(*ret_server, &recording, &compare->stats, &error);
 	if (status < 0)

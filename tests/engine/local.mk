@@ -81,7 +81,7 @@ TESTS += \
 	%D%/run-shapes.sh \
 	%D%/run-compare.sh \
 	%D%/run-rule.sh \
-	%D%/run-interrupt.sh %D%/run-kernels.sh %D%/run-margins.sh
+	%D%/run-interrupt.sh %D%/run-kernels.sh %D%/run-margins.sh %D%/run-moments.sh
 
 if HAVE_NVCC
 gpu_tests += %D%/run-device.sh
@@ -99,4 +99,4 @@ EXTRA_DIST += \
 	%D%/run-shapes.sh \
 	%D%/run-compare.sh \
 	%D%/run-rule.sh \
-	%D%/run-interrupt.sh %D%/run-kernels.sh %D%/run-margins.sh
+	%D%/run-interrupt.sh %D%/run-kernels.sh %D%/run-margins.sh %D%/run-moments.sh
