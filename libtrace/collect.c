@@ -28,21 +28,22 @@ static const struct mt_collector_ops *find_ops(const char *name, size_t n_bytes)
 	return NULL;
 }
 
-/* The next name of a list; its length, 0: there is none. */
-static size_t next_name(const char **list, const char **ret_name)
+/* The next entry of a list, whose length may be 0; 0: there is none. */
+static int next_entry(const char **list, const char **ret_entry, size_t *ret_n_bytes)
 {
-	size_t n_bytes;
+	const char *entry = *list;
 
-	*list += strspn(*list, ",");
-	n_bytes = strcspn(*list, ",");
-	*ret_name = *list;
-	*list += n_bytes;
-	return n_bytes;
+	if (!entry)
+		return 0;
+	*ret_n_bytes = strcspn(entry, ",");
+	*list = entry[*ret_n_bytes] ? entry + *ret_n_bytes + 1 : NULL;
+	*ret_entry = entry;
+	return 1;
 }
 
 static int is_none(const char *list)
 {
-	return !list || strcmp(list, "none") == 0;
+	return !list || !*list || strcmp(list, "none") == 0;
 }
 
 /* The part of an entry such as cupti=graph before its mode. */
@@ -68,30 +69,70 @@ static int mode_of(const struct mt_collector_ops *ops, const char *entry, size_t
 	return ops->is_mode(ret_mode) ? 1 : -1;
 }
 
-int mt_collect_check(const char *list, char *ret_wrong)
+/* Whether an entry before @entry asks the same collector in another way. */
+static int is_contradicted(const char *list, const char *entry, size_t n_bytes)
 {
+	const size_t n_name = name_bytes(entry, n_bytes);
+	const char *other;
+	size_t n_other;
+
+	while (next_entry(&list, &other, &n_other) && other != entry)
+		if (name_bytes(other, n_other) == n_name && memcmp(other, entry, n_name) == 0 &&
+		    (n_other != n_bytes || memcmp(other, entry, n_bytes) != 0))
+			return 1;
+	return 0;
+}
+
+static void append_names(char *text, size_t n_bytes)
+{
+	for (uint32_t i = 0; mtc_registry[i]; i++) {
+		size_t n = strlen(text);
+
+		snprintf(text + n, n_bytes - n, "%s%s", i ? "," : "", mtc_registry[i]->name);
+	}
+}
+
+/* What is wrong with an entry, and what to do; 0: nothing. */
+static int find_fault(const char *list, const char *entry, size_t n_bytes, char *ret_why,
+		      size_t why_bytes)
+{
+	const size_t n_name = name_bytes(entry, n_bytes);
+	const struct mt_collector_ops *ops = find_ops(entry, n_name);
 	char mode[MT_MODE_BYTES];
-	const char *name;
-	size_t n_bytes;
 
-	while (!is_none(list) && (n_bytes = next_name(&list, &name))) {
-		const struct mt_collector_ops *ops = find_ops(name, name_bytes(name, n_bytes));
-
-		if (ops && mode_of(ops, name, n_bytes, mode) >= 0)
-			continue;
-		snprintf(ret_wrong, 32, "%.*s", n_bytes < 31 ? (int)n_bytes : 31, name);
+	if (!ops) {
+		if (n_name)
+			snprintf(ret_why, why_bytes, "there is no collector '%.*s': give some of ",
+				 n_name < 40 ? (int)n_name : 40, entry);
+		else
+			snprintf(ret_why, why_bytes, "an entry has no name: give some of ");
+		append_names(ret_why, why_bytes);
+		snprintf(ret_why + strlen(ret_why), why_bytes - strlen(ret_why),
+			 ", or none by itself");
+	} else if (mode_of(ops, entry, n_bytes, mode) < 0 && ops->is_mode) {
+		snprintf(ret_why, why_bytes, "%s has no mode '%.*s': give %s", ops->name,
+			 n_bytes - n_name < 40 ? (int)(n_bytes - n_name - 1) : 40, entry + n_name + 1,
+			 ops->modes);
+	} else if (n_name != n_bytes && !ops->is_mode) {
+		snprintf(ret_why, why_bytes, "%s has no modes: give %s alone", ops->name, ops->name);
+	} else if (is_contradicted(list, entry, n_bytes)) {
+		snprintf(ret_why, why_bytes, "%s is asked in two ways: give it once", ops->name);
+	} else {
 		return 0;
 	}
 	return 1;
 }
 
-void mt_collect_names(char *ret_names, size_t names_bytes)
+int mt_collect_check(const char *list, char *ret_why, size_t why_bytes)
 {
-	size_t n = 0;
+	const char *rest = is_none(list) ? NULL : list;
+	const char *entry;
+	size_t n_bytes;
 
-	for (uint32_t i = 0; mtc_registry[i] && n < names_bytes; i++)
-		n += (size_t)snprintf(ret_names + n, names_bytes - n, "%s%s", i ? "," : "",
-				      mtc_registry[i]->name);
+	while (next_entry(&rest, &entry, &n_bytes))
+		if (find_fault(list, entry, n_bytes, ret_why, why_bytes))
+			return 0;
+	return 1;
 }
 
 /* ---- the session's side ---- */
@@ -183,12 +224,12 @@ int mt_collect_open(struct moetrace_session *session, const char *list,
 {
 	struct mt_collect *collect;
 	pthread_condattr_t attributes;
-	const char *name;
+	const char *entry;
 	size_t n_bytes;
 	int status = MOETRACE_OK;
 
 	*ret_collect = NULL;
-	if (is_none(list) || !*list)
+	if (is_none(list))
 		return MOETRACE_OK;
 	collect = calloc(1, sizeof(*collect));
 	if (!collect)
@@ -208,8 +249,8 @@ int mt_collect_open(struct moetrace_session *session, const char *list,
 	pthread_cond_init(&collect->changed, &attributes);
 	pthread_condattr_destroy(&attributes);
 	session->ties = &collect->ties;
-	while ((n_bytes = next_name(&list, &name)))
-		add_entry(collect, name, n_bytes);
+	while (next_entry(&list, &entry, &n_bytes))
+		add_entry(collect, entry, n_bytes);
 	collect->n_users = 1;
 	for (uint32_t i = 0; !status && i < collect->n_sources; i++) {
 		collect->n_users++;

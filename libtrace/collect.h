@@ -77,10 +77,10 @@ struct mt_collect_status {
 };
 
 /*
- * Whether a list such as "host,rapl" names collectors alone; NULL and "none" name none. Otherwise the
- * first wrong name is copied to @ret_wrong [32].
+ * Whether a list such as "host,cupti=graph" names collectors, with modes that they have; NULL, "" and
+ * "none" name none. Otherwise what is wrong, and what to do.
  */
-int mt_collect_check(const char *list, char *ret_wrong);
+int mt_collect_check(const char *list, char *ret_why, size_t why_bytes);
 /* Whether the variables of the environment can be followed; else the error of the opening is set. */
 int mt_collect_check_environment(void);
 /* The names of all, with commas between them. */

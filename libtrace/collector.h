@@ -248,6 +248,7 @@ struct mt_collector_ops {
 	int is_early;         /* opened with the session, which waits for it */
 	/* Whether a text behind NAME= in a list is a way to ask it. NULL: it has one way. */
 	int (*is_mode)(const char *mode);
+	const char *modes; /* these, for people; NULL: it has one way */
 	/*
 	 * Look for the source and get ready. The report is filled whatever comes of it; with
 	 * another state than ON nothing is open. @out and @places outlive the collector.

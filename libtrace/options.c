@@ -99,15 +99,11 @@ static int check_options(const struct moetrace_session_opts *opts)
 /* @origin: who gave it */
 static int check_collectors(const char *origin, const char *list)
 {
-	char names[128];
-	char wrong[32];
+	char why[256];
 
-	if (mt_collect_check(list, wrong))
+	if (mt_collect_check(list, why, sizeof(why)))
 		return MOETRACE_OK;
-	mt_collect_names(names, sizeof(names));
-	return mt_open_error(MOETRACE_E_INVALID,
-			     "%s: there is no collector '%s': give some of %s, or none", origin,
-			     wrong, names);
+	return mt_open_error(MOETRACE_E_INVALID, "%s: %s", origin, why);
 }
 
 static void set_default_u32(uint32_t *option, uint32_t value)

@@ -32,6 +32,9 @@
 /* What CUPTI's clock may lie outside of two looks at CLOCK_REALTIME. */
 #define CLOCK_SLACK_NS 1000000u
 #define CLOCK_TRIES    3
+#define MODES                                                                       \
+	"off, graph, eager, kernel, kernel:every=N (1 to 1000000), kernel:per_s=N " \
+	"(1 to 100) or kernel:window=START+LENGTH (seconds)"
 
 /* What there is once a process. */
 static struct {
@@ -256,10 +259,7 @@ static int set_mode(struct cupti *cupti, const char *mode, struct mt_collector_r
 	char wrong[60];
 
 	if (mtc_cupti_mode_parse(mode, &cupti->mode)) {
-		mtc_report(report, MT_COLLECTOR_FAILED,
-			   "the mode is '%.40s': set it to off, graph, eager, kernel, kernel:every=N, "
-			   "kernel:per_s=N or kernel:window=START+LENGTH",
-			   mode);
+		mtc_report(report, MT_COLLECTOR_FAILED, "the mode is '%.40s': set it to " MODES, mode);
 		return -1;
 	}
 	if (mtc_cupti_roles_check(wrong, sizeof(wrong))) {
@@ -493,6 +493,7 @@ const struct mt_collector_ops mtc_cupti = {
 	.interval_ns = 100000000,
 	.is_early = 1,
 	.is_mode = is_mode,
+	.modes = MODES,
 	.open = cupti_open,
 	.begin = cupti_begin,
 	.poll = cupti_poll,

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtrace/collector.h"
+
 #define NS_PER_S UINT64_C(1000000000)
 #define MAX_EVERY 1000000u
 #define MAX_PER_S 100u
@@ -61,6 +63,9 @@ int mtc_cupti_mode_parse(const char *text, struct mtc_cupti_mode *ret_mode)
 {
 	struct mtc_cupti_mode mode = { .sampling = MTC_CUPTI_ALWAYS };
 
+	/* The trace keeps the words whole. */
+	if (strlen(text) >= MT_MODE_BYTES)
+		return -1;
 	if (strcmp(text, "off") == 0)
 		mode.is_off = 1;
 	else if (strcmp(text, "graph") == 0)

@@ -549,9 +549,29 @@ START_TEST(test_recordings)
 }
 END_TEST
 
+static const struct {
+	const char *list, *says;
+} wrong_lists[] = {
+	{ ",", "MOETRACE_COLLECTORS: an entry has no name: give some of host,rapl," },
+	{ "host,", "an entry has no name" },
+	{ "host,,rapl", "an entry has no name" },
+	{ "=graph", "an entry has no name" },
+	{ "host, rapl", "there is no collector ' rapl'" },
+	{ "host,none", "there is no collector 'none': give some of host,rapl,nvml,nvtx,cupti,null, or none by itself" },
+	{ "cupti=foo", "cupti has no mode 'foo': give off, graph, eager, kernel, kernel:every=N" },
+	{ "cupti=", "cupti has no mode '': give off" },
+	{ "cupti=kernel:every=0", "cupti has no mode 'kernel:every=0'" },
+	{ "cupti=kernel:every=00000000000000000000000001", "cupti has no mode 'kernel:every=0" },
+	{ "watts=graph", "there is no collector 'watts'" },
+	{ "host=fast", "host has no modes: give host alone" },
+	{ "cupti=graph,cupti=kernel", "cupti is asked in two ways: give it once" },
+	{ "cupti,host,cupti=off", "cupti is asked in two ways: give it once" },
+};
+
 START_TEST(test_unknown)
 {
 	struct moetrace_session_opts opts = toy_opts();
+	const char *refused = suite_path("w.db");
 	struct moetrace_session *session;
 
 	opts.collectors = "host,power";
@@ -564,6 +584,13 @@ START_TEST(test_unknown)
 			 MOETRACE_E_INVALID);
 	ck_assert_ptr_nonnull(strstr(moetrace_open_errmsg(),
 				     "MOETRACE_COLLECTORS: there is no collector 'watts'"));
+	for (size_t i = 0; i < sizeof(wrong_lists) / sizeof(wrong_lists[0]); i++) {
+		fakes_set("MOETRACE_COLLECTORS", wrong_lists[i].list);
+		ck_assert_int_eq(moetrace_session_open(refused, &opts, &session),
+				 MOETRACE_E_INVALID);
+		ck_assert_msg(strstr(moetrace_open_errmsg(), wrong_lists[i].says) != NULL, "%s: %s",
+			      wrong_lists[i].list, moetrace_open_errmsg());
+	}
 	fakes_set("MOETRACE_COLLECTORS", "none");
 	ck_assert_int_eq(moetrace_session_open(suite_path("y.db"), &opts, &session), MOETRACE_OK);
 	ck_assert_int_eq(moetrace_session_close(session), MOETRACE_OK);

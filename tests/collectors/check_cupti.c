@@ -182,6 +182,7 @@ static const struct {
 	{ "", "kernel:every=0", "failed", "kernel:every=N", "0" },
 	{ "", "kernel:per_s=5x", "failed", "kernel:every=N", "0" },
 	{ "", "kernel:window=1+", "failed", "kernel:every=N", "0" },
+	{ "", "kernel:every=00000000000000000000000001", "failed", "kernel:every=N", "0" },
 	{ "", "off", "absent", "mode off was asked for", "0" },
 	{ "drops", "graph", "on", NULL, "14" },
 	{ "drops_unknown", "graph", "on", NULL, "(null)" },
