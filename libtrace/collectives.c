@@ -36,7 +36,8 @@ static int is_possible(const struct moetrace_pass *pass, const struct moetrace_c
 
 	return given->kind < N_KINDS && given->start_ns >= session->start_monotonic_ns &&
 	       given->end_ns >= given->start_ns &&
-	       given->end_ns - session->start_monotonic_ns <= now_ns &&
+	       mt_session_ns(session, given->end_ns) >= pass->begin_ns &&
+	       mt_session_ns(session, given->end_ns) <= now_ns &&
 	       (given->bytes <= INT64_MAX || given->bytes == MOETRACE_UNKNOWN_BYTES) &&
 	       (given->layer_index < pass->model->n_layers ||
 		given->layer_index == MOETRACE_NO_LAYER) &&

@@ -233,6 +233,7 @@ static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_in
 	pass->map_epoch = start->map_epoch;
 	pass->is_special = pass->weight_format != MOETRACE_WEIGHT_FORMAT_FP16;
 	pass->time_ns = 0;
+	pass->begin_ns = start->begin_ns;
 	pass->tool.is_open = 0;
 	atomic_store_explicit(&pass->owner, 0, memory_order_relaxed);
 	atomic_store_explicit(&pass->n_dropped, 0, memory_order_relaxed);

@@ -50,7 +50,7 @@
 	X(KERNELS, "pass", "times of operations name no operation or layer, or end before they "       \
 			   "begin; ignored")                                                  \
 	X(COLLECTIVE, "pass", "a collective of no kind, of a name or layer that there is not, that " \
-			      "ends before it begins, or is not over; ignored")                               \
+			      "ends before it begins or before its pass does, or is not over; ignored")       \
 	X(RANGE_NAME, "session", "a range has no name that was added, or was never begun; ignored") \
 	X(REGION, "session", "moetrace_region_enable() without a region to end")              \
 	X(REQUEST, "request", "a call names a request that is not open; ignored")             \
@@ -128,6 +128,7 @@ struct moetrace_pass {
 	uint32_t map_epoch;     /* of the expert map in force when it began; 0: none */
 	uint32_t is_special;    /* late, or its weights are not kept as fp16; see is_plain() */
 	uint64_t time_ns; /* of a late pass: what follows happened then; 0: now */
+	uint64_t begin_ns;
 	struct mt_tool_range tool;
 	_Atomic uintptr_t owner; /* thread that has the main stream; 0: nobody handed over yet */
 	_Atomic uint32_t n_dropped;

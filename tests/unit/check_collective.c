@@ -112,7 +112,8 @@ END_TEST
 START_TEST(test_misuse)
 {
 	struct toy toy = toy_start("misuse.db", NULL, N_LAYERS, N_EXPERTS, TOP_K);
-	struct moetrace_collective right = collective(0, 0), wrong[11];
+	struct moetrace_collective right = collective(0, 0), wrong[12];
+	const struct moetrace_collective before = right;
 	uint32_t kernel = 0;
 	struct moetrace_pass *pass;
 	sqlite3 *db;
@@ -121,7 +122,7 @@ START_TEST(test_misuse)
 	pass = begin(&toy);
 	suite_sleep_ms(1);
 	right = collective(0, 0);
-	for (int i = 0; i < 11; i++)
+	for (int i = 0; i < 12; i++)
 		wrong[i] = right;
 	wrong[0].size = 0;
 	wrong[1].size = offsetof(struct moetrace_collective, n_channels);
@@ -134,16 +135,21 @@ START_TEST(test_misuse)
 	wrong[8].name = kernel;
 	wrong[9].algorithm = 99;
 	wrong[10].protocol = UINT32_MAX;
-	for (int i = 0; i < 11; i++)
+	/* It was over when the pass began; one that was waited for may have begun as early. */
+	wrong[11] = before;
+	for (int i = 0; i < 12; i++)
 		moetrace_pass_collective(pass, &wrong[i]);
 	moetrace_pass_collective(pass, NULL);
+	right.start_ns = before.start_ns;
 	moetrace_pass_collective(pass, &right);
 	toy_finish(&toy, pass, 1);
 	toy_close(&toy);
 	db = db_open(toy.path);
 	agree_check(db);
-	ck_assert_int_eq(db_stat(db, 1, "misuse"), 12);
+	ck_assert_int_eq(db_stat(db, 1, "misuse"), 13);
 	ck_assert_int_eq(db_stat(db, 1, "recorded_collectives"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM collective JOIN pass USING (pass_id) WHERE"
+				    " start_ns < begin_ns AND collective.end_ns > begin_ns"), 1);
 	db_close(db);
 }
 END_TEST

@@ -124,8 +124,10 @@ struct moetrace_collective {
  * pass partial. Recordings of mode stat keep none. Belongs to the hot path: it never waits.
  *
  * @pass        NULL: nothing happens.
- * @collective  Free for reuse when the call returns. One that is impossible is counted as misuse and
- *              ignored.
+ * @collective  Free for reuse when the call returns. It may have begun before the pass, where a rank had
+ *              to wait for others, and it ended in it: what was over when moetrace_pass_begin() was
+ *              called is of no pass, so call that before. One that is impossible, like this, is counted
+ *              as misuse and ignored.
  */
 MOETRACE_API
 void moetrace_pass_collective(struct moetrace_pass *pass,
