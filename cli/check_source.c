@@ -16,6 +16,30 @@
 /* No device draws as much: 100 kW. */
 #define MAX_MW "100000000"
 
+/* Whether @text is a number from @least to @most, in digits alone. */
+#define IS_NUMBER(text, least, most)                                                             \
+	"(" text " <> '' AND " text " NOT GLOB '*[^0-9]*' AND CAST(" text " AS INTEGER) "        \
+	"BETWEEN " least " AND " most ")"
+
+/* The two numbers of a window, with a sign between them. */
+#define AFTER_WINDOW "substr(mode, 15)"
+#define WINDOW_START "substr(" AFTER_WINDOW ", 1, instr(" AFTER_WINDOW ", '+') - 1)"
+#define WINDOW_LENGTH "substr(" AFTER_WINDOW ", instr(" AFTER_WINDOW ", '+') + 1)"
+
+/* The words of docs/collectors.md for how CUPTI is asked. */
+#define IS_MODE                                                                                  \
+	"mode IN ('off', 'graph', 'eager', 'kernel') "                                           \
+	"OR (mode GLOB 'kernel:every=*' AND " IS_NUMBER("substr(mode, 14)", "1", "1000000") ") " \
+	"OR (mode GLOB 'kernel:per_s=*' AND " IS_NUMBER("substr(mode, 14)", "1", "100") ") "     \
+	"OR (mode GLOB 'kernel:window=*+*' AND " IS_NUMBER(WINDOW_START, "0", "1000000")         \
+	" AND " IS_NUMBER(WINDOW_LENGTH, "1", "1000000") ")"
+
+/* What ran or was read on a device of a process that did not make the recording. */
+#define OF_ANOTHER_PROCESS(table, key)                                                           \
+	"SELECT '" table "', r." key ", 'its device is of another process' FROM " table " AS r " \
+	"JOIN recording AS c USING (recording_id) JOIN device AS d USING (device_id) "           \
+	"WHERE d.process_id <> c.process_id "
+
 /* A reading belongs to the time of its recording. */
 #define OUTSIDE_RECORDING(table, key)                                                            \
 	"SELECT '" table "', r." key ", 'it lies outside of its recording' FROM " table " AS r " \
@@ -33,19 +57,29 @@
 
 static const struct check_sql_proof source_proofs[] = {
 	{CHECK_VALUES, NULL,
+	 "SELECT 'device', device_id, 'what it has is not of its kind' FROM device WHERE kind = "
+	 "'cuda' AND (coalesce(uuid, '') = '' OR n_processors IS NOT NULL) OR kind = 'host' AND "
+	 "coalesce(uuid, power_limit_mw) IS NOT NULL UNION ALL "
+	 "SELECT 'device', max(device_id), 'its process has it twice' FROM device "
+	 "GROUP BY process_id, kind, uuid HAVING count(*) > 1"},
+	{CHECK_VALUES, NULL,
 	 "SELECT 'power_sample', power_sample_id, 'domain or source' FROM power_sample AS p "
 	 "JOIN device AS d USING (device_id) WHERE domain = '' OR source NOT IN ('poll', 'buffer') "
-	 "OR (d.kind = 'cuda' AND domain NOT IN ('gpu', 'module', 'memory')) UNION ALL "
-	 "SELECT 'device_clock', device_clock_id, 'clock' FROM device_clock "
-	 "WHERE clock NOT IN ('cupti', 'gpu_timer') OR (clock = 'gpu_timer') <> (device_id IS NOT "
-	 "NULL)"},
+	 "OR (d.kind = 'cuda') <> (domain IN ('gpu', 'module', 'memory')) UNION ALL "
+	 "SELECT 'device_clock', device_clock_id, 'clock or device' FROM device_clock AS c "
+	 "LEFT JOIN device AS d USING (device_id) WHERE clock NOT IN ('cupti', 'gpu_timer') "
+	 "OR (clock = 'gpu_timer') <> (device_id IS NOT NULL) OR d.kind <> 'cuda' "
+	 "OR d.process_id <> c.process_id"},
+	{CHECK_VALUES, NULL, OF_ANOTHER_PROCESS("power_sample", "power_sample_id") "UNION ALL "
+	 OF_ANOTHER_PROCESS("device_link", "device_link_id") "UNION ALL "
+	 OF_ANOTHER_PROCESS("kernel", "kernel_id") "UNION ALL "
+	 OF_ANOTHER_PROCESS("graph_launch", "graph_launch_id")},
 	{CHECK_VALUES, NULL,
-	 "SELECT 'collector', recording_id || ',' || name, 'name, state or mode' FROM collector "
+	 "SELECT 'collector', recording_id || ',' || name, 'name, state, mode or a text' "
+	 "FROM collector "
 	 "WHERE name NOT IN ('host', 'rapl', 'nvml', 'nvtx', 'cupti', 'null') OR state NOT IN "
 	 "('on', 'absent', 'denied', 'busy', 'unsupported', 'failed', 'hung') OR (mode IS NOT NULL "
-	 "AND (name <> 'cupti' OR NOT (mode IN ('off', 'graph', 'eager', 'kernel') "
-	 "OR mode GLOB 'kernel:every=[0-9]*' OR mode GLOB 'kernel:per_s=[0-9]*' "
-	 "OR mode GLOB 'kernel:window=[0-9]*+[0-9]*'))) "
+	 "AND (name <> 'cupti' OR NOT (" IS_MODE "))) OR version = '' OR reason = '' "
 	 "OR (version IS NOT NULL AND name NOT IN ('nvml', 'cupti'))"},
 
 	{CHECK_TIMES, "SELECT count(*) FROM device_clock",
@@ -80,9 +114,9 @@ static const struct check_sql_proof source_proofs[] = {
 
 	{CHECK_POWER, "SELECT count(*) FROM power_sample",
 	 "SELECT 'power_sample', power_sample_id, 'the driver''s buffer holds power alone' "
-	 "FROM power_sample WHERE source = 'buffer' AND (instant_mw IS NULL OR coalesce(average_mw, "
-	 "energy_mj, limit_mw, throttle_reasons, processor_mhz, memory_mhz, temperature_c, cost_ns) "
-	 "IS NOT NULL) UNION ALL SELECT 'power_sample', power_sample_id, 'tells neither power nor "
+	 "FROM power_sample WHERE source = 'buffer' AND (instant_mw IS NULL OR domain <> 'gpu' OR "
+	 "coalesce(average_mw, energy_mj, limit_mw, throttle_reasons, processor_mhz, memory_mhz, "
+	 "temperature_c, cost_ns) IS NOT NULL) UNION ALL SELECT 'power_sample', power_sample_id, 'tells neither power nor "
 	 "energy' FROM power_sample WHERE coalesce(instant_mw, average_mw, energy_mj) IS NULL"},
 	{CHECK_POWER, NULL,
 	 "SELECT 'power_sample', power_sample_id, CASE WHEN time_ns < before_ns THEN "
@@ -91,6 +125,17 @@ static const struct check_sql_proof source_proofs[] = {
 	 "OVER (same ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before_mj "
 	 "FROM power_sample WINDOW same AS (PARTITION BY recording_id, device_id, domain, source "
 	 "ORDER BY power_sample_id)) WHERE time_ns < before_ns OR energy_mj < before_mj"},
+	/* Powercap counts energy and nothing else; parts of a GPU come with it, in one call. */
+	{CHECK_POWER, NULL,
+	 "SELECT 'power_sample', power_sample_id, 'powercap tells energy alone' FROM power_sample "
+	 "JOIN device AS d USING (device_id) WHERE d.kind = 'host' AND (source <> 'poll' "
+	 "OR energy_mj IS NULL OR cost_ns IS NULL OR coalesce(instant_mw, average_mw, limit_mw, "
+	 "throttle_reasons, processor_mhz, memory_mhz, temperature_c) IS NOT NULL) UNION ALL "
+	 "SELECT 'power_sample', power_sample_id, CASE domain WHEN 'gpu' THEN 'it took no time' "
+	 "ELSE 'it has what its GPU alone has' END FROM power_sample WHERE source = 'poll' AND "
+	 "((domain = 'gpu' AND cost_ns IS NULL) OR (domain IN ('module', 'memory') AND "
+	 "coalesce(throttle_reasons, processor_mhz, memory_mhz, temperature_c, cost_ns) IS NOT "
+	 "NULL))"},
 	{CHECK_POWER, NULL, OUTSIDE_RECORDING("power_sample", "power_sample_id")},
 	{CHECK_POWER, NULL,
 	 "SELECT 'power_sample', power_sample_id, 'no device has such a figure' FROM power_sample "
@@ -118,8 +163,10 @@ static const struct check_sql_proof source_proofs[] = {
 	{CHECK_POWER, NULL, OUTSIDE_RECORDING("host_sample", "host_sample_id")},
 	{CHECK_POWER, NULL,
 	 "SELECT 'host_sample', host_sample_id, CASE WHEN n_threads < 1 THEN 'a process without a "
-	 "thread' ELSE 'the recorder''s threads took more than the process' END FROM host_sample "
-	 "WHERE n_threads < 1 OR recorder_cpu_ns > process_cpu_ns"},
+	 "thread' WHEN resident_bytes < 1 THEN 'a process without memory' WHEN recorder_cpu_ns > "
+	 "process_cpu_ns THEN 'the recorder''s threads took more than the process' ELSE 'threads "
+	 "are read with their time' END FROM host_sample WHERE n_threads < 1 OR resident_bytes < 1 "
+	 "OR recorder_cpu_ns > process_cpu_ns OR (n_threads IS NULL) <> (recorder_cpu_ns IS NULL)"},
 	{CHECK_POWER, "SELECT count(*) FROM device_link",
 	 "SELECT 'device_link', device_link_id, CASE WHEN active_nvlinks > nvlinks THEN 'more links "
 	 "are up than there are' WHEN kind <> 'cuda' THEN 'is of no GPU' WHEN time_ns < before_ns "
@@ -131,7 +178,8 @@ static const struct check_sql_proof source_proofs[] = {
 	 "FROM device_link AS l JOIN device AS d USING (device_id) WINDOW same AS (PARTITION BY "
 	 "l.recording_id, l.device_id ORDER BY l.device_link_id)) WHERE active_nvlinks > nvlinks "
 	 "OR (active_nvlinks IS NULL) <> (nvlinks IS NULL) OR kind <> 'cuda' OR time_ns < before_ns "
-	 "OR is_same OR pcie_width > 64 OR pcie_generation > 64"},
+	 "OR is_same OR pcie_width NOT IN (1, 2, 4, 8, 12, 16, 32) OR pcie_generation NOT BETWEEN "
+	 "1 AND 15 OR nvlinks > 64"},
 	{CHECK_POWER, NULL, OUTSIDE_RECORDING("device_link", "device_link_id")},
 
 	{CHECK_COLLECTORS, "SELECT count(*) FROM collector",
@@ -162,7 +210,25 @@ static const struct check_sql_proof source_proofs[] = {
 	 "SELECT 'host_sample', min(r.host_sample_id), 'its recording has no collector host' "
 	 "FROM host_sample AS r WHERE " NO_SOURCE("host") "UNION ALL "
 	 "SELECT 'collector_overhead', min(r.collector_overhead_id), 'its recording has no collector "
-	 "cupti' FROM collector_overhead AS r WHERE " NO_SOURCE("cupti")},
+	 "cupti' FROM collector_overhead AS r WHERE " NO_SOURCE("cupti") "UNION ALL "
+	 "SELECT 'device_clock', min(r.device_clock_id), 'its process has no collector cupti' "
+	 "FROM device_clock AS r WHERE r.clock = 'cupti' AND NOT EXISTS (SELECT 1 FROM collector AS c "
+	 "JOIN recording AS o USING (recording_id) WHERE o.process_id = r.process_id "
+	 "AND c.name = 'cupti') GROUP BY r.process_id"},
+	/* It has a mode from its start on; off, there is nothing of it. */
+	{CHECK_COLLECTORS, NULL,
+	 "SELECT 'collector', recording_id || ',cupti', CASE WHEN mode = 'off' THEN 'was asked for "
+	 "nothing: it is absent' WHEN n_rows > 0 THEN 'brought rows and had no mode' ELSE 'has no "
+	 "mode, and neither failed nor hangs' END FROM collector WHERE name = 'cupti' AND "
+	 "((mode = 'off' AND state <> 'absent') OR (mode IS NULL AND (n_rows > 0 OR state NOT IN "
+	 "('failed', 'hung'))))"},
+	{CHECK_COLLECTORS, NULL,
+	 "SELECT r.name, r.id, 'mode ' || c.mode || ' records launches of whole graphs alone' FROM "
+	 "collector AS c JOIN (SELECT 'kernel' AS name, min(k.kernel_id) AS id, k.recording_id "
+	 "FROM kernel AS k JOIN device AS d USING (device_id) WHERE d.kind = 'cuda' GROUP BY "
+	 "k.recording_id UNION ALL SELECT 'graph_launch', min(graph_launch_id), recording_id "
+	 "FROM graph_launch WHERE n_nodes IS NOT NULL GROUP BY recording_id) AS r "
+	 "ON r.recording_id = c.recording_id AND c.name = 'cupti' WHERE c.mode = 'graph'"},
 	{CHECK_COLLECTORS, NULL,
 	 "SELECT 'collector', c.recording_id || ',' || c.name, 'n_invalid is ' || c.n_invalid || "
 	 "', the tables have ' || c.n FROM (SELECT c.recording_id, c.name, c.n_invalid, CASE c.name "
@@ -185,8 +251,8 @@ static const struct check_sql_proof source_proofs[] = {
 	 "SELECT 'collector', recording_id || ',' || name, 'interval_ns is none of its own' "
 	 "FROM collector WHERE interval_ns NOT IN (100000000, 200000000, 400000000, 800000000, "
 	 "1600000000, 3200000000, 6400000000, 1000000000, 2000000000, 4000000000, 8000000000) "
-	 "OR (interval_ns IS NOT NULL AND (interval_ns % 1000000000 = 0) <> "
-	 "(name IN ('host', 'nvtx')))"},
+	 "OR (interval_ns IS NULL AND name <> 'nvtx') OR (interval_ns % 1000000000 = 0) <> "
+	 "(name IN ('host', 'nvtx'))"},
 };
 
 int check_source_run(struct check *check)

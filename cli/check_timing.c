@@ -51,12 +51,12 @@ static const struct check_sql_proof timing_proofs[] = {
 	 "SELECT 'string', max(string_id), 'is there twice' FROM string "
 	 "GROUP BY value, role, moves_data HAVING count(*) > 1"},
 	{CHECK_VALUES, "SELECT count(*) FROM kernel",
-	 "SELECT 'kernel', kernel_id, 'known_by' FROM kernel WHERE known_by > 4 "
+	 "SELECT 'kernel', kernel_id, 'known_by' FROM kernel WHERE known_by NOT IN (0, 1, 4) "
 	 "OR (known_by IS NULL) <> (pass_id IS NULL AND layer_id IS NULL) "
 	 "UNION ALL SELECT 'graph_node', graph || ',' || node, 'known_by or graph' FROM graph_node "
-	 "WHERE known_by > 4 OR (known_by IS NULL) <> (layer_id IS NULL) OR graph < 1 "
+	 "WHERE known_by NOT IN (2, 3) OR (known_by IS NULL) <> (layer_id IS NULL) OR graph < 1 "
 	 "UNION ALL SELECT 'graph_launch', graph_launch_id, 'known_by' FROM graph_launch "
-	 "WHERE known_by > 4 OR (known_by IS NULL) <> (pass_id IS NULL)"},
+	 "WHERE known_by NOT IN (1, 4) OR (known_by IS NULL) <> (pass_id IS NULL)"},
 	{CHECK_VALUES, "SELECT count(*) FROM collective",
 	 "SELECT 'collective', collective_id, 'kind, n_ranks or n_channels' FROM collective "
 	 "WHERE kind NOT IN ('all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'broadcast', "
@@ -117,15 +117,19 @@ static const struct check_sql_proof timing_proofs[] = {
 	 "SELECT 'kernel', kernel_id, 'known by the time of a pass, and has none' FROM kernel "
 	 "WHERE known_by = 4 AND pass_id IS NULL"},
 	{CHECK_TIMING, "SELECT count(*) FROM launch_shape",
-	 "SELECT 'launch_shape', launch_shape_id, 'a grid or a block of nothing' FROM launch_shape "
-	 "WHERE min(grid_x, grid_y, grid_z, block_x, block_y, block_z) < 1 UNION ALL "
+	 "SELECT 'launch_shape', launch_shape_id, 'a grid or a block of nothing, or larger than a GPU "
+	 "takes' FROM launch_shape WHERE min(grid_x, grid_y, grid_z, block_x, block_y, block_z) < 1 "
+	 "OR max(grid_y, grid_z) > 65535 OR grid_x > 2147483647 OR max(block_x, block_y, block_z) > "
+	 "1024 OR block_x * block_y * block_z > 1024 UNION ALL "
 	 "SELECT 'launch_shape', max(launch_shape_id), 'is there twice' FROM launch_shape "
 	 "GROUP BY grid_x, grid_y, grid_z, block_x, block_y, block_z, registers, "
 	 "static_shared_bytes, dynamic_shared_bytes HAVING count(*) > 1"},
 	{CHECK_TIMING, NULL,
 	 "SELECT 'collector_overhead', o.collector_overhead_id, 'it lies outside of its recording' "
 	 "FROM collector_overhead AS o JOIN recording AS c USING (recording_id) "
-	 "WHERE o.end_ns > c.end_ns + 1000000000"},
+	 "WHERE o.end_ns > c.end_ns + 1000000000 UNION ALL "
+	 "SELECT 'collector_overhead', collector_overhead_id, 'no launch has the number 0' "
+	 "FROM collector_overhead WHERE correlation = 0"},
 	{CHECK_TIMING, NULL,
 	 "SELECT 'kernel', k.kernel_id, 'its layer is of another model than its pass' "
 	 "FROM kernel AS k JOIN pass AS p USING (pass_id) JOIN layer AS l USING (layer_id) "
@@ -157,12 +161,20 @@ static const struct check_sql_proof timing_proofs[] = {
 	 "SELECT 'graph_node', max(graph), 'node ' || max(source_node) || ' of its source is there "
 	 "twice' FROM graph_node WHERE source_node IS NOT NULL GROUP BY graph, source_node "
 	 "HAVING count(*) > 1"},
+	{CHECK_TIMING, NULL,
+	 "SELECT 'graph_node', graph, 'nothing launched its graph' FROM graph_node AS n "
+	 "WHERE NOT EXISTS (SELECT 1 FROM graph_launch AS g WHERE g.graph = n.graph) GROUP BY graph "
+	 "UNION ALL SELECT 'graph_node', graph, 'its branches are not numbered from 0, in all of its "
+	 "nodes or in none' FROM graph_node GROUP BY graph HAVING count(branch) NOT IN (0, count(*)) "
+	 "OR max(branch) + 1 <> count(DISTINCT branch)"},
 	{CHECK_TIMING, "SELECT count(*) FROM collective",
 	 "SELECT 'collective', c.collective_id, CASE WHEN p.recording_id <> c.recording_id THEN 'its "
 	 "pass is of another recording' WHEN l.model_id <> p.model_id THEN 'its layer is of another "
-	 "model than its pass' ELSE 'it ends after its pass' END FROM collective AS c JOIN pass AS p "
+	 "model than its pass' WHEN c.end_ns < p.begin_ns THEN 'it ends before its pass begins' "
+	 "ELSE 'it ends after its pass' END FROM collective AS c JOIN pass AS p "
 	 "USING (pass_id) LEFT JOIN layer AS l USING (layer_id) WHERE p.recording_id <> "
-	 "c.recording_id OR l.model_id <> p.model_id OR c.end_ns > p.end_ns"},
+	 "c.recording_id OR l.model_id <> p.model_id OR c.end_ns < p.begin_ns "
+	 "OR c.end_ns > p.end_ns"},
 	{CHECK_TIMING, NULL,
 	 "SELECT 'collective', c.collective_id, 'one of its names is that of kernels' "
 	 "FROM collective AS c JOIN string AS s ON s.string_id IN (c.name_id, c.algorithm_id, "
@@ -172,6 +184,12 @@ static const struct check_sql_proof timing_proofs[] = {
 	 "ELSE 'it lies outside of its recording' END FROM range AS r "
 	 "JOIN recording AS c USING (recording_id) WHERE r.end_ns < c.start_ns "
 	 "OR r.end_ns > c.end_ns OR r.start_ns > c.end_ns OR r.thread < 1"},
+	{CHECK_TIMING, NULL,
+	 "SELECT 'range', r.range_id, 'its name is that of kernels' FROM range AS r "
+	 "JOIN string AS s ON s.string_id = r.name_id WHERE s.role IS NOT NULL UNION ALL "
+	 "SELECT 'range', range_id, 'its thread ended the one before it later' FROM "
+	 "(SELECT range_id, end_ns, lag(end_ns) OVER (PARTITION BY recording_id, thread "
+	 "ORDER BY range_id) AS before_ns FROM range) WHERE end_ns < before_ns"},
 
 	{CHECK_STATS, NULL,
 	 "SELECT 'stats', s.recording_id || ',recorded_ranges', 'is ' || s.value || ', the rows "

@@ -146,6 +146,9 @@ static const char *condition(struct mt_snapshot *snapshot, const char *table, bo
 	};
 	size_t i;
 
+	/* A graph belongs to whatever launched it. */
+	if (strcmp(table, "graph_node") == 0 && !is_all)
+		return "graph IN (SELECT graph FROM src.graph_launch WHERE recording_id = ?1)";
 	if (strcmp(table, "topk") == 0)
 		return is_all ? "topk_id IN (SELECT topk_id FROM src.pass_layer)"
 			      : "topk_id IN (SELECT topk_id FROM src.pass_layer WHERE pass_id "

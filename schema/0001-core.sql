@@ -47,9 +47,9 @@ CREATE TABLE device (
 	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process that uses it
 	kind TEXT NOT NULL,            -- 'host' or 'cuda'
 	name TEXT,                     -- model name; NULL: not readable
-	uuid TEXT,                     -- the vendor's unique id; NULL for the host
+	uuid TEXT,                     -- the vendor's unique id, or where the driver does not tell it CUDA's number of it, as 'cuda:0'; NULL for the host
 	n_processors INTEGER,          -- processors that the process may run on; NULL for a GPU
-	power_limit_mw INTEGER         -- enforced power limit in milliwatts; NULL: unknown
+	power_limit_mw INTEGER         -- enforced power limit in milliwatts; NULL: unknown, and for the host
 );
 
 -- A model whose passes are recorded. Draft and MTP models are rows of their own.

@@ -31,7 +31,7 @@ CREATE TABLE collector (
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
 	name TEXT NOT NULL,         -- 'host', 'rapl', 'nvml', 'nvtx', 'cupti' or 'null' (what a runtime times itself needs none)
 	state TEXT NOT NULL,        -- 'on', 'absent' (nothing of the kind on this machine), 'denied' (no permission), 'busy' (another tool has it), 'unsupported' (there, but it does not tell), 'failed' (it ended with an error) or 'hung' (it did not answer and was cut off)
-	mode TEXT,                  -- how it was asked, e.g. 'graph'; NULL: it has one way
+	mode TEXT,                  -- how 'cupti' was asked: 'off', 'graph', 'eager', 'kernel', or kernels of some passes, 'kernel:every=N', 'kernel:per_s=N' or 'kernel:window=START+LENGTH'; NULL: it has one way, or failed or hung before it could say (then there are no rows of it)
 	version TEXT,               -- version of the library behind it; NULL: none, or not told
 	reason TEXT,                -- why it is not on, or what it lacks, and what to do; NULL: nothing to say
 	n_rows INTEGER NOT NULL,    -- rows that it brought
@@ -40,7 +40,7 @@ CREATE TABLE collector (
 	n_calls INTEGER NOT NULL,   -- times that it was asked
 	calls_ns INTEGER NOT NULL,  -- how long that took, together
 	longest_call_ns INTEGER NOT NULL, -- the longest one
-	interval_ns INTEGER,        -- time between two calls in the end (it backs off when calls are slow); NULL: it is not polled
+	interval_ns INTEGER,        -- time between two calls in the end (it backs off when calls are slow); NULL: 'nvtx', which has nothing to read
 	PRIMARY KEY (recording_id, name)
 ) WITHOUT ROWID;
 
@@ -57,22 +57,23 @@ CREATE TABLE kernel (
 	end_ns INTEGER,                -- when it ended; NULL: not told, see flags
 	pass_id INTEGER REFERENCES pass(pass_id), -- its pass; NULL: none, or not known
 	layer_id INTEGER REFERENCES layer(layer_id), -- its layer; NULL: none (embedding, head), or not known
-	known_by INTEGER,              -- how pass and layer are known: 0 the runtime said so, 1 a correlation id of the launch, 2 its graph node, 3 the order of launches, 4 its time; NULL: they are not
+	known_by INTEGER,              -- how pass and layer are known: 0 the runtime said so, 1 a correlation id of the launch, 4 its time; NULL: they are not
 	flags INTEGER NOT NULL,        -- what is wrong with the times, added up: 1 not stamped, 2 ends before it begins, 4 outside of its recording's time (what the runtime told: of its pass's), 8 begins before its launch, 16 had not ended when it was taken, 32 of a launch of a graph: nodes of it have ends that are those of a later launch, or may be, or it is said to run still when the second one after it on its stream begins, or comes behind such ones and has no second one after it; 0: nothing
 	launch_shape_id INTEGER REFERENCES launch_shape(launch_shape_id), -- grid and block; NULL: not told
 	correlation INTEGER            -- the source's number of the launch; NULL: none
 );
 
--- A node of a graph of kernels that is launched as one, as it was learnt when it was captured.
+-- A node of a graph of kernels that is launched as one, as it was learnt from the first launch of it that is
+-- in this file, and when it was captured. Every graph has a launch.
 CREATE TABLE graph_node (
 	graph INTEGER NOT NULL,        -- number of the graph in this file, from 1
 	node INTEGER NOT NULL,         -- its number in the graph, in the order of graph_launch.node_times, from 0
 	name_id INTEGER NOT NULL REFERENCES string(string_id), -- kernel's name
 	layer_id INTEGER REFERENCES layer(layer_id), -- its layer; NULL: none, or not known
-	known_by INTEGER,              -- how the layer is known, as in kernel; NULL: it is not
+	known_by INTEGER,              -- how the layer is known: 2 the runtime said so when the node was captured, 3 the order of kernels in the graph; NULL: it is not
 	launch_shape_id INTEGER REFERENCES launch_shape(launch_shape_id), -- grid and block; NULL: not told
 	source_node INTEGER,           -- the source's number of the node; NULL: none
-	branch INTEGER,                -- its stream within the graph, from 0: nodes with the same one run one after the other; NULL: not known, or not the same in all launches
+	branch INTEGER,                -- its stream within the graph, from 0 without gaps: nodes with the same one run one after the other; NULL, then in all nodes of the graph: not known, or not the same in all launches
 	PRIMARY KEY (graph, node)
 ) WITHOUT ROWID;
 
@@ -86,7 +87,7 @@ CREATE TABLE graph_launch (
 	start_ns INTEGER,              -- when it began; NULL: not told, see flags
 	end_ns INTEGER,                -- when it ended; NULL: not told, see flags
 	pass_id INTEGER REFERENCES pass(pass_id), -- its pass; NULL: none, or not known
-	known_by INTEGER,              -- how the pass is known, as in kernel; NULL: it is not
+	known_by INTEGER,              -- how the pass is known: 1 a correlation id of the launch, 4 its time; NULL: it is not
 	flags INTEGER NOT NULL,        -- what is wrong with the times, as in kernel
 	n_nodes INTEGER,               -- nodes in node_times; NULL: launches alone were recorded
 	n_untimed INTEGER,             -- nodes of them whose times are not known, or cannot be true; NULL: launches alone were recorded
@@ -114,7 +115,7 @@ CREATE TABLE collective (
 	layer_id INTEGER REFERENCES layer(layer_id), -- its layer; NULL: none
 	kind TEXT NOT NULL,           -- 'all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all', 'broadcast', 'reduce', 'send', 'receive', 'barrier', 'dispatch' (rows go to the ranks of their experts), 'combine' (what the experts made of them comes back) or 'other'
 	start_ns INTEGER NOT NULL,    -- when it began on this rank; that may be before its pass
-	end_ns INTEGER NOT NULL,      -- when it ended there, not after its pass
+	end_ns INTEGER NOT NULL,      -- when it ended there: in its pass, so neither before that begins nor after it
 	bytes INTEGER,                -- that this rank handed in; NULL: not told
 	n_ranks INTEGER,              -- that took part, with this one; NULL: not told
 	name_id INTEGER REFERENCES string(string_id), -- what it is for, or its communicator; NULL: not told
@@ -125,9 +126,9 @@ CREATE TABLE collective (
 
 -- A piece of time that the runtime gave a name to.
 CREATE TABLE range (
-	range_id INTEGER PRIMARY KEY, -- key; ascends in the order in which they ended
+	range_id INTEGER PRIMARY KEY, -- key; of one thread it ascends in the order in which they ended, of several nearly so
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
-	name_id INTEGER NOT NULL REFERENCES string(string_id), -- its name
+	name_id INTEGER NOT NULL REFERENCES string(string_id), -- its name, which no kernel has
 	thread INTEGER NOT NULL,      -- number of the thread that ended it, among those of this file
 	start_ns INTEGER NOT NULL,    -- when it began
 	end_ns INTEGER NOT NULL       -- when it ended
@@ -138,18 +139,18 @@ CREATE TABLE power_sample (
 	power_sample_id INTEGER PRIMARY KEY, -- key
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
 	device_id INTEGER NOT NULL REFERENCES device(device_id), -- what draws the power
-	domain TEXT NOT NULL,         -- part of it: 'gpu', 'module', 'memory', or a domain of powercap such as 'package-0'
-	source TEXT NOT NULL,         -- 'poll' (asked by the recorder) or 'buffer' (samples that the driver had kept; they have instant_mw alone)
+	domain TEXT NOT NULL,         -- part of it: of a GPU 'gpu', 'module' or 'memory', of the host a domain of powercap such as 'package-0', which has energy_mj and cost_ns alone
+	source TEXT NOT NULL,         -- 'poll' (asked by the recorder) or 'buffer' (samples of domain 'gpu' that the driver had kept; they have instant_mw alone)
 	time_ns INTEGER NOT NULL,     -- when: of a poll the middle of the call
 	instant_mw INTEGER,           -- power at that moment; NULL: not told
 	average_mw INTEGER,           -- power over the last second or so, as the driver defines it; NULL: not told
 	energy_mj INTEGER,            -- energy counter: only differences mean something; NULL: not told
 	limit_mw INTEGER,             -- enforced power limit; NULL: not told
-	throttle_reasons INTEGER,     -- the driver's bits for why clocks are held down; NULL: not told
-	processor_mhz INTEGER,        -- clock of the processors; NULL: not told
-	memory_mhz INTEGER,           -- clock of the memory; NULL: not told
-	temperature_c INTEGER,        -- temperature in degrees Celsius; NULL: not told
-	cost_ns INTEGER               -- what the reading itself took; NULL: it came with another one
+	throttle_reasons INTEGER,     -- the driver's bits for why clocks are held down; NULL: not told, or of a part of a GPU
+	processor_mhz INTEGER,        -- clock of the processors; NULL: not told, or of a part of a GPU
+	memory_mhz INTEGER,           -- clock of the memory; NULL: not told, or of a part of a GPU
+	temperature_c INTEGER,        -- temperature in degrees Celsius; NULL: not told, or of a part of a GPU
+	cost_ns INTEGER               -- what the reading itself took; NULL: it came with another one ('module', 'memory', 'buffer')
 );
 
 -- How a device is connected: a row at the beginning of a recording and at every change.
@@ -158,8 +159,8 @@ CREATE TABLE device_link (
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
 	device_id INTEGER NOT NULL REFERENCES device(device_id), -- the device
 	time_ns INTEGER NOT NULL,     -- when it was seen to be so
-	pcie_generation INTEGER,      -- PCIe generation in force; NULL: not told
-	pcie_width INTEGER,           -- PCIe lanes in force; NULL: not told
+	pcie_generation INTEGER,      -- PCIe generation in force, from 1; NULL: not told, or none that there is
+	pcie_width INTEGER,           -- PCIe lanes in force: 1, 2, 4, 8, 12, 16 or 32; NULL: not told, or none that there is
 	nvlinks INTEGER,              -- NVLink links that it has; NULL: not told
 	active_nvlinks INTEGER        -- those that are up; NULL: not told
 );
@@ -170,8 +171,8 @@ CREATE TABLE host_sample (
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
 	time_ns INTEGER NOT NULL,     -- when
 	process_cpu_ns INTEGER NOT NULL, -- processor time of the process since it began
-	recorder_cpu_ns INTEGER,      -- of it, that of the recorder's threads; NULL: not readable
-	n_threads INTEGER,            -- threads of the process; NULL: not readable
+	recorder_cpu_ns INTEGER,      -- of it, that of the recorder's threads; NULL: threads are not readable
+	n_threads INTEGER,            -- threads of the process; NULL: they are not readable
 	resident_bytes INTEGER        -- memory of the process that is resident; NULL: not readable
 );
 
@@ -180,7 +181,7 @@ CREATE TABLE device_clock (
 	device_clock_id INTEGER PRIMARY KEY, -- key
 	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process whose clock it is compared with
 	device_id INTEGER REFERENCES device(device_id), -- whose clock it is; NULL: a clock of the host
-	clock TEXT NOT NULL,          -- 'cupti' or 'gpu_timer'
+	clock TEXT NOT NULL,          -- 'cupti' (of the host) or 'gpu_timer' (of a GPU)
 	session_ns INTEGER NOT NULL,  -- the session's clock
 	clock_ns INTEGER NOT NULL,    -- the other one
 	uncertainty_ns INTEGER NOT NULL -- the readings lie within this of each other

@@ -206,6 +206,21 @@ static void read_nvlinks(const struct nvml *nvml, const struct gpu *gpu,
 	}
 }
 
+/* Of bits, those of widths that PCIe has. */
+#define PCIE_WIDTHS (1u << 1 | 1u << 2 | 1u << 4 | 1u << 8 | 1u << 12 | 1u << 16)
+
+/* A driver that has no figure may say 0, or anything. */
+static int64_t plausible_width(int64_t width)
+{
+	return width == 32 || (width > 0 && width < 32 && PCIE_WIDTHS >> width & 1) ? width :
+										    MT_UNKNOWN;
+}
+
+static int64_t plausible_generation(int64_t generation)
+{
+	return generation >= 1 && generation <= 15 ? generation : MT_UNKNOWN;
+}
+
 /* How the GPU is connected, where that is not what was said last. */
 static void read_link(struct nvml *nvml, struct gpu *gpu)
 {
@@ -214,11 +229,11 @@ static void read_link(struct nvml *nvml, struct gpu *gpu)
 	uint32_t value;
 
 	if (nvml->api.pcie_generation)
-		link.pcie_generation = u32_or_unknown(
-			nvml->api.pcie_generation(gpu->handle, &value), &value);
+		link.pcie_generation = plausible_generation(u32_or_unknown(
+			nvml->api.pcie_generation(gpu->handle, &value), &value));
 	if (nvml->api.pcie_width)
-		link.pcie_width =
-			u32_or_unknown(nvml->api.pcie_width(gpu->handle, &value), &value);
+		link.pcie_width = plausible_width(
+			u32_or_unknown(nvml->api.pcie_width(gpu->handle, &value), &value));
 	read_nvlinks(nvml, gpu, &link);
 	if (gpu->has_link && gpu->link.pcie_generation == link.pcie_generation &&
 	    gpu->link.pcie_width == link.pcie_width && gpu->link.nvlinks == link.nvlinks &&

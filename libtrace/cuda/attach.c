@@ -157,8 +157,10 @@ static void record_device(struct moetrace_cuda *cuda)
 			 b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7], b[8], b[9], b[10], b[11],
 			 b[12], b[13], b[14], b[15]);
 	mt_collect_use_gpu(cuda->session->collect, uuid);
-	message = mt_message_new(MT_MESSAGE_DEVICE, cuda->name[0] ? cuda->name : NULL,
-				 uuid[0] ? uuid : NULL);
+	/* As collectors name it then, too. */
+	if (!uuid[0])
+		snprintf(uuid, sizeof(uuid), "cuda:%d", (int)cuda->device);
+	message = mt_message_new(MT_MESSAGE_DEVICE, cuda->name[0] ? cuda->name : NULL, uuid);
 	if (message) {
 		message->state = cuda->index;
 		(void)mt_session_post(cuda->session, message);

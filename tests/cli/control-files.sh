@@ -46,14 +46,24 @@ expect_error 2 'exclude each other' "$moetrace" dump moetrace --all -o "$tmp/all
 
 # ---- a second recording, dumped alone ----
 expect_ok "$moetrace" stop moetrace
+# As from a GPU: graphs have no recording of their own, they go with their launches.
+sqlite3 -batch -bail -cmd '.timeout 20000' "$tmp/trace.db" "INSERT INTO string VALUES (9000, 'k', 'other', 0);
+	INSERT INTO device (device_id, process_id, kind, uuid) VALUES (50, 1, 'cuda', 'GPU-1');
+	INSERT INTO graph_node VALUES (1, 0, 9000, NULL, NULL, NULL, NULL, 0);
+	INSERT INTO graph_launch SELECT 1, 1, 50, 7, 1, start_ns, start_ns + 10, NULL, NULL, 0, 1, 0, x'000000000a000000', NULL
+		FROM recording WHERE recording_id = 1;
+	INSERT INTO collector VALUES (1, 'cupti', 'on', 'kernel', '13.0', NULL, 1, 0, 0, 1, 1, 1, 100000000);" ||
+	fail "the file of the session that rests cannot be changed"
 expect_ok "$moetrace" start moetrace
 live_wait 'recorded_passes +[1-9]'
 expect_ok "$moetrace" dump moetrace -o "$tmp/second.db"
 expect_ok "$moetrace" check "$tmp/second.db"
+expect_eq 'graphs of the other recording' "$(sql "$tmp/second.db" 'SELECT count(*) FROM graph_node')" 0
 expect_eq 'recordings' "$(sql "$tmp/second.db" 'SELECT group_concat(recording_id) FROM recording')" 2
 expect_ok "$moetrace" dump moetrace --recording 1 -o "$tmp/first.db"
 expect_ok "$moetrace" check "$tmp/first.db"
 expect_eq 'end' "$(sql "$tmp/first.db" 'SELECT end_reason FROM recording')" stopped
+expect_eq 'its graphs' "$(sql "$tmp/first.db" 'SELECT count(*) FROM graph_node')" 1
 
 # ---- rotate ----
 expect_ok "$moetrace" rotate moetrace

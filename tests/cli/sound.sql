@@ -118,9 +118,9 @@ INSERT INTO kernel VALUES
 	(1, 1, 1, NULL, 1, 5005, 5030, 5, 1, 0, 0, NULL, NULL),
 	(2, 1, 2, 7, 2, 5040, 5120, 5, 2, 1, 0, 1, 33),
 	(3, 1, 2, 7, 1, NULL, NULL, NULL, NULL, NULL, 1, NULL, NULL);
-INSERT INTO graph_node VALUES (1, 0, 2, 1, 2, 1, 900, 0), (1, 1, 1, 2, 2, NULL, 901, 0);
+INSERT INTO graph_node VALUES (1, 0, 2, 1, 2, 1, 900, 0), (1, 1, 1, 2, 3, NULL, 901, 0);
 INSERT INTO graph_launch VALUES
-	(1, 1, 2, 7, 1, 7010, 7090, 7, 3, 0, 2, 0, x'000000001e0000002800000028000000', 34),
+	(1, 1, 2, 7, 1, 7010, 7090, 7, 1, 0, 2, 0, x'000000001e0000002800000028000000', 34),
 	(2, 2, 2, 7, NULL, 11010, 11090, NULL, NULL, 0, NULL, NULL, NULL, 35),
 	(3, 1, 2, 7, 1, NULL, NULL, 7, 1, 1, 2, 2, x'ffffffffffffffffffffffffffffffff', 36);
 INSERT INTO collector_overhead VALUES (1, 1, 'buffer_flush', 7000, 7020, NULL),
@@ -141,6 +141,6 @@ INSERT INTO collector VALUES
 	(1, 'host', 'on', NULL, NULL, NULL, 2, 0, 0, 2, 100, 60, 1000000000),
 	(1, 'rapl', 'on', NULL, NULL, NULL, 1, 0, 0, 1, 5, 5, 100000000),
 	(1, 'nvml', 'on', NULL, '580.1', NULL, 4, 0, 0, 3, 60, 20, 100000000),
-	(1, 'cupti', 'on', 'graph', '13.0', NULL, 6, 0, 2, 4, 40, 15, 200000000),
+	(1, 'cupti', 'on', 'kernel:every=2', '13.0', NULL, 6, 0, 2, 4, 40, 15, 200000000),
 	(1, 'nvtx', 'absent', NULL, NULL, 'no tool takes ranges', 0, NULL, 0, 0, 0, 0, NULL),
 	(2, 'cupti', 'on', 'graph', '13.0', NULL, 1, 0, 0, 1, 10, 10, 100000000);

@@ -21,6 +21,7 @@ static struct {
 	uint32_t n_readings;
 	int64_t energy_mj; /* of the last one */
 	int64_t instant_mw;
+	int64_t pcie_width, pcie_generation;
 } got;
 
 static uint64_t now_ns(void *context)
@@ -43,7 +44,8 @@ static void take_power(void *context, const struct mt_power_reading *reading)
 static void take_link(void *context, const struct mt_link_reading *reading)
 {
 	(void)context;
-	(void)reading;
+	got.pcie_width = reading->pcie_width;
+	got.pcie_generation = reading->pcie_generation;
 }
 
 static void take_dropped(void *context, int64_t n)
@@ -297,6 +299,8 @@ START_TEST(test_nvml_once)
 
 	look(&mtc_nvml, nvml, 2);
 	ck_assert_uint_eq(got.n_readings, 4);
+	ck_assert_int_eq(got.pcie_width, 16);
+	ck_assert_int_eq(got.pcie_generation, 5);
 	fakes_set("FAKE_NVML", "lost");
 	look(&mtc_nvml, nvml, 1);
 	ck_assert_int_eq(report.state, MT_COLLECTOR_ON);
@@ -338,6 +342,8 @@ START_TEST(test_nvml_absurd)
 	look(&mtc_nvml, nvml, 1);
 	ck_assert_uint_eq(got.n_readings, 2);
 	ck_assert_int_eq(got.instant_mw, MT_UNKNOWN);
+	ck_assert_int_eq(got.pcie_width, MT_UNKNOWN);
+	ck_assert_int_eq(got.pcie_generation, MT_UNKNOWN);
 	mtc_nvml.close(nvml);
 }
 END_TEST

@@ -140,6 +140,7 @@ static const struct {
 	{"cuMemAlloc", MOETRACE_E_NOMEM, 0, 0},	     {"cuMemHostAlloc", MOETRACE_E_NOMEM, 0, 0},
 	{"cuStreamCreate", MOETRACE_E_IO, 0, 0},     {"cuMemsetD8Async", MOETRACE_E_IO, 0, 0},
 	{"cuCtxPushCurrent", MOETRACE_E_IO, 0, 0},   {"cuInit", MOETRACE_E_UNSUPPORTED, 0, 0},
+	{"cuDeviceGetUuid", MOETRACE_OK, 1, 1},
 };
 
 START_TEST(test_refused)
@@ -175,6 +176,9 @@ START_TEST(test_refused)
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_str_eq(db_text(db, "SELECT verdict FROM request"), "complete");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 50);
+	/* Every GPU has a name of its own. */
+	ck_assert_str_eq(db_text(db, "SELECT substr(uuid, 1, 6) FROM device WHERE kind = 'cuda'"),
+			 strcmp(refusals[_i].symbol, "cuDeviceGetUuid") == 0 ? "cuda:0" : "GPU-00");
 	db_close(db);
 }
 END_TEST

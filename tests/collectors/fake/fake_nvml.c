@@ -4,7 +4,7 @@
  * the real ones. FAKE_NVML in the environment names what is wrong with it, looked at in every call:
  * no_driver, no_permission, no_gpu, unsupported (no power, no energy), no_instant, slow (a look takes
  * 10 ms), hang (it never comes back), start_hangs (nor does the start), end_stalls (nor the end),
- * limit_falls (to 650 W after the first look), lost (the GPUs do not answer), absurd (9 GW). The first GPU
+ * limit_falls (to 650 W after the first look), lost (the GPUs do not answer), absurd (9 GW, a link of 3 lanes). The first GPU
  * tells of its memory, the second one of the module around it. Built with FAKE_NVML_OLD it lacks what
  * old drivers lack.
  */
@@ -244,14 +244,14 @@ int nvmlDeviceGetTemperature(struct mtc_nvml_gpu *gpu, uint32_t sensor, uint32_t
 int nvmlDeviceGetCurrPcieLinkGeneration(struct mtc_nvml_gpu *gpu, uint32_t *ret_generation)
 {
 	(void)gpu;
-	*ret_generation = 5;
+	*ret_generation = is_wrong("absurd") ? 0 : 5;
 	return MTC_NVML_OK;
 }
 
 int nvmlDeviceGetCurrPcieLinkWidth(struct mtc_nvml_gpu *gpu, uint32_t *ret_width)
 {
 	(void)gpu;
-	*ret_width = 16;
+	*ret_width = is_wrong("absurd") ? 3 : 16;
 	return MTC_NVML_OK;
 }
 

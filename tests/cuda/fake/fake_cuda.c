@@ -112,6 +112,7 @@ API int cuDeviceGetName(char *name, int n_bytes, int device)
 API int cuDeviceGetUuid_v2(uint8_t *uuid, int device);
 API int cuDeviceGetUuid_v2(uint8_t *uuid, int device)
 {
+	CALLED("cuDeviceGetUuid");
 	for (int i = 0; i < 16; i++)
 		uuid[i] = (uint8_t)(i * 17);
 	uuid[15] -= (uint8_t)device;
