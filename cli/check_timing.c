@@ -149,7 +149,8 @@ static const struct check_sql_proof timing_proofs[] = {
 	 "GROUP BY graph) AS t USING (graph) WHERE (g.n_nodes IS NULL) <> (g.node_times IS NULL) "
 	 "OR (g.n_nodes IS NULL) <> (g.n_untimed IS NULL) "
 	 "OR typeof(g.node_times) NOT IN ('blob', 'null') OR length(g.node_times) <> g.n_nodes * 8 "
-	 "OR (g.n_nodes IS NULL) <> (g.graph IS NULL) OR g.n_nodes <> coalesce(t.n, 0)"},
+	 "OR (g.n_nodes IS NULL) <> (g.graph IS NULL) OR g.n_nodes < 1 "
+	 "OR g.n_nodes <> coalesce(t.n, 0)"},
 	{CHECK_TIMING, NULL,
 	 "SELECT 'graph_launch', g.graph_launch_id, 'node ' || n.node || ' is of another model "
 	 "than its pass' FROM graph_launch AS g JOIN pass AS p USING (pass_id) JOIN graph_node AS n "

@@ -132,6 +132,8 @@ violates timing "UPDATE range SET end_ns = 4995 WHERE range_id = 2; UPDATE range
 holds "UPDATE range SET end_ns = 4995, start_ns = 4900, thread = 2 WHERE range_id = 2;"
 violates timing "UPDATE graph_launch SET graph = NULL, n_nodes = NULL, n_untimed = NULL, node_times = NULL;"
 violates timing "INSERT INTO graph_node VALUES (2, 0, 1, NULL, NULL, NULL, 7, 0);"
+violates timing "UPDATE graph_launch SET graph = 9, n_nodes = 0, n_untimed = 0, node_times = x'' WHERE
+	graph_launch_id = 2;"
 violates timing "UPDATE graph_node SET branch = NULL WHERE node = 1;"
 violates timing "UPDATE graph_node SET branch = 2 WHERE node = 1;"
 violates timing "UPDATE collector_overhead SET correlation = 0 WHERE collector_overhead_id = 2;"
