@@ -3,9 +3,9 @@
  * The signals that end `moetrace run`. The first one sets a flag; the run ends at its next pass and
  * closes its files. A second one ends the process with the signal's own effect, once the temporary
  * text file is gone; but where a process sends the same one twice it is one: timeout(1) signals the
- * command that it ran and then the whole group, to which that belongs, too. A signal that was ignored when the process began stays ignored. While signals
- * are held, none of them arrives; threads made then hold them for ever, so that the main thread
- * alone runs the handler.
+ * command that it ran and then the whole group, to which that belongs, too. A signal that was ignored
+ * when the process began stays ignored. While signals are held, none of them arrives; threads made
+ * then hold them for ever, so that the main thread alone runs the handler.
  */
 #include "cli/cmd_run.h"
 
@@ -57,7 +57,8 @@ static void on_signal(int number, siginfo_t *info, void *context)
 		number_seen = number;
 		return;
 	}
-	if (number == number_seen && sender && sender == sender_seen && clock_ns() - seen_ns < SAME_NS)
+	if (number == number_seen && sender && sender == sender_seen &&
+	    clock_ns() - seen_ns < SAME_NS)
 		return;
 	if (path)
 		(void)unlink(path);
