@@ -35,7 +35,6 @@ struct route_args {
 	const int32_t *token_ids;
 	const int32_t *hash_table;
 	struct mtk_route_result result;
-	bool has_weights; /* in the result, by the fast path: the definition's are not needed */
 	/* Of the fast path. */
 	enum route_mode mode;
 	bool by_logit;	     /* the choosing value is a logit */

@@ -147,8 +147,8 @@ static void launch_fast(const struct route_args *args, size_t n_bytes, cudaStrea
 }
 
 /* The definition's buffer can exceed what a block has without asking. */
-static int launch_define(const struct route_args *args, size_t n_bytes, cudaStream_t stream,
-			 struct mtk_error *error)
+static int launch_define(const struct route_args *args, size_t n_bytes, bool has_weights,
+			 cudaStream_t stream, struct mtk_error *error)
 {
 	int status = mtk_cuda_fail(error,
 				   cudaFuncSetAttribute(route_define_kernel<struct route_no_hook>,
@@ -158,7 +158,8 @@ static int launch_define(const struct route_args *args, size_t n_bytes, cudaStre
 
 	if (status)
 		return status;
-	route_define_kernel<<<args->n_rows, 32, n_bytes, stream>>>(*args, route_no_hook());
+	route_define_kernel<<<args->n_rows, 32, n_bytes, stream>>>(*args, route_no_hook(),
+								   has_weights);
 	return MOETRACE_OK;
 }
 
@@ -195,7 +196,7 @@ static int launch(const struct route_args *args, uint32_t width, cudaStream_t st
 		launch_fast<32>(args, n_bytes, stream);
 		break;
 	default:
-		return launch_define(args, n_bytes, stream, error);
+		return launch_define(args, n_bytes, false, stream, error);
 	}
 	return MOETRACE_OK;
 }
@@ -205,21 +206,18 @@ static int launch(const struct route_args *args, uint32_t width, cudaStream_t st
  * of weights the last bits are not: those of the kernel that is fast stay, so that a run gives the
  * same with margins as without.
  */
-static int launch_margins(struct route_args *args, uint32_t width,
+static int launch_margins(const struct route_args *args, uint32_t width,
 			  const struct moetrace_cuda_target *target, cudaStream_t stream,
 			  struct mtk_error *error)
 {
-	int status = MOETRACE_OK;
+	const bool has_weights = width > 0 && args->result.weights;
+	int status = has_weights ? launch(args, width, stream, error) : MOETRACE_OK;
 
-	if (width > 0 && args->result.weights) {
-		status = launch(args, width, stream, error);
-		args->has_weights = true;
-	}
 	if (status)
 		return status;
-	return target ? mtk_route_record_define(args, target, stream, error)
+	return target ? mtk_route_record_define(args, target, has_weights, stream, error)
 		      : launch_define(args, (args->n + args->config.n_groups) * sizeof(double),
-				      stream, error);
+				      has_weights, stream, error);
 }
 
 bool mtk_route_cuda_records(const struct mtk_route_config *config)

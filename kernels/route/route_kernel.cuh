@@ -171,11 +171,14 @@ static __device__ __forceinline__ float route_given_weight(const struct route_ar
 	return args->result.weights[row * width + slot];
 }
 
-/* Any setting, by the definition, margins included; a warp a block. */
+/*
+ * Any setting, by the definition, margins included; a warp a block. @has_weights: in the result, by
+ * the fast path, whose weights stay. It is no part of the arguments, which all kernels carry.
+ */
 template <class Hook>
 static __global__ void __launch_bounds__(32)
 	route_define_kernel(const __grid_constant__ struct route_args args,
-			    const __grid_constant__ Hook hook)
+			    const __grid_constant__ Hook hook, bool has_weights)
 {
 	extern __shared__ double buffers[];
 	const uint32_t row = blockIdx.x;
@@ -195,7 +198,7 @@ static __global__ void __launch_bounds__(32)
 		entry = define_row(&one, buffers, buffers + args.n, &flags);
 		if (Hook::HAS_HEAD || args.result.margins)
 			margin = define_margin(&one, buffers, entry.id);
-		if (args.has_weights && threadIdx.x < args.config.top_k)
+		if (has_weights && threadIdx.x < args.config.top_k)
 			entry.weight = route_given_weight(&args, row, threadIdx.x);
 	} else {
 		const int32_t token = args.token_ids[row];

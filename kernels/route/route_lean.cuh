@@ -329,14 +329,15 @@ __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 4 ? 16 : N <= 8 ? 10 :
 			  const __grid_constant__ Hook hook,
 			  const __grid_constant__ struct route_args args)
 {
-	uint32_t thread = threadIdx.x, n_valid = lean.n_rows;
+	uint32_t thread, n_valid = lean.n_rows;
 	typename Hook::Row to;
 	float x[N], bias[N];
 	bool is_done;
 
+	/* Asked for here, it comes while the block learns whether it is the head. */
+	asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
 	if (route_is_head(hook))
 		return;
-	asm volatile("" : "+r"(thread));
 	const uint32_t row = blockIdx.x * (blockDim.x / 32) + thread / 32;
 	const struct route_lean_place place = route_lean_place_of(&lean, 32 * N, row, thread % 32);
 

@@ -91,7 +91,7 @@ void mtk_route_record_launch(const struct route_args *args, uint32_t width, size
 }
 
 int mtk_route_record_define(const struct route_args *args, const struct moetrace_cuda_target *target,
-			    cudaStream_t stream, struct mtk_error *error)
+			    bool has_weights, cudaStream_t stream, struct mtk_error *error)
 {
 	const size_t n_bytes = (args->n + args->config.n_groups) * sizeof(double);
 	struct route_record_hook hook = {};
@@ -108,6 +108,6 @@ int mtk_route_record_define(const struct route_args *args, const struct moetrace
 	if (status)
 		return status;
 	route_define_kernel<<<route_blocks<struct route_record_hook>(args, 1), 32, n_bytes,
-			      stream>>>(*args, hook);
+			      stream>>>(*args, hook, has_weights);
 	return MOETRACE_OK;
 }

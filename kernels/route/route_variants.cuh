@@ -25,8 +25,11 @@ bool mtk_route_record_has(const struct mtk_route_config *config, uint32_t width)
 void mtk_route_record_launch(const struct route_args *args, uint32_t width, size_t shared_bytes,
 			     const struct moetrace_cuda_target *target, cudaStream_t stream);
 
-/* Any of up to 31 entries, by the definition, with margins; MOETRACE_OK or why it cannot start. */
+/*
+ * Any of up to 31 entries, by the definition, with margins; weights that the result has already stay.
+ * MOETRACE_OK or why it cannot start.
+ */
 int mtk_route_record_define(const struct route_args *args, const struct moetrace_cuda_target *target,
-			    cudaStream_t stream, struct mtk_error *error);
+			    bool has_weights, cudaStream_t stream, struct mtk_error *error);
 
 #endif

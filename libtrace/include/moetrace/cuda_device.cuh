@@ -184,8 +184,10 @@ moetrace_cuda_store_layer(const struct moetrace_cuda_target &target, uint32_t n_
 {
 	const uint32_t timer_ns = moetrace_cuda_timer();
 	const uint64_t word = moetrace_cuda_load_word(target.word);
+	/* Without a target, a tag that no word has. */
+	const uint32_t packed = target.word ? target.packed : 0x3fffu;
 
-	if (target.word && ((static_cast<uint32_t>(word) ^ target.packed) & 0x3fffu) == 0)
+	if (((static_cast<uint32_t>(word) ^ packed) & 0x3fffu) == 0)
 		moetrace_cuda_put_head(target.base + moetrace_cuda_place(word), word,
 				       target.indices >> 16, n_rows, timer_ns);
 }
