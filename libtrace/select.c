@@ -234,8 +234,7 @@ static int is_plain(const struct moetrace_pass *pass, const struct moetrace_sele
 	       (selection->ids_row_bytes == 0 || selection->ids_row_bytes == row_bytes) &&
 	       (selection->weights_row_bytes == 0 || selection->weights_row_bytes == row_bytes) &&
 	       !((uintptr_t)selection->row_map | (uintptr_t)selection->base_ids |
-		 (uintptr_t)selection->physical_ids | (uintptr_t)selection->margins |
-		 (uintptr_t)selection->row_flags | selection->rule | selection->id_space |
+		 (uintptr_t)selection->physical_ids | selection->rule | selection->id_space |
 		 selection->n_candidates | pass->is_special) &&
 	       selection->order <= MOETRACE_ORDER_SELECTION && selection->ids &&
 	       selection->weights && !(((uintptr_t)selection->ids | (uintptr_t)selection->weights) & 3);
@@ -274,16 +273,20 @@ static void prefetch_next(const struct mt_record_layer *to, uint64_t n_bytes)
 		mt_prefetch_group((const uint8_t *)to + mt_whole_lines(n_bytes));
 }
 
-static void select_plain(struct moetrace_pass *pass, const struct moetrace_selection *selection)
+static inline __attribute__((always_inline)) void
+write_plain(struct moetrace_pass *pass, const struct moetrace_selection *selection, uint8_t facts)
 {
 	const struct mt_layer *layer = &pass->model->layers[selection->layer_index];
 	struct mt_ring *ring = mt_stream_of(pass);
 	uint64_t n = (uint64_t)pass->n_rows * layer->top_k;
-	uint64_t n_bytes = sizeof(struct mt_record_layer) + 3 * n + pass->n_rows;
+	uint64_t margins_bytes = facts & MT_FACT_MARGINS ? (uint64_t)pass->n_rows * 4 : 0;
+	uint64_t flags_bytes = facts & MT_FACT_FLAGS ? pass->n_rows : 0;
+	uint64_t n_bytes = sizeof(struct mt_record_layer) + margins_bytes + 3 * n + flags_bytes +
+			   pass->n_rows;
 	struct mt_reservation reservation =
 		mt_stream_reserve(pass, ring, MT_RECORD_LAYER, n_bytes);
 	struct mt_record_layer *to = (struct mt_record_layer *)reservation.record;
-	uint8_t *weights = (uint8_t *)(to + 1);
+	uint8_t *weights = (uint8_t *)(to + 1) + margins_bytes;
 
 	if (!to)
 		return mt_drop_layer(pass, selection->layer_index, n_bytes, mt_pass_now(pass));
@@ -304,13 +307,26 @@ static void select_plain(struct moetrace_pass *pass, const struct moetrace_selec
 	to->untimed = selection->untimed != 0;
 	to->base_k = 0;
 	to->has_base = 0;
-	to->facts = 0;
+	to->facts = facts;
 	to->rule = 0;
+	mt_copy_facts(facts, to->n_rows, selection, (float *)(void *)(to + 1), weights + 3 * n);
 	if (pass->session->narrow_plain(selection->ids, selection->weights, n, layer->n_ids,
 					weights + 2 * n, (uint16_t *)(void *)weights))
 		write_not_plain(pass, to, selection);
 	prefetch_next(to, n_bytes);
 	mt_ring_commit(ring, reservation);
+}
+
+static void select_plain(struct moetrace_pass *pass, const struct moetrace_selection *selection)
+{
+	write_plain(pass, selection, 0);
+}
+
+/* The same with margins, flags or both. Apart, so that rows without them do not pay for them. */
+__attribute__((noinline)) static void select_facts(struct moetrace_pass *pass,
+						   const struct moetrace_selection *selection)
+{
+	write_plain(pass, selection, mt_facts_of(pass, selection));
 }
 
 static void select_any(struct moetrace_pass *pass, const struct moetrace_selection *selection)
@@ -369,8 +385,10 @@ void moetrace_select_experts(struct moetrace_pass *pass, const struct moetrace_s
 		return mt_misuse(pass->session, MT_MISUSE_SIZE);
 	if (__builtin_expect(pass->tool.is_open, 0))
 		pass->session->tool.ops->mark(pass->session->tool.layer, selection->layer_index);
-	if (is_plain(pass, selection))
-		select_plain(pass, selection);
-	else
+	if (!is_plain(pass, selection))
 		select_other(pass, selection);
+	else if ((uintptr_t)selection->margins | (uintptr_t)selection->row_flags)
+		select_facts(pass, selection);
+	else
+		select_plain(pass, selection);
 }

@@ -203,25 +203,25 @@ struct moetrace_session {
 	struct mt_ring_pool pool;
 	struct moetrace_pass passes[MT_MAX_RINGS]; /* by ring */
 
-	/* Hot path. */
+	/* Hot path. First what every pass looks at as it begins, in as few lines as that takes. */
 	_Alignas(MT_LINE_BYTES) _Atomic uint32_t recording_id; /* 0: idle */
 	_Atomic uint32_t n_models;
-	struct mt_model *models[MOETRACE_MAX_MODELS];
-	_Atomic uint32_t map_epochs[MOETRACE_MAX_MODELS]; /* in force; 0: none */
 	_Atomic uint32_t mode;       /* of the recording; set before recording_id */
 	_Atomic uint32_t weight_format; /* to store; NONE where the mode keeps none */
+	_Atomic int64_t n_disabled;  /* regions that are open */
+	struct mt_overhead *_Atomic overhead; /* NULL: its cost is not being measured */
+	struct mt_ties *ties;        /* what launches on a GPU belong to; NULL: nobody asks */
 	_Atomic uint32_t has_sampling; /* passes are left out: the members below say which */
 	_Atomic uint32_t sample_phases;
 	_Atomic uint32_t sample_every_n_passes;
-	_Atomic int64_t n_disabled;  /* regions that are open */
-	struct mt_overhead *_Atomic overhead; /* NULL: its cost is not being measured */
+	struct mt_range_tool tool;   /* who also listens; set before the session is known */
+	struct mt_model *models[MOETRACE_MAX_MODELS];
+	_Atomic uint32_t map_epochs[MOETRACE_MAX_MODELS]; /* in force; 0: none */
 	_Atomic uint64_t n_sampled[MOETRACE_MAX_MODELS]; /* passes of the phases in question */
 	struct mt_ring *_Atomic ranges; /* NULL: no range has a name */
-	struct mt_range_tool tool;      /* who also listens; set before the session is known */
 	_Alignas(MT_LINE_BYTES) struct mt_loss losses[MT_N_LOSS];
 	_Atomic uint64_t misuse[MT_N_MISUSE];
 	_Atomic uint32_t n_measuring; /* threads that may look at what overhead points to */
-	struct mt_ties *ties;         /* what launches on a GPU belong to; NULL: nobody asks */
 
 	/* Control. */
 	pthread_mutex_t control;      /* start, stop, model_add one at a time */

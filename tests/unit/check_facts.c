@@ -89,6 +89,26 @@ START_TEST(test_stored)
 }
 END_TEST
 
+/* Of rows, one of which lacks an expert. */
+START_TEST(test_lacking)
+{
+	struct toy toy = toy_start("lacking.db", NULL, 1, N_EXPERTS, TOP_K);
+	struct layer layer;
+	sqlite3 *db;
+
+	make_layer(&toy, &layer);
+	layer.ids[3 * TOP_K + 1] = -1;
+	if (_i == 1)
+		layer.selection.row_flags = NULL;
+	record(&toy, toy_request(&toy, "a"), &layer.selection);
+	db = toy_close_and_open(&toy);
+	expect_blobs(db, margins, layer.selection.row_flags, N_ROWS);
+	ck_assert_int_eq(db_int(db, "SELECT hex(n_valid) = '020202010202' FROM topk"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM diagnostic WHERE severity <> 'info'"), 0);
+	db_close(db);
+}
+END_TEST
+
 /* With a map of rows, and of those a sample of requests. */
 START_TEST(test_sampled)
 {
@@ -154,6 +174,7 @@ int main(void)
 	TCase *tc = tcase_create("facts");
 
 	tcase_add_loop_test(tc, test_stored, 0, 5);
+	tcase_add_loop_test(tc, test_lacking, 0, 2);
 	tcase_add_test(tc, test_sampled);
 	tcase_add_loop_test(tc, test_refused, 0, 4);
 	suite_add_tcase(suite, tc);
