@@ -66,4 +66,5 @@ EXTRA_DIST += \
 	%D%/bench_oea_time.sh \
 	%D%/bench_viewer.mjs \
 	%D%/bench_viewer.sh \
-	%D%/bench_viewer.sql
+	%D%/bench_viewer.sql \
+	%D%/turns.sh

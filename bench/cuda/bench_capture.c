@@ -1,9 +1,16 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the capture costs on a GPU: a graph of 58 layers, each four small kernels and the engine's
- * router (256 experts top-8, sigmoids and a bias), with and without it, by rows. Blocks of replays are paired A B B A, so that
- * drifts cancel; printed is the difference a layer with its 95 % interval. Recording goes to a file
- * in the folder that is the first argument (else TMPDIR, else /tmp); nothing may be lost.
+ * router (256 experts top-8, sigmoids and a bias), with and without it, by rows. Blocks of replays
+ * are paired A B B A, so that drifts cancel; printed is the difference a layer with its 95 %
+ * interval. Recording goes to a file in the folder that is the first argument (else TMPDIR, else
+ * /tmp); nothing may be lost.
+ *
+ *   bench_capture [-r ROWS,...] [-l LANES] [FOLDER]
+ *
+ * With -r: what a GPU makes of grids. For each number of rows also the router without capture on
+ * one row more, whose grid is as large as that of the kernel with capture. With -l the kernel with
+ * capture is idle on each of so many lanes, whose words lie 64 bytes apart.
  */
 #include <math.h>
 #include <stdio.h>
@@ -20,7 +27,9 @@ enum { N_LAYERS = 58, N_REPLAYS = 40, N_PAIRS = 32, MAX_PASSES = N_PAIRS * N_REP
 struct bench {
 	struct moetrace_session *session;
 	struct moetrace_cuda *cuda;
-	struct moetrace_cuda_lane *lane;
+	struct moetrace_cuda_lane *lane; /* the first */
+	struct moetrace_cuda_lane *lanes[MOETRACE_CUDA_MAX_LANES];
+	uint32_t n_lanes;
 	struct moetrace_pass_info info;
 	void *stream;
 	double *host_us; /* begin and end of each pass */
@@ -156,12 +165,14 @@ static void launch_stores(void *context)
 	}
 }
 
+static uint32_t n_left_out; /* rows of a graph that the router does without */
+
 static void route(void *stream, const float *logits, const float *bias, int32_t *ids,
 		  float *weights, uint32_t n_rows, const struct moetrace_cuda_target *target)
 {
 	struct mtk_route_config config = mtk_route_config_make(GRAPH_EXPERTS, GRAPH_TOP_K);
 	const struct mtk_route_cuda_batch batch = {
-		.n_rows = n_rows, .logits = logits, .bias = bias, .target = target};
+		.n_rows = n_rows - n_left_out, .logits = logits, .bias = bias, .target = target};
 	const struct mtk_route_result result = {.ids = ids, .weights = weights};
 	struct mtk_error error;
 
@@ -173,6 +184,39 @@ static void route(void *stream, const float *logits, const float *bias, int32_t 
 		return;
 	fprintf(stderr, "bench_capture: routing: %s\n", error.text);
 	exit(1);
+}
+
+static void targets_get(struct bench *bench, uint32_t lane, uint32_t n_rows,
+			struct moetrace_cuda_target *ret_targets)
+{
+	for (uint32_t l = 0; l < N_LAYERS; l++)
+		must(bench,
+		     moetrace_cuda_target_get(bench->lanes[lane], l, n_rows, &ret_targets[l]),
+		     "target");
+}
+
+/* What one block more takes, and where a lane's word lies: both without anything recorded. */
+static void measure_grid(struct bench *bench, uint32_t n_rows)
+{
+	struct graph_buffers *buffers = graph_buffers_new(N_LAYERS, n_rows + 1, 1);
+	struct variant base = {.name = "none"}, more = {.name = "one row more"};
+	struct moetrace_cuda_target targets[N_LAYERS];
+	char name[32];
+
+	graph_use_router(buffers, route);
+	more.graph = graph_new(buffers, bench->stream, 0, N_LAYERS, NULL, NULL, NULL);
+	n_left_out = 1;
+	base.graph = graph_new(buffers, bench->stream, 0, N_LAYERS, NULL, NULL, NULL);
+	compare(bench, n_rows, &base, &base);
+	compare(bench, n_rows, &base, &more);
+	for (uint32_t i = 0; i < bench->n_lanes; i++) {
+		targets_get(bench, i, n_rows, targets);
+		snprintf(name, sizeof(name), "idle, lane %u", i);
+		more.name = name;
+		more.graph = graph_new(buffers, bench->stream, 0, N_LAYERS, targets, NULL, NULL);
+		compare(bench, n_rows, &base, &more);
+	}
+	n_left_out = 0;
 }
 
 /* All ways for one number of rows. */
@@ -189,9 +233,8 @@ static void measure_rows(struct bench *bench, uint32_t n_rows, int has_all)
 
 	graph_use_router(buffers, route);
 	bench->info.n_rows = n_rows;
+	targets_get(bench, 0, n_rows, targets);
 	for (uint32_t l = 0; l < N_LAYERS; l++) {
-		must(bench, moetrace_cuda_target_get(bench->lane, l, n_rows, &targets[l]),
-		     "target");
 		ids[l] = graph_ids(buffers) + (uint64_t)l * n_rows * GRAPH_TOP_K * 4;
 		weights[l] = graph_weights(buffers) + (uint64_t)l * n_rows * GRAPH_TOP_K * 4;
 	}
@@ -246,7 +289,10 @@ static void set_up(struct bench *bench, const char *path)
 	lane.stream = bench->stream;
 	lane.model = bench->info.model;
 	lane.order = MOETRACE_ORDER_SELECTION;
-	must(bench, moetrace_cuda_lane_add(bench->cuda, &lane, &bench->lane), "lane_add");
+	for (uint32_t i = 0; i < bench->n_lanes; i++)
+		must(bench, moetrace_cuda_lane_add(bench->cuda, &lane, &bench->lanes[i]),
+		     "lane_add");
+	bench->lane = bench->lanes[0];
 	MOETRACE_INIT(&status);
 	must(bench, moetrace_cuda_query(bench->cuda, &status), "query");
 	printf("%s, driver %u.%u, stream writes %s, timer resolution %llu ns\n", status.name,
@@ -255,11 +301,83 @@ static void set_up(struct bench *bench, const char *path)
 	       (unsigned long long)status.timer_resolution_ns);
 }
 
-int main(int argc, char **argv)
+enum { MAX_SIZES = 64 };
+
+struct options {
+	uint32_t rows[MAX_SIZES];
+	uint32_t n_rows; /* 0: the usual ones */
+	uint32_t n_lanes;
+	const char *folder;
+};
+
+static void usage(void)
+{
+	fprintf(stderr, "usage: bench_capture [-r ROWS,...] [-l LANES] [FOLDER]\n");
+	exit(2);
+}
+
+static uint32_t number(const char *text, const char *ends, uint32_t most, char **ret_end)
+{
+	unsigned long value = strtoul(text, ret_end, 10);
+
+	if (*ret_end == text || !strchr(ends, **ret_end) || value < 1 || value > most)
+		usage();
+	return (uint32_t)value;
+}
+
+static void rows_parse(const char *text, struct options *options)
+{
+	char *end;
+
+	for (;;) {
+		if (options->n_rows == MAX_SIZES)
+			usage();
+		options->rows[options->n_rows++] = number(text, ",", 8192, &end);
+		if (!*end)
+			return;
+		text = end + 1;
+	}
+}
+
+static struct options options_parse(int argc, char **argv)
+{
+	struct options options = {.n_lanes = 1};
+	char *end;
+	int c;
+
+	while ((c = getopt(argc, argv, "r:l:")) != -1) {
+		if (c == 'r')
+			rows_parse(optarg, &options);
+		else if (c == 'l')
+			options.n_lanes = number(optarg, "", MOETRACE_CUDA_MAX_LANES, &end);
+		else
+			usage();
+	}
+	options.folder = optind < argc ? argv[optind] : getenv("TMPDIR");
+	if (!options.folder || !*options.folder)
+		options.folder = "/tmp";
+	return options;
+}
+
+static void measure_usual(struct bench *bench)
 {
 	static const uint32_t rows[] = {64, 256, 16, 1};
-	const char *folder = argc > 1 ? argv[1] : getenv("TMPDIR");
-	struct bench bench = {.host_us = calloc(MAX_PASSES, sizeof(double))};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		measure_rows(bench, rows[i], rows[i] == 64);
+		qsort(bench->host_us, bench->n_host, sizeof(double), by_value);
+		printf("%6u host time of begin + end: median %.2f us, 99 %% %.2f us\n", rows[i],
+		       bench->host_us[bench->n_host / 2],
+		       bench->host_us[(uint64_t)bench->n_host * 99 / 100]);
+		bench->n_host = 0;
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct options options = options_parse(argc, argv);
+	struct bench bench = {.host_us = calloc(MAX_PASSES, sizeof(double)),
+			      .n_lanes = options.n_lanes};
 	struct moetrace_cuda_status status;
 	char path[512], reason[256];
 
@@ -267,18 +385,13 @@ int main(int argc, char **argv)
 		fprintf(stderr, "bench_capture: %s\n", reason);
 		return 77;
 	}
-	snprintf(path, sizeof(path), "%s/bench_capture-%ld.db", folder && *folder ? folder : "/tmp",
-		 (long)getpid());
+	snprintf(path, sizeof(path), "%s/bench_capture-%ld.db", options.folder, (long)getpid());
 	set_up(&bench, path);
 	printf("  rows what                    base us   with us  ns/layer  95 %% interval\n");
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		measure_rows(&bench, rows[i], rows[i] == 64);
-		qsort(bench.host_us, bench.n_host, sizeof(double), by_value);
-		printf("%6u host time of begin + end: median %.2f us, 99 %% %.2f us\n", rows[i],
-		       bench.host_us[bench.n_host / 2],
-		       bench.host_us[(uint64_t)bench.n_host * 99 / 100]);
-		bench.n_host = 0;
-	}
+	for (uint32_t i = 0; i < options.n_rows; i++)
+		measure_grid(&bench, options.rows[i]);
+	if (!options.n_rows)
+		measure_usual(&bench);
 	MOETRACE_INIT(&status);
 	must(&bench, moetrace_cuda_query(bench.cuda, &status), "query");
 	printf("%llu passes, %llu delivered, %llu lost, %llu refused\n",
