@@ -165,6 +165,27 @@ await part('the timeline: two fingers zoom it, on a screen and on a trackpad', a
 	near(timeAt(wider, 500), timeAt(after, 500));
 });
 
+await part('the timeline: at the limits of zooming nothing moves, and the whole is in sight', async () => {
+	const [first, last] = [0, 500000000], canvas = page.locator('.timeline canvas');
+	for (const x of [200, 700, 1100]) {
+		await openTimeline({range: `${first}~${Math.round(first + (last - first) / 3)}`});
+		await canvas.hover({position: {x, y: 60}});
+		for (let i = 0; i < 4; i++)
+			await page.mouse.wheel(0, 600);
+		const [from, end] = await until('the whole', range, (now) => now[1] - now[0] > (last - first) * 1.09);
+		assert.ok(from <= first && end >= last, `${from} to ${end} is not all of ${first} to ${last}`);
+	}
+	await openTimeline({range: '100000000~100000100'});
+	await canvas.hover({position: {x: 700, y: 60}});
+	for (let i = 0; i < 5; i++)
+		await page.mouse.wheel(0, -300);
+	await page.keyboard.down('Control');
+	await page.mouse.wheel(0, -50);
+	await page.keyboard.up('Control');
+	await quiet();
+	assert.deepEqual(await range(), [100000000, 100000100]);
+});
+
 // ---- what is seen ----
 
 await part('the timeline: names without a click, nested ranges, roles with letters, losses', async () => {

@@ -168,6 +168,17 @@ await part('the heatmap: two fingers and keys zoom it; the cursor stays in sight
 	near((await seen())[1] - (await seen())[0], (near400[1] - near400[0]) * 0.7);
 	await page.keyboard.press('0');
 	assert.equal((await state()).get('part'), null);
+	await open({view: 'heatmap', part: '30.00~34.00'});
+	await canvas.hover({position: {x: 400, y: 60}});
+	await page.keyboard.down('Control');
+	for (let i = 0; i < 4; i++)
+		await page.mouse.wheel(0, -100);
+	await page.keyboard.up('Control');
+	await page.getByRole('application').focus();
+	for (let i = 0; i < 4; i++)
+		await page.keyboard.press('w');
+	await quiet();
+	assert.equal((await state()).get('part'), '30.00~34.00', 'it stays where it is');
 });
 
 await part('the heatmap: by rank, layers by balance, other figures beside, marks, a bad address', async () => {
@@ -429,6 +440,12 @@ await part('narrow: nothing is wider than the window, nothing fails axe', async 
 		await page.getByText('What is shown: tokens, decode, all rows').waitFor();
 		assert.equal((await state()).get('phase'), 'decode');
 		assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+	}
+	for (const view of ['overview', 'request', 'oea', 'ranks', 'compare', 'timeline']) {
+		await open({view, trace: at('windows.db'), with: at('ruled.db'), request: '2'});
+		await quiet();
+		const over = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+		assert.ok(over <= 0, `${view} with long names is ${over} pixels too wide`);
 	}
 	await page.setViewportSize({width: 1280, height: 900});
 });

@@ -41,13 +41,15 @@ expect_ok "$moetrace" run --model "$tinymoe/tinymoe.safetensors" --workload "$tm
 	-o "$tmp/ruled.db"
 expect_ok "$moetrace" run --model "$tinymoe/tinymoe.safetensors" --workload "$MOETRACE_SRCDIR/tests/viewer/text.jsonl" \
 	--record-tokens --prefix-reuse --batch 2 -o "$tmp/text.db"
-# The same load in windows of 20 ms.
+# The same load in windows of 20 ms, with names that have no place to break.
 cp "$tmp/tinymoe.db" "$tmp/windows.db"
 change "$tmp/windows.db" "CREATE TEMP TABLE w AS SELECT r.recording_id, p.begin_ns / 20000000 * 20000000 AS start_ns,
 		r.layer_id, r.expert, sum(r.phase = 'prefill') AS prefill, sum(r.phase = 'decode') AS decode
 		FROM routed_expert AS r JOIN pass AS p USING (pass_id) GROUP BY 1, 2, 3, 4;
 	DELETE FROM expert_load_window;
-	INSERT INTO expert_load_window SELECT recording_id, start_ns, layer_id, expert, 20000000, prefill, decode, 0, 0, 0 FROM w"
+	INSERT INTO expert_load_window SELECT recording_id, start_ns, layer_id, expert, 20000000, prefill, decode, 0, 0, 0 FROM w;
+	UPDATE model SET name = 'mixture_of_experts_235B_A22B_instructed_2507_FP8_dynamic_v2';
+	UPDATE request_attribute SET key = 'conversation_identifier_of_the_originating_application'"
 
 expect_ok "$moetrace" report "$tmp/tinymoe.db" --format json
 cp "$tmp/out" "$tmp/report.json"

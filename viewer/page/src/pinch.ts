@@ -11,11 +11,27 @@ export interface Span {
 // Fingers that are nearer to each other tell nothing.
 const NEAREST = 8;
 
+// How little and how much a picture shows.
+export interface Limits {
+	least: number;
+	most: number;
+}
+
+const within = (length: number, {least, most}: Limits) => Math.max(least, Math.min(most, length));
+
+// @at stays where it is, also where the limits are reached.
+export function zoomed(span: Span, factor: number, at: number, limits: Limits): Span {
+	const length = span.until - span.from;
+	const next = within(length * factor, limits);
+	const from = at - ((at - span.from) * next) / length;
+	return {from, until: from + next};
+}
+
 // @before, @after: where two fingers are on a picture that begins at @left and is so wide.
-export function pinched(span: Span, before: [number, number], after: [number, number], left: number, width: number): Span {
+export function pinched(span: Span, before: [number, number], after: [number, number], left: number, width: number, limits: Limits): Span {
 	const apart = (at: [number, number]) => Math.max(NEAREST, Math.abs(at[0] - at[1]));
 	const length = span.until - span.from;
-	const next = (length * apart(before)) / apart(after);
+	const next = within((length * apart(before)) / apart(after), limits);
 	const held = span.from + (((before[0] + before[1]) / 2 - left) / width) * length;
 	const from = held - (((after[0] + after[1]) / 2 - left) / width) * next;
 	return {from, until: from + next};

@@ -13,7 +13,7 @@ import {cellAt, expertAt, fullHeight, heatDraw, heatFullDraw, heatFullHeight, is
 import {takeKeys} from '../keys';
 import type {Balance, Layer, Matrix, Metric, Room} from '../load';
 import type {Span} from '../pinch';
-import {Fingers, pinched, wheelFactor} from '../pinch';
+import {Fingers, pinched, wheelFactor, zoomed} from '../pinch';
 import {layersOf, Load, metrics, placementInOrder, placementOf, valuesOf} from '../load';
 import {Choice, Fold, Help, say, Wait} from '../parts';
 import {adjust, go, useAddress, useAnswer, viewAddress} from '../state';
@@ -91,7 +91,7 @@ export function sightOf(text: string | undefined, nSlots: number): Span | null {
 
 function sightClamp({from, until}: Span, nSlots: number): Span | null {
 	const n = Math.max(LEAST_COLUMNS, until - from);
-	const first = Math.max(0, Math.min(nSlots - n, from));
+	const first = Math.max(0, Math.min(nSlots - n, (from + until - n) / 2));
 	return n < nSlots ? {from: first, until: first + n} : null;
 }
 
@@ -149,7 +149,8 @@ export function Heat({title, opened = null, onOpen, playing, part, onPart, ...ow
 	};
 	const {from, until} = sight ?? {from: 0, until: picture.nSlots};
 	const columnAt = (x: number) => from + ((x - margins.left) / placeOf(picture, width).width) * (until - from);
-	const zoom = (factor: number, at: number) => see({from: at - (at - from) * factor, until: at + (until - at) * factor});
+	const limits = {least: LEAST_COLUMNS, most: picture.nSlots};
+	const zoom = (factor: number, at: number) => see(zoomed({from, until}, factor, at, limits));
 	const middle = () => (cursor ? cursor.column + 0.5 : (from + until) / 2);
 	const fingers = useRef(new Fingers());
 	const page = stepOf(picture.nSlots, 800, 60);
@@ -192,7 +193,7 @@ export function Heat({title, opened = null, onOpen, playing, part, onPart, ...ow
 				onPointerMove={(event) => {
 					const moved = fingers.current.move(event);
 					if (moved && onPart)
-						see(pinched({from, until}, moved.before, moved.after, margins.left, placeOf(picture, width).width));
+						see(pinched({from, until}, moved.before, moved.after, margins.left, placeOf(picture, width).width, limits));
 				}}
 				onPointerUp={(event) => fingers.current.up(event)}
 				onPointerCancel={(event) => fingers.current.up(event)}

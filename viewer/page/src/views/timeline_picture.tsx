@@ -12,7 +12,8 @@ import {download, downloadPng} from '../export';
 import {duration, real} from '../format';
 import {takeKeys} from '../keys';
 import {say} from '../parts';
-import {Fingers, pinched, wheelFactor} from '../pinch';
+import type {Limits} from '../pinch';
+import {Fingers, pinched, wheelFactor, zoomed} from '../pinch';
 import {adjust, current, go, useAddress} from '../state';
 import {useTheme, useWidth} from '../use';
 
@@ -30,10 +31,15 @@ export const textOf = (range: Range) => `${Math.round(range.from)}~${Math.round(
 
 export const wholeOf = (strip: Strip): Range => ({from: strip.start, until: Math.max(strip.end, strip.start + 1000)});
 
+const limitsOf = (strip: Strip): Limits => ({least: 100, most: Math.max(1000, strip.end - strip.start) * 1.1});
+
+// Up to half of it lies beside the whole; what is longer has the whole in it.
 export function clampRange(strip: Strip, range: Range): Range {
-	const whole = Math.max(1000, strip.end - strip.start);
-	const span = Math.max(100, Math.min(whole * 1.1, range.until - range.from));
-	const from = Math.max(strip.start - span * 0.5, Math.min(strip.end - span * 0.5, range.from));
+	const {least, most} = limitsOf(strip);
+	const span = Math.max(least, Math.min(most, range.until - range.from));
+	const asked = (range.from + range.until - span) / 2;
+	const [low, high] = span > strip.end - strip.start ? [strip.end - span, strip.start] : [strip.start - span * 0.5, strip.end - span * 0.5];
+	const from = Math.max(low, Math.min(high, asked));
 	return {from, until: from + span};
 }
 
@@ -81,7 +87,7 @@ export function Picture({strip, want, gaps, throttles, onHit}: {
 	const set = (next: Range) => strip && adjust({range: textOf(clampRange(strip, next))});
 	const pixel = () => (now().until - now().from) / (width - LABELS);
 	const timeAt = (x: number) => now().from + Math.max(0, x - LABELS) * pixel();
-	const zoom = (factor: number, at: number) => set({from: at - (at - now().from) * factor, until: at + (now().until - at) * factor});
+	const zoom = (factor: number, at: number) => strip && set(zoomed(now(), factor, at, limitsOf(strip)));
 	const pan = (part: number) => {
 		const step = (now().until - now().from) * part;
 		set({from: now().from + step, until: now().until + step});
@@ -198,7 +204,7 @@ export function Picture({strip, want, gaps, throttles, onHit}: {
 						const held = drag.current;
 						const moved = fingers.current.move(event);
 						if (moved)
-							set(pinched(now(), moved.before, moved.after, LABELS, width - LABELS));
+							set(pinched(now(), moved.before, moved.after, LABELS, width - LABELS, limitsOf(strip)));
 						if (fingers.current.n > 1)
 							return;
 						if (!held) {
