@@ -126,6 +126,17 @@ void mt_cuda_rest(void)
 	nanosleep(&pause, NULL);
 }
 
+/*
+ * Whoever is in a call on a lane may have seen the recording that is over, whoever comes later
+ * does not.
+ */
+static void wait_for_callers(struct moetrace_cuda *cuda, uint64_t until_ns)
+{
+	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++)
+		while (atomic_fetch_or(&cuda->lanes[i].is_busy, 0) && mt_monotonic_ns() < until_ns)
+			mt_cuda_rest();
+}
+
 uint64_t mt_cuda_wait(struct moetrace_session *session, uint64_t timeout_ns)
 {
 	struct mt_cuda_set *set = atomic_load(&session->cuda);
@@ -134,8 +145,11 @@ uint64_t mt_cuda_wait(struct moetrace_session *session, uint64_t timeout_ns)
 	uint32_t n_devices = set ? atomic_load(&set->n_devices) : 0;
 	uint64_t n_left = 0;
 
-	for (uint32_t i = 0; i < n_devices; i++)
+	/* A pass whose begin has looked for a recording, but has not counted itself, is one of them. */
+	for (uint32_t i = 0; i < n_devices; i++) {
+		wait_for_callers(set->devices[i], until_ns);
 		n_begun[i] = atomic_load(&set->devices[i]->n_begun);
+	}
 	while (n_devices) {
 		n_left = 0;
 		for (uint32_t i = 0; i < n_devices; i++)
@@ -147,26 +161,14 @@ uint64_t mt_cuda_wait(struct moetrace_session *session, uint64_t timeout_ns)
 	return n_left;
 }
 
-/*
- * Whoever is in a call on a lane may have seen the recording that is over, whoever comes later
- * does not. The calls are short; one that is stuck in the driver is not waited for.
- */
-static void wait_for_callers(struct moetrace_cuda *cuda)
-{
-	uint64_t until_ns = mt_monotonic_ns() + PATIENCE_NS;
-
-	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++)
-		while (atomic_fetch_or(&cuda->lanes[i].is_busy, 0) && mt_monotonic_ns() < until_ns)
-			mt_cuda_rest();
-}
-
 static uint64_t abandon(struct moetrace_cuda *cuda)
 {
 	uint64_t now_ns = mt_session_ns(cuda->session, mt_monotonic_ns());
 	uint64_t n_open = 0;
 	uint64_t n;
 
-	wait_for_callers(cuda);
+	/* The calls are short; one that is stuck in the driver is not waited for again. */
+	wait_for_callers(cuda, mt_monotonic_ns() + PATIENCE_NS);
 	pthread_mutex_lock(&cuda->deliver);
 	n = mt_cuda_in_flight(cuda);
 	for (uint32_t i = 0; n && i < atomic_load(&cuda->n_lanes); i++) {

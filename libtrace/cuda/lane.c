@@ -324,7 +324,7 @@ static int begin(struct moetrace_cuda_lane *lane, const struct moetrace_pass_inf
 	struct moetrace_session *session = lane->cuda->session;
 	struct moetrace_pass_info room;
 	struct mt_pass_start start;
-	int is_recording = atomic_load_explicit(&session->recording_id, memory_order_relaxed) != 0;
+	int is_recording = atomic_load(&session->recording_id) != 0;
 
 	if (!is_recording && !lane->is_open && mt_cuda_is_closed(lane->word_value)) {
 		lane->is_open = 1;
@@ -418,8 +418,11 @@ static int enter(struct moetrace_cuda_lane *lane)
 {
 	if (atomic_load_explicit(&lane->cuda->session->forked, memory_order_relaxed))
 		return MOETRACE_E_STATE;
-	/* Pairs with leave(): what the last user wrote is seen. */
-	if (atomic_exchange_explicit(&lane->is_busy, 1, memory_order_acquire))
+	/*
+	 * Pairs with leave(): what the last user wrote is seen. In one order with moetrace_stop(),
+	 * which ends the recording and looks for callers then: here it is the other way.
+	 */
+	if (atomic_exchange(&lane->is_busy, 1))
 		return misused(lane, MT_MISUSE_CUDA_LANE, MOETRACE_E_STATE);
 	return MOETRACE_OK;
 }

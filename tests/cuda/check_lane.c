@@ -194,6 +194,7 @@ struct switcher {
 	pthread_t thread;
 	_Atomic int is_over;
 	_Atomic int is_idle, was_idle; /* the first stop lasts until a pass began while it did */
+	int status;
 };
 
 static void *switch_on_and_off(void *argument)
@@ -202,13 +203,15 @@ static void *switch_on_and_off(void *argument)
 
 	while (!atomic_load(&switcher->is_over)) {
 		suite_sleep_ms(3);
-		if (moetrace_stop(switcher->session, NULL))
-			break;
+		switcher->status = moetrace_stop(switcher->session, NULL);
 		atomic_store(&switcher->is_idle, 1);
+		if (switcher->status)
+			break;
 		do
 			suite_sleep_ms(2);
 		while (!atomic_load(&switcher->was_idle));
-		if (moetrace_start(switcher->session, NULL))
+		switcher->status = moetrace_start(switcher->session, NULL);
+		if (switcher->status)
 			break;
 	}
 	return NULL;
@@ -278,6 +281,7 @@ START_TEST(test_each_pass)
 	atomic_store(&switcher.is_over, 1);
 	if (_i == 1)
 		ck_assert_int_eq(pthread_join(switcher.thread, NULL), 0);
+	ck_assert_int_eq(switcher.status, MOETRACE_OK);
 	ck_assert_uint_eq(gpu_status(&gpu).refused_passes, n_refused);
 	if (_i == 0)
 		ck_assert_uint_gt(n_refused, 0);
@@ -289,6 +293,51 @@ START_TEST(test_each_pass)
 		db_int(db, "SELECT ifnull(sum(n_lost), 0) FROM gap WHERE reason = 'device_ring_full'"),
 		n_refused);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM gap WHERE reason <> 'device_ring_full'"), 0);
+	db_close(db);
+}
+END_TEST
+
+static void *pass_once(void *argument)
+{
+	gpu_pass(argument, MOETRACE_NO_REQUEST, 0, 4, 0);
+	return NULL;
+}
+
+static void *stop_once(void *argument)
+{
+	struct switcher *switcher = argument;
+
+	switcher->status = moetrace_stop(switcher->session, NULL);
+	return NULL;
+}
+
+/* A begin that saw a recording, and a stop before it counted its pass: nothing is cut off. */
+START_TEST(test_stop_within_begin)
+{
+	struct gpu gpu = gpu_start("within.db", 2, 64, 4, 0);
+	struct switcher switcher = {.session = gpu.toy.session};
+	struct moetrace_session_status status;
+	pthread_t caller;
+	sqlite3 *db;
+
+	MOETRACE_INIT(&status);
+	gpu.fake->stall("cuStreamIsCapturing");
+	ck_assert_int_eq(pthread_create(&caller, NULL, pass_once, &gpu), 0);
+	gpu.fake->wait_for_stalled();
+	ck_assert_int_eq(pthread_create(&switcher.thread, NULL, stop_once, &switcher), 0);
+	do {
+		suite_sleep_ms(1);
+		ck_assert_int_eq(moetrace_status(gpu.toy.session, &status), MOETRACE_OK);
+	} while (status.is_recording);
+	/* Time for a stop that does not look for callers to look for passes. */
+	suite_sleep_ms(5);
+	gpu.fake->stall("");
+	ck_assert_int_eq(pthread_join(caller, NULL), 0);
+	ck_assert_int_eq(pthread_join(switcher.thread, NULL), 0);
+	ck_assert_int_eq(switcher.status, MOETRACE_OK);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM gap"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 0);
 	db_close(db);
 }
 END_TEST
@@ -560,6 +609,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_many_laps);
 	tcase_add_test(tc, test_full_ring);
 	tcase_add_loop_test(tc, test_each_pass, 0, 2);
+	tcase_add_test(tc, test_stop_within_begin);
 	tcase_add_test(tc, test_groups);
 	tcase_add_test(tc, test_groups_dropped);
 	tcase_add_test(tc, test_pieces_and_two_lanes);

@@ -33,6 +33,8 @@ static struct {
 static char bad_symbol[64];
 static uint32_t n_good_left;
 static int bad_error;
+static char slow_symbol[64];
+static uint32_t n_stalled;
 #define N_DEVICES 2
 static int contexts[N_DEVICES]; /* a primary context each; that of the first is current */
 static _Thread_local int *pushed;
@@ -44,6 +46,11 @@ uint64_t fake_timer_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec + OFFSET_NS;
+}
+
+static int is_slow(const char *symbol)
+{
+	return slow_symbol[0] && strncmp(symbol, slow_symbol, strlen(slow_symbol)) == 0;
 }
 
 /* Count a call; what it is to answer. */
@@ -63,6 +70,12 @@ int fake_called(const char *symbol)
 		else
 			result = bad_error;
 	}
+	if (is_slow(symbol)) {
+		n_stalled++;
+		pthread_cond_broadcast(&fake_changed);
+	}
+	while (is_slow(symbol))
+		pthread_cond_wait(&fake_changed, &fake_lock);
 	pthread_mutex_unlock(&fake_lock);
 	return result;
 }
@@ -301,6 +314,25 @@ static void heal(void)
 	pthread_mutex_unlock(&fake_lock);
 }
 
+/* Until another stall, "" for none. */
+static void stall(const char *symbol)
+{
+	pthread_mutex_lock(&fake_lock);
+	memset(slow_symbol, 0, sizeof(slow_symbol));
+	strncpy(slow_symbol, symbol, sizeof(slow_symbol) - 1);
+	n_stalled = 0;
+	pthread_cond_broadcast(&fake_changed);
+	pthread_mutex_unlock(&fake_lock);
+}
+
+static void wait_for_stalled(void)
+{
+	pthread_mutex_lock(&fake_lock);
+	while (!n_stalled)
+		pthread_cond_wait(&fake_changed, &fake_lock);
+	pthread_mutex_unlock(&fake_lock);
+}
+
 static void set_delay(uint32_t us)
 {
 	pthread_mutex_lock(&fake_lock);
@@ -362,7 +394,8 @@ static uint64_t allocated_bytes(void)
 API const struct fake_api *fake_api(void)
 {
 	static const struct fake_api api = {launch,	  stream_new, stream_wait, fail,
-					    heal,	  set_delay,  hold,	   hold_one,
+					    heal,	  stall,      wait_for_stalled,
+					    set_delay,	  hold,	      hold_one,
 					    capture,	  make_current, n_calls,   fake_timer_ns,
 					    allocated_bytes};
 

@@ -19,6 +19,10 @@ struct fake_api {
 	/* From now on the function @symbol (a prefix) answers @error, after @n_good more calls. */
 	void (*refuse)(const char *symbol, uint32_t n_good, int error);
 	void (*heal)(void);
+	/* From now on calls of @symbol (a prefix) do not return; "": all go on. */
+	void (*stall)(const char *symbol);
+	/* Until there is a call that does not return. */
+	void (*wait_for_stalled)(void);
 	/* Each piece of work begins this much later. */
 	void (*delay)(uint32_t delay_us);
 	/* Streams stand still, or go on. */
