@@ -10,6 +10,7 @@ if HAVE_NVCC
 	%D%/bench_ends \
 	%D%/bench_engine \
 	%D%/bench_experts_cuda \
+	%D%/bench_pass \
 	%D%/bench_route_cuda
 
 EXTRA_PROGRAMS += $(%C%_programs)
@@ -40,6 +41,14 @@ endif
 %C%_bench_engine_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
 %C%_bench_engine_LDADD = kernels/libmtk_cuda.a kernels/libmtk.la libtrace/libmoetrace.la \
 	$(CUDA_LIBS) $(PTHREAD_LIBS) -lm
+
+%C%_bench_pass_SOURCES = %D%/bench_pass.c \
+	%D%/engine_rig.c %D%/engine_rig.h \
+	%D%/pass_kernels.cu %D%/pass_kernels.h \
+	%D%/pass_ways.c %D%/pass_ways.h
+%C%_bench_pass_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
+%C%_bench_pass_LDADD = kernels/libmtk_cuda.a kernels/libmtk.la libtrace/libmoetrace.la \
+	$(CUDA_LIBS) $(PTHREAD_LIBS) -lm -ldl
 
 %C%_bench_collect_SOURCES = %D%/bench_collect.c %D%/engine_rig.c %D%/engine_rig.h
 %C%_bench_collect_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE
