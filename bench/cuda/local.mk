@@ -5,6 +5,7 @@
 
 if HAVE_NVCC
 %C%_programs = \
+	%D%/bench_branches \
 	%D%/bench_capture \
 	%D%/bench_collect \
 	%D%/bench_ends \
@@ -20,6 +21,11 @@ endif
 
 %C%_libgpu_time_a_SOURCES = %D%/gpu_time.cu %D%/gpu_time.h
 %C%_libs = %D%/libgpu_time.a $(mtk_cuda_libs)
+
+%C%_bench_branches_SOURCES = %D%/bench_branches.c %D%/branches.cu %D%/branches.h
+%C%_bench_branches_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE $(SQLITE3_CFLAGS)
+%C%_bench_branches_LDADD = kernels/libmtk_cuda.a kernels/libmtk.la libtrace/libmoetrace.la \
+	$(CUDA_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 
 %C%_bench_capture_SOURCES = %D%/bench_capture.c \
 	tests/cuda/support/graph.cu tests/cuda/support/graph.h
