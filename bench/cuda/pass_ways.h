@@ -31,6 +31,7 @@ struct way {
 	const char *name;
 	const char *before; /* the graph */
 	const char *after;
+	bool is_tried_on_models;
 };
 
 extern const struct way pass_ways[]; /* the first is nothing at all */
@@ -97,6 +98,9 @@ struct change {
 
 struct change pass_compare(const struct pass_load *base, const struct pass_load *other,
 			   const struct way *way, uint32_t n);
+
+/* Whether the driver does the way's steps; else it is said. */
+bool pass_is_possible(struct ways *ways, const struct way *way);
 
 void pass_header(const char *what);
 /* A line of the table. */
