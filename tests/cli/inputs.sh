@@ -6,7 +6,6 @@
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
 . "$MOETRACE_SRCDIR/tests/support/live.sh"
 . "$MOETRACE_SRCDIR/tests/cli/trace.sh"
-trap 'kill $live_pids 2>/dev/null; wait; rm -rf "$tmp"' EXIT
 
 mkdir "$tmp/in" "$tmp/elsewhere"
 make_sound "$tmp/in/x.db"

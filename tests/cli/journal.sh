@@ -88,12 +88,7 @@ UPDATE process SET pid = $writer, boot_id = '$boot_id';
 UPDATE recording SET end_ns = NULL, end_reason = NULL WHERE recording_id = 2;
 SELECT 'ready';
 END
-tries=0
-until grep -q ready writer.out; do
-	tries=$((tries + 1))
-	[ "$tries" -lt 1200 ] || fail "the writer is not ready: $(cat writer.out)"
-	sleep 0.1
-done
+await "a writer that is ready" "$writer" writer.out grep -q ready writer.out
 expect_ok "$moetrace" check live.db
 expect_match out '^recording 2: is still being recorded, so it has no end yet'
 expect_ok "$moetrace" report live.db

@@ -18,8 +18,19 @@ moetrace=$MOETRACE_BUILDDIR/cli/moetrace
 tinymoe=$MOETRACE_SRCDIR/examples/tinymoe
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/moetrace-test.XXXXXX") || exit 99
-trap 'rm -rf "$tmp"' EXIT
+trap clean_up EXIT
 trap 'exit 99' HUP INT TERM
+
+# clean_up: whatever happens, nothing stays behind, and no background job either, not one that is
+# stopped.
+clean_up() {
+	for clean_up_pid in /proc/[0-9]*; do
+		clean_up_pid=${clean_up_pid#/proc/}
+		! is_running "$clean_up_pid" || kill -KILL "$clean_up_pid" 2>/dev/null || :
+	done
+	wait
+	rm -rf "$tmp"
+}
 
 # fail TEXT...: ends the test; the last run's output explains it.
 fail() {
@@ -135,6 +146,45 @@ expect_file() {
 	for path; do
 		[ -s "$path" ] || fail "$path is missing or empty"
 	done
+}
+
+# is_running PID: a background job of this test that has not ended. (The number of one that was
+# waited for may be another process' by now.)
+is_running() {
+	{ read -r is_running_stat <"/proc/$1/stat"; } 2>/dev/null || return 1
+	case ${is_running_stat##*) } in
+	[ZX]*) return 1 ;;
+	?" $$ "*) return 0 ;;
+	*) return 1 ;;
+	esac
+}
+
+# await WHAT PID LOG COMMAND...: until COMMAND succeeds, however slow the machine is: what has not
+# come in some minutes never will. Nor does it when PID, a background job that is to bring it about,
+# has ended: then LOG says why. Where there is no such job, PID and LOG are -.
+await() {
+	await_what=$1
+	await_pid=$2
+	await_log=$3
+	shift 3
+	await_tries=0
+	until "$@"; do
+		await_tries=$((await_tries + 1))
+		[ "$await_tries" -lt 2400 ] || fail "$await_what: not in $await_tries looks$(await_told)"
+		if [ "$await_pid" != - ] && ! is_running "$await_pid"; then
+			# It may have come with the end.
+			! "$@" || return 0
+			status=0
+			wait "$await_pid" || status=$?
+			fail "$await_what: what was to bring it has ended with $status$(await_told)"
+		fi
+		sleep 0.05
+	done
+}
+
+# await_told: what the log says so far.
+await_told() {
+	[ ! -s "$await_log" ] || printf ': %s' "$(tail -n 20 "$await_log")"
 }
 
 # need_json: skips the test where the command cannot read models.

@@ -9,7 +9,6 @@
 need_server
 need_command sqlite3
 need_json
-trap '[ -z "$view_pid" ] || kill "$view_pid" 2>/dev/null; kill $live_pids 2>/dev/null; wait; rm -rf "$tmp"' EXIT
 
 # state MEMBER: of the first trace, now.
 state() {
@@ -19,12 +18,10 @@ state() {
 
 # state_wait WANT: until it is so.
 state_wait() {
-	tries=0
-	until [ "$(state state)" = "$1" ]; do
-		tries=$((tries + 1))
-		[ "$tries" -lt 600 ] || fail "the state is $(state state) and not $1"
-		sleep 0.1
-	done
+	await "state $1" "$view_pid" "$tmp/view-err" state_is "$1"
+}
+state_is() {
+	[ "$(state state)" = "$1" ]
 }
 
 live_begin "$tmp/live.db"
@@ -45,12 +42,10 @@ for _ in $(seq 6); do
 	bytes=$(stat -c %s "$tmp/live.db-wal" 2>/dev/null || echo 0)
 	[ "$bytes" -le "$longest" ] || longest=$bytes
 done
-tries=0
-until [ "$(state last_pass_id)" -gt "$first" ] && [ "$(state version)" != "$version" ]; do
-	tries=$((tries + 1))
-	[ "$tries" -lt 600 ] || fail "no pass came in the meantime, or the version does not tell of commits"
-	sleep 0.1
-done
+has_grown() {
+	[ "$(state last_pass_id)" -gt "$first" ] && [ "$(state version)" != "$version" ]
+}
+await "a pass in the meantime, and a version that tells of it" "$live_pid" "$live_file.out" has_grown
 # The recorder copies its journal into the file from 4 MiB on.
 [ "$longest" -lt 16777216 ] || fail "the journal has grown to $longest bytes"
 

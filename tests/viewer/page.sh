@@ -121,7 +121,6 @@ cat "$tmp/out"
 
 # A trace that is being recorded.
 . "$MOETRACE_SRCDIR/tests/support/live.sh"
-trap '[ -z "$view_pid" ] || kill "$view_pid" 2>/dev/null; kill $live_pids 2>/dev/null; wait; rm -rf "$tmp"' EXIT
 live_begin "$tmp/live.db"
 live_wait '^ *recorded_passes +[1-9][0-9]'
 view_start "$tmp/live.db"

@@ -7,25 +7,23 @@
 need_server
 
 "$MOETRACE_BUILDDIR/tests/schema/make_trace" mixed "$tmp/mixed.db" || fail "make_trace"
-view_start "$tmp/mixed.db" --time-limit 100
+view_start "$tmp/mixed.db"
 answered 200 GET "${base}api/0/progress"
 expect_match "$tmp/body" '^{"running":\[\]}$'
 
 # progress_wait REGEX: until it is told so.
 progress_wait() {
-	tries=0
-	until answered 200 GET "${base}api/0/progress" && grep -Eq -e "$1" "$tmp/body"; do
-		tries=$((tries + 1))
-		[ "$tries" -lt 600 ] || fail "the progress is $(cat "$tmp/body")"
-		sleep 0.05
-	done
+	await "progress that matches '$1'" "$view_pid" "$tmp/body" progress_is "$1"
+}
+progress_is() {
+	answered 200 GET "${base}api/0/progress"
+	grep -Eq -e "$1" "$tmp/body"
 }
 
 # The functions go over all passes again and again.
 "$ask" "$port" POST "${base}api/0/query" -d "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c)
 	SELECT count(*) FROM c CROSS JOIN moe_topk AS t WHERE t.expert >= 0" >/dev/null 2>&1 &
 asker=$!
-trap 'kill "$asker" 2>/dev/null; [ -z "$view_pid" ] || kill "$view_pid" 2>/dev/null; wait; rm -rf "$tmp"' EXIT
 progress_wait '"question":"query","ms":[0-9]+,"part":1,"n_parts":1,"share":0\.0'
 progress_wait '"question":"query","ms":[0-9]+,"part":1,"n_parts":1,"share":0\.[5-9]'
 kill "$asker"

@@ -10,16 +10,13 @@ need_server() {
 		skip "built without libmicrohttpd"
 }
 
-# view_start ARGUMENT...: serves traces; sets $view_pid, $address, $port, $base (/TOKEN/).
+# view_start ARGUMENT...: serves traces; sets $view_pid, $address, $port, $base (/TOKEN/). SQL may take
+# the time that a slow machine needs, where no other limit is given.
 view_start() {
 	rm -f "$tmp/address"
-	"$moetrace" view "$@" >"$tmp/address" 2>"$tmp/view-err" &
+	"$moetrace" view --time-limit 3600 "$@" >"$tmp/address" 2>"$tmp/view-err" &
 	view_pid=$!
-	for _ in $(seq 1200); do
-		! grep -qs '^http.*/$' "$tmp/address" || break
-		kill -0 "$view_pid" 2>/dev/null || fail "the server ended: $(cat "$tmp/view-err")"
-		sleep 0.05
-	done
+	await "an address" "$view_pid" "$tmp/view-err" grep -qs '^http.*/$' "$tmp/address"
 	address=$(cat "$tmp/address")
 	port=${address#http://127.0.0.1:}
 	base=/${port#*/}
@@ -32,7 +29,6 @@ view_end() {
 	kill -INT "$view_pid"
 	status=0
 	wait "$view_pid" || status=$?
-	view_pid=
 	expect_eq "exit status of the server" "$status" 0
 	expect_eq "stderr of the server" "$(cat "$tmp/view-err")" ""
 }
@@ -50,6 +46,3 @@ answered() {
 query() {
 	answered "$1" POST "${base}api/0/query" -d "$2"
 }
-
-view_pid=
-trap '[ -z "$view_pid" ] || kill "$view_pid" 2>/dev/null; rm -rf "$tmp"' EXIT
