@@ -32,7 +32,8 @@ cp "$tmp/body" "$tmp/report-page.json"
 for section in attention slow padding recordings verdicts throughput balance hottest layer_times; do
 	cells "$tmp/report.json" "\$.$section" >"$tmp/want"
 	told "$tmp/report-page.json" "\$.$section" >"$tmp/got"
-	[ "$section" = padding ] || expect_file "$tmp/want"
+	# Whether a pass was slow depends on the machine.
+	[ "$section" = padding ] || [ "$section" = slow ] || expect_file "$tmp/want"
 	expect_same "$tmp/got" "$tmp/want"
 done
 answered 200 GET "${base}api/0/report?section=balance"

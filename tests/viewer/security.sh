@@ -10,7 +10,7 @@ need_command sqlite3
 "$MOETRACE_BUILDDIR/tests/schema/make_trace" mixed "$tmp/mixed.db" || fail "make_trace"
 cp "$tmp/mixed.db" "$tmp/before.db"
 echo secret >"$tmp/secret"
-view_start "$tmp/mixed.db" --time-limit 1
+view_start "$tmp/mixed.db"
 
 # ---- only this machine, only with the token ----
 case $address in
@@ -144,25 +144,38 @@ query 400 "$(printf 'SELECT %s1%s' "$(printf '(%.0s' $(seq 900))" "$(printf ')%.
 expect_absent "$tmp/copy.db" "$tmp/other.db" "$tmp/x"
 expect_same "$tmp/mixed.db" "$tmp/before.db"
 expect_absent "$tmp/mixed.db-wal" "$tmp/mixed.db-journal"
-
-# ---- what has no end is cut off, also when nobody waits for it any more ----
-endless='WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c'
-query 408 "$endless"
-query 408 'SELECT count(*) FROM moe_topk a, moe_topk b, moe_topk c'
 query 200 'WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x FROM c'
 expect_match "$tmp/body" '\[10000\]\],"is_cut":true\}$'
 view_end
 
+# ---- what has no end is cut off, also when nobody waits for it any more ----
+view_start "$tmp/mixed.db" --time-limit 1
+endless='WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT count(*) FROM c'
+query 408 "$endless"
+query 408 'SELECT count(*) FROM moe_topk a, moe_topk b, moe_topk c'
+view_end
+
 # One whose asker goes away is ended long before its limit: all connections are free again.
-view_start "$tmp/mixed.db" --time-limit 600
+view_start "$tmp/mixed.db"
+runs_query() {
+	answered 200 GET "${base}api/0/progress"
+	grep -q '"question":"query"' "$tmp/body"
+}
+runs_nothing() {
+	answered 200 GET "${base}api/0/progress"
+	grep -q '^{"running":\[\]}$' "$tmp/body"
+}
 for _ in 1 2 3 4 5 6; do
 	expect_ok "$ask" "$port" --hang "${base}api/0/query" "$endless"
 done
 query 200 'SELECT 1'
+await "an end of what nobody waits for" "$view_pid" "$tmp/view-err" runs_nothing
 # So is one that runs when the server ends.
 "$ask" "$port" POST "${base}api/0/query" -d "$endless" >/dev/null &
-sleep 0.3
+asker=$!
+await "a query under way" "$asker" - runs_query
 view_end
+wait "$asker"
 
 # ---- many at once ----
 view_start "$tmp/mixed.db"
