@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * make_live OUTPUT.db SECONDS PASSES_PER_S MODE: records that long, or until SIGTERM, passes of 64
- * decode rows and every 16th of 128 prefill rows, over layers of 256 experts that are unevenly
- * loaded, with a map to four ranks. Names hold what would drive a terminal, were it sent to one.
+ * make_live OUTPUT.db SECONDS PASSES_PER_S MODE [N_PASSES]: records that long, or until SIGTERM, or
+ * that many, passes of 64 decode rows and every 16th of 128 prefill rows, over layers of 256 experts
+ * that are unevenly loaded, with a map to four ranks. Names hold what would drive a terminal, were it sent to one.
  */
 #include <signal.h>
 #include <stdbool.h>
@@ -119,16 +119,23 @@ static double now_s(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-static void run(double seconds, double passes_per_s)
+static void run(double seconds, double passes_per_s, uint32_t n_passes)
 {
 	const struct timespec pause = {0, 1000000};
 	const double begin_s = now_s();
+	double next_s = begin_s;
 	uint32_t number = 0;
 
-	/* A machine too slow for that many runs what it can. */
-	while (!is_over && now_s() - begin_s < seconds) {
-		for (int i = 0; i < 16 && number < (now_s() - begin_s) * passes_per_s; i++)
+	/* A machine too slow for that many runs what it can; what it was held up for, it does not
+	 * make up for all at once.
+	 */
+	while (!is_over && number < n_passes && now_s() - begin_s < seconds) {
+		if (now_s() - next_s > 0.05)
+			next_s = now_s() - 0.05;
+		for (int i = 0; i < 16 && number < n_passes && next_s < now_s(); i++) {
 			pass_run(number++);
+			next_s += 1 / passes_per_s;
+		}
 		nanosleep(&pause, NULL);
 	}
 }
@@ -138,8 +145,8 @@ int main(int argc, char **argv)
 	struct moetrace_session_opts opts;
 	struct moetrace_recording_opts recording;
 
-	if (argc != 5) {
-		fputs("usage: make_live OUTPUT.db SECONDS PASSES_PER_S MODE\n", stderr);
+	if (argc != 5 && argc != 6) {
+		fputs("usage: make_live OUTPUT.db SECONDS PASSES_PER_S MODE [N_PASSES]\n", stderr);
 		return 2;
 	}
 	signal(SIGTERM, end_note);
@@ -152,7 +159,8 @@ int main(int argc, char **argv)
 			 strcmp(argv[4], "per_pass") == 0 ? MOETRACE_MODE_PER_PASS :
 							      MOETRACE_MODE_PER_TOKEN;
 	check(moetrace_start(session, &recording), "start");
-	run(atof(argv[2]), atof(argv[3]));
+	run(atof(argv[2]), atof(argv[3]),
+	    argc == 6 ? (uint32_t)strtoul(argv[5], NULL, 10) : UINT32_MAX);
 	check(moetrace_stop(session, NULL), "stop");
 	check(moetrace_session_close(session), "close");
 	return 0;
