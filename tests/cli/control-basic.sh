@@ -30,6 +30,7 @@ expect_ok "$moetrace" stop "$live_pid" --reason lunch
 expect_match "$tmp/out" ' idle +1 '
 expect_error 1 'not recording' "$moetrace" stop "$live_pid"
 expect_ok "$moetrace" start --all --source replay
+live_wait 'recording_id +2'
 live_wait 'recorded_passes +[1-9]'
 
 # ---- what is wrong ----

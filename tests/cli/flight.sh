@@ -24,15 +24,18 @@ live_wait 'recording_id +2'
 live_wait 'flight_passes +[1-9]'
 
 # ---- once its memory is full, passes are let go ----
-live_tries=0
-until [ "$(sql "$tmp/second.db" "SELECT value FROM stats WHERE name = 'flight_let_go_passes'" \
-	2>/dev/null)" -gt 0 ] 2>/dev/null; do
-	live_tries=$((live_tries + 1))
-	[ "$live_tries" -lt 15 ] || fail "no pass was let go"
-	# A dump empties the memory: the slower the engine, the longer it takes to be full again.
-	sleep $((2 * live_tries))
+# A dump empties the memory: full is what has come near its end and is given a little more.
+lets_go() {
+	live_wait 'flight_fill_bytes +(10[2-4][0-9]{4}|9[5-9][0-9]{4})$'
+	n_dumps=$((n_dumps + 1))
+	sleep "0.$n_dumps"
 	expect_ok "$moetrace" dump moetrace -f -o "$tmp/second.db"
 	expect_ok "$moetrace" check "$tmp/second.db"
+	[ "$(sql "$tmp/second.db" "SELECT value FROM stats WHERE name = 'flight_let_go_passes'")" -gt 0 ]
+}
+n_dumps=0
+until lets_go; do
+	[ "$n_dumps" -lt 90 ] || fail "no pass was let go"
 done
 expect_match_text=$(sql "$tmp/second.db" "SELECT message FROM diagnostic WHERE severity = 'info'")
 case $expect_match_text in

@@ -12,15 +12,13 @@ MOETRACE_SOCKET_DIR=$tmp/sockets
 export MOETRACE_SOCKET_DIR
 mkdir -m 700 "$MOETRACE_SOCKET_DIR"
 
-"$runtime" "$tmp/trace.db" &
+"$runtime" "$tmp/trace.db" 2>"$tmp/runtime.err" &
 pid=$!
-trap 'kill $pid 2>/dev/null; wait; rm -rf "$tmp"' EXIT
-tries=0
-until "$moetrace" status "$pid" 2>&1 | grep -Eq 'state +recording'; do
-	tries=$((tries + 1))
-	[ "$tries" -lt 2400 ] || fail "the runtime does not record"
-	sleep 0.05
-done
+records() {
+	"$moetrace" status "$pid" >"$tmp/out" 2>&1
+	grep -Eq 'state +recording' "$tmp/out"
+}
+await "a recording of the runtime" "$pid" "$tmp/runtime.err" records
 
 # Off: 2 and 4 ms, in turns; on: 4 and 6 ms. So 20 tokens take 6 ms, or 10.
 estimate() {
@@ -58,12 +56,10 @@ expect_ok "$moetrace" dump "$pid" -o "$tmp/part.db"
 before=$(notes)
 "$moetrace" overhead "$pid" --blocks 1000 --block-ms 60000 >"$tmp/killed" 2>&1 &
 killed=$!
-tries=0
-until [ "$(notes)" -gt "$before" ]; do
-	tries=$((tries + 1))
-	[ "$tries" -lt 2400 ] || fail "the last measurement did not begin"
-	sleep 0.05
-done
+has_begun() {
+	[ "$(notes)" -gt "$before" ]
+}
+await "a measurement" "$killed" "$tmp/killed" has_begun
 expect_error 1 'being measured already' "$moetrace" overhead "$pid"
 kill -KILL "$killed"
 wait "$killed" 2>/dev/null

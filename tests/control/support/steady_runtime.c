@@ -3,7 +3,7 @@
  * A runtime whose step times are known: passes of 4 rows take 2 ms and passes of 16 rows 4 ms, in
  * turns, and each takes 2 ms more when it is recorded. Each step has its length from its own begin, so
  * that being late in one does not make the next one shorter. It serves FILE until it is told to
- * end, or a minute or two.
+ * end, or twenty minutes.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ static int serve(struct moetrace_session *session, uint32_t model)
 	struct timespec next;
 	uint32_t i;
 
-	for (i = 0; i < 20000 && !is_over; i++) {
+	for (i = 0; i < 300000 && !is_over; i++) {
 		struct moetrace_pass_info info;
 		struct moetrace_pass *pass;
 
