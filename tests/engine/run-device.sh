@@ -108,15 +108,16 @@ mkdir sockets
 	>live.out 2>&1 &
 runner=$!
 export MOETRACE_SOCKET_DIR="$tmp/sockets"
-tries=0
-until [ -n "$("$moetrace" list 2>/dev/null | grep live.db)" ]; do
-	tries=$((tries + 1))
-	[ $tries -lt 1200 ] || fail "no session appeared"
-	sleep 0.1
-done
+# told REGEX: a line of the session's status matches.
+told() {
+	"$moetrace" status $runner >out 2>&1
+	grep -Eq -e "$1" out
+}
+await "a session" $runner live.out told '^state +idle'
 for i in 1 2 3; do
 	expect_ok "$moetrace" start $runner
-	sleep 0.2
+	await "recording $i" $runner live.out told "^recording_id +$i"
+	await "a pass of recording $i" $runner live.out told '^recorded_passes +[1-9]'
 	expect_ok "$moetrace" stop $runner
 done
 wait $runner || fail "the run that was recorded in parts failed: $(cat live.out)"

@@ -11,7 +11,7 @@ model=$tinymoe/tinymoe.safetensors
 head -n 3 "$tinymoe/workload.jsonl" >"$tmp/short.jsonl"
 cp "$tinymoe/workload.jsonl" "$tmp/long.jsonl"
 
-# into WORKLOAD OPTION...: a run.
+# into WORKLOAD OPTION...: a run. (Not for the background: the job is a shell then.)
 into() {
 	workload=$tmp/$1
 	shift
@@ -96,26 +96,38 @@ expect_eq 'passes not stored' "$(number dropped_passes)" \
 
 # ---- a reader, and another run ----
 
-# wait_for_passes DB: until a run has recorded some.
-wait_for_passes() {
-	n_tries=0
-	while [ "$(sql "$1" 'select count(*) from pass' 2>/dev/null || echo 0)" -lt 1 ]; do
-		n_tries=$((n_tries + 1))
-		[ $n_tries -lt 1200 ] || fail "no pass was committed within two minutes"
-		sleep 0.1
+# hold NAME: a run into NAME.db in the background, $process, that has recorded passes and is stopped
+# before its end, so that it does not end while others try.
+hold() {
+	hold_tries=0
+	while :; do
+		rm -f "$tmp/$1.db"
+		"$moetrace" run --model "$model" --workload "$tmp/long.jsonl" -o "$tmp/$1.db" \
+			>"$tmp/$1.out" 2>"$tmp/$1.err" &
+		process=$!
+		await "a pass in $1.db" $process "$tmp/$1.err" has_pass "$tmp/$1.db"
+		kill -s STOP $process 2>/dev/null || :
+		await "a run that is stopped" - - is_held
+		! is_running $process || return 0
+		# It was faster than those who look.
+		wait $process || fail "a run has failed: $(cat "$tmp/$1.err")"
+		hold_tries=$((hold_tries + 1))
+		[ $hold_tries -lt 10 ] || fail "no run lasts"
 	done
 }
+is_held() {
+	! is_running $process || grep -q '^State:.*T' "/proc/$process/status" 2>/dev/null
+}
+has_pass() {
+	[ "$(sql "$1" 'select count(*) from pass' 2>/dev/null || echo 0)" -ge 1 ]
+}
 
-# It is held while others try, so that it does not end meanwhile.
 for i in 1 2 3 4; do
 	! is_sanitized || [ "$i" -eq 1 ] || break
 	cat "$tinymoe/workload.jsonl"
 done | sed 's/"id": *[^,]*, *//' >"$tmp/long.jsonl"
 
-into long.jsonl -o "$tmp/live.db" >"$tmp/live.out" 2>"$tmp/live.err" &
-process=$!
-wait_for_passes "$tmp/live.db"
-kill -s STOP $process
+hold live
 for option in '' -f; do
 	# shellcheck disable=SC2086 # an option or none
 	expect_error 1 'live.db is in use by another process' into short.jsonl \
@@ -127,12 +139,7 @@ sqlite3 -batch "$tmp/live.db" <"$tmp/fifo" >"$tmp/reader.out" 2>&1 &
 reader=$!
 exec 9>"$tmp/fifo"
 echo 'begin; select count(*) from pass;' >&9
-n_tries=0
-until grep -q . "$tmp/reader.out"; do
-	n_tries=$((n_tries + 1))
-	[ $n_tries -lt 1200 ] || fail "the reader does not read"
-	sleep 0.1
-done
+await "a reader" $reader - grep -q . "$tmp/reader.out"
 kill -s CONT $process
 status=0
 wait $process || status=$?
@@ -146,10 +153,7 @@ expect_match "$tmp/reader.out" '^[0-9]+$'
 expect_ok "$moetrace" check "$tmp/live.db"
 
 # The journal of a live recording whose file was removed is nobody's to move.
-into long.jsonl -o "$tmp/gone.db" >"$tmp/gone.out" 2>"$tmp/gone.err" &
-process=$!
-wait_for_passes "$tmp/gone.db"
-kill -s STOP $process
+hold gone
 rm "$tmp/gone.db"
 for option in '' -f; do
 	# shellcheck disable=SC2086
@@ -163,7 +167,8 @@ wait $process 2>/dev/null
 # Of several at once one records; no other touches its files or says to.
 processes=
 for i in 1 2 3 4; do
-	into short.jsonl -o "$tmp/race.db" >"$tmp/race.$i.out" 2>"$tmp/race.$i.err" &
+	"$moetrace" run --model "$model" --workload "$tmp/short.jsonl" -o "$tmp/race.db" \
+		>"$tmp/race.$i.out" 2>"$tmp/race.$i.err" &
 	processes="$processes $!"
 done
 n_done=0

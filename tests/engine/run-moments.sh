@@ -33,7 +33,9 @@ for i in $(seq "$n_moments"); do
 	process=$!
 	sleep "$(printf '%d.%09d' $((whole_ns * i / n_moments / 1000000000)) \
 		$((whole_ns * i / n_moments % 1000000000)))"
-	# From one process within a moment; the run may have ended.
+	# From one process within a moment; the run may have ended. Where the machine makes two seconds
+	# and more of the moment, the last of them ends the run as it does every process.
+	told_ns=$(date +%s%N)
 	for _ in 1 2 3 4 5 6 7 8; do
 		kill -s TERM $process $process $process $process $process $process 2>/dev/null || :
 	done
@@ -41,7 +43,12 @@ for i in $(seq "$n_moments"); do
 	wait $process || ended=$?
 	case $ended in
 	0 | 1) expect_file "$tmp/$i.db" ;;
-	143) expect_absent "$tmp/$i.db" ;;
+	143)
+		[ $(($(date +%s%N) - told_ns)) -ge 2000000000 ] || expect_absent "$tmp/$i.db"
+		[ -e "$tmp/$i.db" ] || continue
+		expect_ok "$moetrace" check "$tmp/$i.db"
+		continue
+		;;
 	*) fail "exit status $ended after SIGTERM: $(cat "$tmp/run.err")" ;;
 	esac
 	[ -e "$tmp/$i.db" ] || continue
