@@ -12,7 +12,7 @@
 #include "common/base64.h"
 #include "libtrace/abi.h"
 #include "libtrace/clock.h"
-#include "libtrace/cuda/capture.h"
+#include "libtrace/cuda/wait.h"
 #include "libtrace/past.h"
 #include "libtrace/session.h"
 #include "libtrace/store/reader.h"
@@ -382,6 +382,7 @@ static int gather_experts(struct moetrace_session *session, uint64_t request,
 {
 	const struct mt_model *model = session->models[ask->model - 1];
 	struct mt_message *message;
+	struct mt_cuda_mark mark;
 	char error[MT_STORE_ERROR_BYTES];
 
 	if (session->settings.is_disabled)
@@ -394,7 +395,8 @@ static int gather_experts(struct moetrace_session *session, uint64_t request,
 	message->ask = ask;
 	ask->status = MOETRACE_E_IO;
 	/* Passes that a GPU has computed belong to it, too. */
-	(void)mt_cuda_wait(session, session->opts.stop_timeout_ms * MT_NS_PER_MS);
+	mt_cuda_mark(session, &mark);
+	(void)mt_cuda_wait(session, 0, &mark, session->opts.stop_timeout_ms * MT_NS_PER_MS);
 	(void)mt_session_post_and_wait(session, message);
 	if (ask->status || ask->is_done)
 		return ask->status;

@@ -57,6 +57,7 @@ moetrace_HEADERS = \
 	%D%/cuda/probe.c \
 	%D%/cuda/store_args.h \
 	%D%/cuda/timer.c \
+	%D%/cuda/wait.h \
 	%D%/definitions.c %D%/definitions.h \
 	%D%/expert_map.c %D%/expert_map.h \
 	%D%/experts.c %D%/experts.h \

@@ -368,10 +368,26 @@ err_release:
 	return NULL;
 }
 
+/*
+ * A ring for a pass of this recording. If the next one is on already, what waits in a ring may be of
+ * that, and stays there until the writer has ended this one: the pass must not come behind it.
+ */
+static struct mt_ring *claim_late(struct moetrace_session *session, uint32_t recording_id)
+{
+	struct mt_ring *ring = mt_ring_claim(&session->pool);
+
+	/* Asked after the claim: who had the ring before asked earlier. */
+	if (!ring || atomic_load(&session->recording_id) <= recording_id ||
+	    !mt_ring_waiting_bytes(ring))
+		return ring;
+	mt_ring_release(&session->pool, ring);
+	return mt_ring_claim_empty(&session->pool);
+}
+
 int mt_pass_begin_late(struct moetrace_session *session, const struct moetrace_pass_info *info,
 		       const struct mt_pass_start *start, struct moetrace_pass **ret_pass)
 {
-	struct mt_ring *ring = mt_ring_claim(&session->pool);
+	struct mt_ring *ring = claim_late(session, start->recording_id);
 	struct mt_reservation reservation;
 	struct moetrace_pass *pass;
 

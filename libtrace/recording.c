@@ -481,6 +481,16 @@ static uint64_t discard_rings(struct mt_writer *writer)
 	return n_passes;
 }
 
+/* Recording is off, and what is still on a GPU will not be stored. */
+void mt_writer_abandon_gpus(struct mt_writer *writer)
+{
+	struct moetrace_session *session = writer->session;
+	struct mt_cuda_mark mark;
+
+	mt_cuda_mark(session, &mark);
+	(void)mt_cuda_abandon(session, atomic_load(&session->last_recording_id), &mark);
+}
+
 void mt_writer_end_full(struct mt_writer *writer)
 {
 	struct moetrace_session *session = writer->session;
@@ -496,6 +506,7 @@ void mt_writer_end_full(struct mt_writer *writer)
 			 "%s: the file limit of %llu bytes is reached; the recording has ended; "
 			 "rotate into another file",
 			 session->path, (unsigned long long)writer->limit_bytes);
+	mt_writer_abandon_gpus(writer);
 	status = mt_assembly_cut(&writer->assembly);
 	n_lost = discard_rings(writer) + mt_flight_abandon(writer);
 	writer->losses.passes += n_lost;

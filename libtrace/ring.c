@@ -107,6 +107,31 @@ struct mt_ring *mt_ring_claim(struct mt_ring_pool *pool)
 	return NULL;
 }
 
+static int claim_bit(struct mt_ring_pool *pool, uint64_t bit)
+{
+	uint64_t free = atomic_load_explicit(&pool->free, memory_order_relaxed);
+
+	/* As in mt_ring_claim(). */
+	while (free & bit)
+		if (atomic_compare_exchange_weak(&pool->free, &free, free & ~bit))
+			return 1;
+	return 0;
+}
+
+struct mt_ring *mt_ring_claim_empty(struct mt_ring_pool *pool)
+{
+	for (uint32_t i = 0; i < pool->n_rings; i++) {
+		struct mt_ring *ring = &pool->rings[i];
+
+		if (mt_ring_waiting_bytes(ring) || !claim_bit(pool, UINT64_C(1) << i))
+			continue;
+		if (!mt_ring_waiting_bytes(ring))
+			return ring;
+		mt_ring_release(pool, ring);
+	}
+	return NULL;
+}
+
 void mt_ring_release(struct mt_ring_pool *pool, struct mt_ring *ring)
 {
 	/* Releases what this holder wrote into the ring's pass to the next holder. */

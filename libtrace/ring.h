@@ -52,6 +52,8 @@ void mt_ring_pool_close(struct mt_ring_pool *pool);
 
 /* Claim a ring that is at most half full, else the emptiest free one; NULL: none is free. */
 struct mt_ring *mt_ring_claim(struct mt_ring_pool *pool);
+/* One with nothing in its main stream; NULL: no such one is free. */
+struct mt_ring *mt_ring_claim_empty(struct mt_ring_pool *pool);
 void mt_ring_release(struct mt_ring_pool *pool, struct mt_ring *ring);
 uint32_t mt_ring_index(const struct mt_ring_pool *pool, const struct mt_ring *ring);
 

@@ -252,6 +252,7 @@ void mt_writer_rotation_begin(struct mt_writer *writer)
 	rotation->switch_ns = mt_writer_now_ns(writer);
 	rotation->until_ns = now + writer->session->opts.stop_timeout_ms * MT_NS_PER_MS;
 	rotation->next_id = mt_session_next_recording(writer->session, current_id);
+	mt_cuda_mark(writer->session, &rotation->mark);
 	/* Somebody stops the recording at this moment. */
 	if (!rotation->next_id)
 		mt_writer_rotation_cancel(writer);
@@ -259,8 +260,13 @@ void mt_writer_rotation_begin(struct mt_writer *writer)
 
 int mt_writer_rotation_is_ready(struct mt_writer *writer)
 {
+	struct moetrace_session *session = writer->session;
+	uint32_t current_id = mt_writer_current_id(writer);
+
+	/* Those on a GPU first: they hold a ring before they are through. */
 	return writer->rotation.next_id &&
-	       (!mt_session_in_flight(writer->session, mt_writer_current_id(writer)) ||
+	       ((mt_cuda_is_through(session, current_id, &writer->rotation.mark) &&
+		 !mt_session_in_flight(session, current_id)) ||
 		mt_monotonic_ns() > writer->rotation.until_ns);
 }
 
@@ -274,6 +280,7 @@ int mt_writer_rotation_end(struct mt_writer *writer)
 
 	while (!mt_writer_rotation_is_ready(writer))
 		nanosleep(&pause, NULL);
+	(void)mt_cuda_abandon(writer->session, mt_writer_current_id(writer), &rotation->mark);
 	mt_ring_heads(&writer->session->pool, heads);
 	mt_writer_drain(writer, heads, 1);
 	/* A full file has ended the recording, and the rotation with it. */

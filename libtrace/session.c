@@ -15,7 +15,7 @@
 #include "libtrace/clock.h"
 #include "libtrace/collect.h"
 #include "libtrace/control/server.h"
-#include "libtrace/cuda/capture.h"
+#include "libtrace/cuda/wait.h"
 #include "libtrace/options.h"
 #include "libtrace/ranges.h"
 #include "libtrace/sampling.h"
@@ -183,12 +183,14 @@ static int end_threads(struct moetrace_session *session)
 	/* First, so that nobody starts anything any more. */
 	if (!atomic_load(&session->forked))
 		mt_server_stop(session->server);
-	mt_cuda_close(session);
+	if (!atomic_load(&session->forked))
+		mt_cuda_end(session);
 	is_recording = atomic_exchange(&session->recording_id, 0) != 0;
 	mt_fork_delist(session);
 	/* Only now, since fork() looks at the servers of listed sessions. */
 	mt_server_free(session->server);
 	if (atomic_load(&session->forked)) {
+		mt_cuda_close(session);
 		mt_collect_free(session->collect);
 		return MOETRACE_OK;
 	}
@@ -198,6 +200,7 @@ static int end_threads(struct moetrace_session *session)
 		mt_collect_stop(session->collect, MT_COLLECT_STOP_NS);
 	mt_collect_end(session->collect);
 	status = mt_writer_stop(session);
+	mt_cuda_close(session);
 	mt_collect_close(session->collect);
 	return status;
 }
@@ -242,9 +245,10 @@ int mt_session_post(struct moetrace_session *session, struct mt_message *message
 		mt_message_free(message);
 		return MOETRACE_OK;
 	}
-	stamp(session, message);
+	message->time_ns = mt_session_ns(session, mt_monotonic_ns());
+	/* Losses are looked at last: what is no longer in flight then has come or is one of them. */
 	if (!mt_cuda_defer(session, message))
-		mt_queue_post(&session->queue, &session->pool, message);
+		mt_session_post_stamped(session, message);
 	return MOETRACE_OK;
 }
 
@@ -398,14 +402,18 @@ uint32_t mt_session_wait_for_passes(struct moetrace_session *session, uint32_t r
 {
 	const struct timespec pause = { 0, 200 * 1000 };
 	uint64_t until_ns = mt_monotonic_ns() + session->opts.stop_timeout_ms * MT_NS_PER_MS;
-	uint32_t n_in_flight;
+	struct mt_cuda_mark mark;
+	uint32_t n_abandoned;
 
 	/* Those on a GPU come through the rings, too. */
-	(void)mt_cuda_wait(session, session->opts.stop_timeout_ms * MT_NS_PER_MS);
-	while ((n_in_flight = mt_session_in_flight(session, recording_id)) &&
-	       mt_monotonic_ns() < until_ns)
+	mt_cuda_mark(session, &mark);
+	(void)mt_cuda_wait(session, recording_id, &mark,
+			   session->opts.stop_timeout_ms * MT_NS_PER_MS);
+	while (mt_session_in_flight(session, recording_id) && mt_monotonic_ns() < until_ns)
 		nanosleep(&pause, NULL);
-	return n_in_flight + (uint32_t)mt_cuda_abandon(session);
+	/* Before the others are counted: a pass that came in part holds a ring until then. */
+	n_abandoned = (uint32_t)mt_cuda_abandon(session, recording_id, &mark);
+	return n_abandoned + mt_session_in_flight(session, recording_id);
 }
 
 uint32_t mt_session_next_recording(struct moetrace_session *session, uint32_t recording_id)
@@ -465,6 +473,7 @@ int moetrace_stop(struct moetrace_session *session, const char *reason)
 
 int moetrace_flush(struct moetrace_session *session)
 {
+	struct mt_cuda_mark mark;
 	uint64_t n_in_flight;
 	int status;
 
@@ -472,7 +481,8 @@ int moetrace_flush(struct moetrace_session *session)
 		return MOETRACE_E_INVALID;
 	if (atomic_load(&session->forked))
 		return MOETRACE_E_STATE;
-	n_in_flight = mt_cuda_wait(session, session->opts.stop_timeout_ms * MT_NS_PER_MS);
+	mt_cuda_mark(session, &mark);
+	n_in_flight = mt_cuda_wait(session, 0, &mark, session->opts.stop_timeout_ms * MT_NS_PER_MS);
 	status = mt_session_post_and_wait(session, mt_message_new(MT_MESSAGE_FLUSH, NULL, NULL));
 	return !status && n_in_flight ? MOETRACE_E_TIMEOUT : status;
 }

@@ -36,6 +36,7 @@ static void give_up(struct mt_writer *writer, int status)
 	mt_session_error(session, writer->status, "%s",
 			 status == MOETRACE_E_NOMEM ? "out of memory while writing" :
 						      mt_store_error(writer->store));
+	mt_writer_abandon_gpus(writer);
 	if (mt_writer_current_id(writer))
 		mt_writer_count_failure(writer);
 	/* From here on requests are kept in mind, and not in the file. */

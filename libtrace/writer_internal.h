@@ -11,6 +11,7 @@
 #include "libtrace/assembly.h"
 #include "libtrace/clock.h"
 #include "libtrace/collect.h"
+#include "libtrace/cuda/wait.h"
 #include "libtrace/flight.h"
 #include "libtrace/ledger.h"
 #include "libtrace/load.h"
@@ -59,6 +60,7 @@ struct mt_rate {
 struct mt_rotation {
 	uint32_t next_id; /* 0: none */
 	uint64_t switch_ns; /* session clock: passes that begin later are of the next recording */
+	struct mt_cuda_mark mark; /* what GPUs were given until then */
 	uint64_t until_ns;
 	uint64_t retry_ns; /* not before then, since the next file could not be made */
 	struct mt_store *store; /* of the next file */
@@ -222,6 +224,7 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 int mt_writer_commit(struct mt_writer *writer);
 int mt_writer_close_store(struct mt_writer *writer);
 void mt_writer_end_full(struct mt_writer *writer);
+void mt_writer_abandon_gpus(struct mt_writer *writer);
 void mt_writer_count_failure(struct mt_writer *writer);
 int mt_writer_revive(struct mt_writer *writer);
 /* Counters and load of a recording begin, as the message says. */

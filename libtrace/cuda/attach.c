@@ -336,13 +336,14 @@ int moetrace_cuda_attach(struct moetrace_session *session, const struct moetrace
 int moetrace_cuda_query(struct moetrace_cuda *cuda, struct moetrace_cuda_status *ret_status)
 {
 	struct moetrace_cuda_status known;
+	uint32_t n_lanes;
 
 	if (!cuda || !ret_status || !mt_abi_knows(ret_status->size, MT_FIRST_CUDA_STATUS))
 		return MOETRACE_E_INVALID;
 	MOETRACE_INIT(&known);
 	memcpy(known.name, cuda->name, sizeof(known.name));
 	known.driver_version = cuda->driver_version;
-	known.n_lanes = atomic_load(&cuda->n_lanes);
+	known.n_lanes = n_lanes = atomic_load(&cuda->n_lanes);
 	known.has_stream_writes = cuda->has_write != 0;
 	known.has_stream_waits = cuda->has_wait != 0;
 	known.has_kernels = cuda->store_kernel != NULL;
@@ -352,7 +353,8 @@ int moetrace_cuda_query(struct moetrace_cuda *cuda, struct moetrace_cuda_status 
 	known.delivered_passes = atomic_load(&cuda->n_delivered);
 	known.lost_passes = atomic_load(&cuda->n_lost);
 	known.refused_passes = atomic_load(&cuda->n_refused);
-	known.begun_passes = atomic_load(&cuda->n_begun);
+	for (uint32_t i = 0; i < n_lanes; i++)
+		known.begun_passes += atomic_load(&cuda->lanes[i].n_begun);
 	mt_abi_narrow(ret_status, ret_status->size, &known, sizeof(known));
 	return MOETRACE_OK;
 }

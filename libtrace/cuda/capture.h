@@ -25,6 +25,7 @@
 
 #include "libtrace/cuda/driver.h"
 #include "libtrace/cuda/layout.h"
+#include "libtrace/cuda/wait.h"
 #include "libtrace/late.h"
 #include "libtrace/session.h"
 
@@ -76,6 +77,7 @@ struct moetrace_cuda_lane {
 	uint64_t word_value; /* as last written */
 
 	_Atomic int is_busy; /* a thread is in a call: others are refused */
+	_Atomic uint64_t n_begun; /* passes that got a place in the ring; written under is_busy */
 	int is_open;
 	uint64_t number_of_pass;
 	struct mt_tie *tie;            /* what its launches belong to; NULL: nobody asks */
@@ -99,6 +101,13 @@ struct mt_cuda_timer {
 	int64_t least_ns;   /* session clock minus timer is not below */
 	int64_t most_ns;    /* and not above */
 };
+
+/*
+ * Recordings that may have open passes at a time: one that the writer ends, one that a caller ends and
+ * the current one, and as many before them.
+ */
+#define MT_CUDA_N_TURNS 8u
+#define MT_CUDA_N_LIVE	3u
 
 struct moetrace_cuda {
 	struct moetrace_session *session;
@@ -128,9 +137,8 @@ struct moetrace_cuda {
 
 	_Atomic uint32_t n_stamps;
 	_Atomic uint64_t n_numbers; /* of passes */
-	_Atomic uint64_t n_begun;
-	_Atomic uint64_t n_settled; /* delivered, lost or not recorded after all */
-	_Atomic uint64_t n_given_up; /* not settled, but counted as lost: nobody waits for them */
+	/* Passes that have begun, and are neither delivered nor lost yet; by their recording. */
+	_Atomic uint64_t n_open[MT_CUDA_N_TURNS];
 	_Atomic uint64_t n_delivered;
 	_Atomic uint64_t n_lost;
 	_Atomic uint64_t n_refused;
@@ -140,9 +148,10 @@ struct moetrace_cuda {
 
 	pthread_t thread;
 	_Atomic int is_closing;
+	_Atomic uint32_t n_hurried; /* threads that want to abandon: nobody waits for room any more */
 	int is_reported;            /* of the drain thread: error is in the file */
-	pthread_mutex_t deliver;    /* protects lanes' passes, abandoned and offset_ns */
-	uint64_t abandoned;         /* records before this position are not delivered any more */
+	pthread_mutex_t deliver;    /* protects lanes' passes, abandoned_id and offset_ns */
+	uint32_t abandoned_id;      /* passes of recordings up to this one are not delivered any more */
 	uint32_t offset_ns;         /* low half of: session clock minus the GPU's timer */
 	int has_offset;
 	struct mt_cuda_timer timer; /* protected by deliver, too */
@@ -157,10 +166,17 @@ struct mt_cuda_set {
 	pthread_mutex_t messages; /* protects first and last */
 	struct mt_message *first; /* message->heads [n_devices]: positions of the devices' rings */
 	struct mt_message **last;
-	_Atomic uint32_t n_messages;
+	_Atomic uint64_t n_kept;   /* messages that were ever kept back */
+	_Atomic uint64_t n_let_go; /* and that went on */
 };
 
 #define MT_CUDA_WORD_BYTES 64u
+
+/* Where the open passes of a recording are counted. */
+static inline _Atomic uint64_t *mt_cuda_open_of(struct moetrace_cuda *cuda, uint32_t recording_id)
+{
+	return &cuda->n_open[recording_id % MT_CUDA_N_TURNS];
+}
 
 /* driver calls of the hot path; see issue.c. */
 int mt_cuda_write_word(struct moetrace_cuda_lane *lane, uint64_t value);
@@ -214,10 +230,11 @@ void mt_cuda_rest(void);
 
 static inline uint64_t mt_cuda_in_flight(struct moetrace_cuda *cuda)
 {
-	uint64_t n_done = atomic_load(&cuda->n_settled) + atomic_load(&cuda->n_given_up);
-	uint64_t n_begun = atomic_load(&cuda->n_begun);
+	uint64_t n = 0;
 
-	return n_begun > n_done ? n_begun - n_done : 0;
+	for (uint32_t i = 0; i < MT_CUDA_N_TURNS; i++)
+		n += atomic_load(&cuda->n_open[i]);
+	return n;
 }
 
 /* attach.c: what was found of a device, or became of it; what is bad is a diagnostic, too. */
@@ -233,18 +250,5 @@ void mt_cuda_release(struct moetrace_cuda *cuda, int is_forked);
 int mt_cuda_post_messages(struct moetrace_cuda *cuda, uint64_t position);
 /* A session's set, made when first asked for; NULL: out of memory. */
 struct mt_cuda_set *mt_cuda_set_of(struct moetrace_session *session);
-
-/*
- * What the session asks; each accepts a session without a device.
- *
- * _defer: keep a message back until the passes before it are delivered; 0: it need not wait.
- * _wait: until the passes that have begun are delivered, or @timeout_ns; returns how many are not.
- * _abandon: count passes in flight as lost and let the messages go; returns how many.
- * _close: after recording was stopped. In a forked child only memory is freed.
- */
-int mt_cuda_defer(struct moetrace_session *session, struct mt_message *message);
-uint64_t mt_cuda_wait(struct moetrace_session *session, uint64_t timeout_ns);
-uint64_t mt_cuda_abandon(struct moetrace_session *session);
-void mt_cuda_close(struct moetrace_session *session);
 
 #endif

@@ -40,10 +40,11 @@ void mt_cuda_lose(struct moetrace_cuda *cuda, uint64_t n)
 	atomic_fetch_add(&cuda->n_lost, n);
 }
 
-/* Nothing is gained by waiting: the writer has given up, or there is none. */
+/* Nothing is gained by waiting: the writer has given up, or waits itself. */
 static int is_hopeless(const struct moetrace_cuda *cuda, uint64_t until_ns)
 {
-	return atomic_load(&cuda->session->failed) || mt_monotonic_ns() > until_ns;
+	return atomic_load(&cuda->session->failed) || atomic_load(&cuda->n_hurried) ||
+	       mt_monotonic_ns() > until_ns;
 }
 
 /* The pass begins in the recorder; MOETRACE_E_LIMIT: it found no room there. */
@@ -322,28 +323,28 @@ void mt_cuda_deliver_end(struct moetrace_cuda_lane *lane, uint64_t end_ns)
 	lane->pass = NULL;
 }
 
-static void settle(struct moetrace_cuda *cuda, int is_delivered)
+static void settle(struct moetrace_cuda *cuda, const struct mt_cuda_record *record,
+		   int is_delivered)
 {
 	atomic_fetch_add(&cuda->n_delivered, (uint64_t)is_delivered);
 	/* Last: whoever waits for it finds the pass in the recorder's rings. */
-	atomic_fetch_add(&cuda->n_settled, 1);
+	atomic_fetch_sub(mt_cuda_open_of(cuda, record->start.recording_id), 1);
 }
 
 /* The first record of a pass; 0: there is nothing more to deliver. */
 static int deliver_begin(struct moetrace_cuda_lane *lane, struct mt_cuda_record *record)
 {
 	struct moetrace_cuda *cuda = lane->cuda;
-	int status = MOETRACE_OK;
+	int status;
 
 	lane->next_layer = 0;
 	lane->pass = NULL;
-	if (record->start.recording_id)
-		status = record->is_lost ? MOETRACE_E_IO : begin_pass(lane, record);
+	status = record->is_lost ? MOETRACE_E_IO : begin_pass(lane, record);
 	if (lane->pass)
 		return 1;
 	if (status)
 		mt_cuda_lose(cuda, 1);
-	settle(cuda, !status && record->start.recording_id);
+	settle(cuda, record, !status);
 	return 0;
 }
 
@@ -368,5 +369,5 @@ void mt_cuda_deliver(struct moetrace_cuda *cuda, struct mt_cuda_record *record)
 	if (!record->is_last)
 		return;
 	mt_cuda_deliver_end(lane, now_ns);
-	settle(cuda, 1);
+	settle(cuda, record, 1);
 }

@@ -17,9 +17,6 @@
 
 _Static_assert(MOETRACE_CUDA_MAX_DEVICES <= MT_MAX_STREAMS, "a message has a position for each");
 
-/* How long stop waits for calls of the hot path to return. */
-#define PATIENCE_NS (100 * MT_NS_PER_MS)
-
 struct mt_cuda_set *mt_cuda_set_of(struct moetrace_session *session)
 {
 	struct mt_cuda_set *set = atomic_load(&session->cuda);
@@ -50,10 +47,11 @@ static int is_due(struct mt_cuda_set *set, const struct mt_message *message)
 	return 1;
 }
 
-/* Under the lock; @is_over: they wait for nothing any more. */
-static void post_due(struct mt_cuda_set *set, int is_over)
+/* Under the lock; the first @n_over of all messages wait for nothing any more. */
+static void post_due(struct mt_cuda_set *set, uint64_t n_over)
 {
-	while (set->first && (is_over || is_due(set, set->first))) {
+	while (set->first &&
+	       (atomic_load(&set->n_let_go) < n_over || is_due(set, set->first))) {
 		struct mt_message *message = set->first;
 
 		set->first = message->next;
@@ -61,7 +59,8 @@ static void post_due(struct mt_cuda_set *set, int is_over)
 			set->last = &set->first;
 		message->next = NULL;
 		mt_session_post_stamped(set->session, message);
-		atomic_fetch_sub(&set->n_messages, 1);
+		/* Last: whoever waits for it finds the message in the queue. */
+		atomic_fetch_add(&set->n_let_go, 1);
 	}
 }
 
@@ -70,7 +69,8 @@ int mt_cuda_post_messages(struct moetrace_cuda *cuda, uint64_t position)
 	struct mt_cuda_set *set = cuda->set;
 	int may_go_on;
 
-	if (!atomic_load_explicit(&set->n_messages, memory_order_acquire))
+	/* Pairs with mt_cuda_defer(): a record behind a message is seen after the message. */
+	if (atomic_load(&set->n_kept) == atomic_load(&set->n_let_go))
 		return 1;
 	pthread_mutex_lock(&set->messages);
 	post_due(set, 0);
@@ -106,17 +106,9 @@ int mt_cuda_defer(struct moetrace_session *session, struct mt_message *message)
 	message->next = NULL;
 	*set->last = message;
 	set->last = &message->next;
-	atomic_fetch_add_explicit(&set->n_messages, 1, memory_order_release);
+	atomic_fetch_add(&set->n_kept, 1);
 	pthread_mutex_unlock(&set->messages);
 	return 1;
-}
-
-/* Of the first @n_begun passes of a device, those that are still on their way. */
-static uint64_t count_left(struct moetrace_cuda *cuda, uint64_t n_begun)
-{
-	uint64_t n_done = atomic_load(&cuda->n_settled) + atomic_load(&cuda->n_given_up);
-
-	return n_done < n_begun ? n_begun - n_done : 0;
 }
 
 void mt_cuda_rest(void)
@@ -126,81 +118,133 @@ void mt_cuda_rest(void)
 	nanosleep(&pause, NULL);
 }
 
-/*
- * Whoever is in a call on a lane may have seen the recording that is over, whoever comes later
- * does not.
- */
-static void wait_for_callers(struct moetrace_cuda *cuda, uint64_t until_ns)
-{
-	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++)
-		while (atomic_fetch_or(&cuda->lanes[i].is_busy, 0) && mt_monotonic_ns() < until_ns)
-			mt_cuda_rest();
-}
-
-uint64_t mt_cuda_wait(struct moetrace_session *session, uint64_t timeout_ns)
+void mt_cuda_mark(struct moetrace_session *session, struct mt_cuda_mark *ret_mark)
 {
 	struct mt_cuda_set *set = atomic_load(&session->cuda);
-	uint64_t until_ns = mt_monotonic_ns() + timeout_ns;
-	uint64_t n_begun[MOETRACE_CUDA_MAX_DEVICES];
 	uint32_t n_devices = set ? atomic_load(&set->n_devices) : 0;
-	uint64_t n_left = 0;
 
-	/* A pass whose begin has looked for a recording, but has not counted itself, is one of them. */
-	for (uint32_t i = 0; i < n_devices; i++) {
-		wait_for_callers(set->devices[i], until_ns);
-		n_begun[i] = atomic_load(&set->devices[i]->n_begun);
-	}
-	while (n_devices) {
-		n_left = 0;
-		for (uint32_t i = 0; i < n_devices; i++)
-			n_left += count_left(set->devices[i], n_begun[i]);
-		if ((!n_left && !atomic_load(&set->n_messages)) || mt_monotonic_ns() >= until_ns)
-			break;
-		mt_cuda_rest();
-	}
-	return n_left;
+	memset(ret_mark, 0, sizeof(*ret_mark));
+	for (uint32_t i = 0; i < n_devices; i++)
+		ret_mark->heads[i] = mt_ring_head(&set->devices[i]->ring);
+	if (set)
+		ret_mark->n_kept = atomic_load(&set->n_kept);
 }
 
-static uint64_t abandon(struct moetrace_cuda *cuda)
+/* Open passes of a recording, and of those before it that may have some. */
+static uint64_t count_open(struct moetrace_cuda *cuda, uint32_t recording_id)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < MT_CUDA_N_LIVE && i < recording_id; i++)
+		n += atomic_load(mt_cuda_open_of(cuda, recording_id - i));
+	return n;
+}
+
+static uint64_t count_left(struct mt_cuda_set *set, uint32_t recording_id,
+			   const struct mt_cuda_mark *mark)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; set && i < atomic_load(&set->n_devices); i++) {
+		struct moetrace_cuda *cuda = set->devices[i];
+
+		if (recording_id)
+			n += count_open(cuda, recording_id);
+		else if (delivered_up_to(cuda) < mark->heads[i])
+			n += mt_cuda_in_flight(cuda);
+	}
+	return n;
+}
+
+int mt_cuda_is_through(struct moetrace_session *session, uint32_t recording_id,
+		       const struct mt_cuda_mark *mark)
+{
+	struct mt_cuda_set *set = atomic_load(&session->cuda);
+
+	return !count_left(set, recording_id, mark) &&
+	       (!set || atomic_load(&set->n_let_go) >= mark->n_kept);
+}
+
+uint64_t mt_cuda_wait(struct moetrace_session *session, uint32_t recording_id,
+		      const struct mt_cuda_mark *mark, uint64_t timeout_ns)
+{
+	uint64_t until_ns = mt_monotonic_ns() + timeout_ns;
+
+	while (!mt_cuda_is_through(session, recording_id, mark) && mt_monotonic_ns() < until_ns)
+		mt_cuda_rest();
+	return count_left(atomic_load(&session->cuda), recording_id, mark);
+}
+
+/* Under the lock deliver: take the count of the passes that are left. */
+static uint64_t take_open(struct moetrace_cuda *cuda, uint32_t recording_id)
+{
+	uint64_t n = 0;
+
+	for (uint32_t i = 0; i < MT_CUDA_N_LIVE && i < recording_id; i++)
+		n += atomic_exchange(mt_cuda_open_of(cuda, recording_id - i), 0);
+	if (recording_id > cuda->abandoned_id)
+		cuda->abandoned_id = recording_id;
+	return n;
+}
+
+static uint64_t abandon(struct moetrace_cuda *cuda, uint32_t recording_id)
 {
 	uint64_t now_ns = mt_session_ns(cuda->session, mt_monotonic_ns());
-	uint64_t n_open = 0;
+	uint64_t n_ended = 0;
 	uint64_t n;
 
-	/* The calls are short; one that is stuck in the driver is not waited for again. */
-	wait_for_callers(cuda, mt_monotonic_ns() + PATIENCE_NS);
+	if (!count_open(cuda, recording_id))
+		return 0;
+	/* The writer may be here, for whom the drain thread may be waiting. */
+	atomic_fetch_add(&cuda->n_hurried, 1);
 	pthread_mutex_lock(&cuda->deliver);
-	n = mt_cuda_in_flight(cuda);
-	for (uint32_t i = 0; n && i < atomic_load(&cuda->n_lanes); i++) {
-		if (!cuda->lanes[i].pass)
+	atomic_fetch_sub(&cuda->n_hurried, 1);
+	n = take_open(cuda, recording_id);
+	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++) {
+		struct moetrace_pass *pass = cuda->lanes[i].pass;
+
+		if (!pass || atomic_load(&pass->recording_id) > recording_id)
 			continue;
 		/* Some of its groups came: it is stored with the others dropped. */
 		mt_cuda_deliver_end(&cuda->lanes[i], now_ns);
-		n_open++;
+		n_ended++;
 	}
-	if (n) {
-		mt_cuda_lose(cuda, n - n_open);
-		cuda->abandoned = mt_ring_head(&cuda->ring);
-		atomic_fetch_add(&cuda->n_settled, n_open);
-		atomic_fetch_add(&cuda->n_given_up, n - n_open);
-	}
+	if (n > n_ended)
+		mt_cuda_lose(cuda, n - n_ended);
 	pthread_mutex_unlock(&cuda->deliver);
 	return n;
 }
 
-uint64_t mt_cuda_abandon(struct moetrace_session *session)
+uint64_t mt_cuda_abandon(struct moetrace_session *session, uint32_t recording_id,
+			 const struct mt_cuda_mark *mark)
 {
 	struct mt_cuda_set *set = atomic_load(&session->cuda);
 	uint64_t n = 0;
 
-	if (!set)
+	if (!set || mt_cuda_is_through(session, recording_id, mark))
 		return 0;
 	for (uint32_t i = 0; i < atomic_load(&set->n_devices); i++)
-		n += abandon(set->devices[i]);
+		n += abandon(set->devices[i], recording_id);
 	pthread_mutex_lock(&set->messages);
-	post_due(set, 1);
+	/* What was said later waits for passes of the next recording, if there are any. */
+	post_due(set, in_flight(set) ? mark->n_kept : UINT64_MAX);
 	pthread_mutex_unlock(&set->messages);
 	return n;
+}
+
+void mt_cuda_end(struct moetrace_session *session)
+{
+	struct mt_cuda_set *set = atomic_load(&session->cuda);
+	uint32_t last_id = atomic_load(&session->last_recording_id);
+	struct mt_cuda_mark mark;
+
+	if (!set)
+		return;
+	mt_cuda_mark(session, &mark);
+	(void)mt_cuda_wait(session, last_id, &mark, session->opts.stop_timeout_ms * MT_NS_PER_MS);
+	(void)mt_cuda_abandon(session, last_id, &mark);
+	for (uint32_t i = 0; i < atomic_load(&set->n_devices); i++)
+		mt_cuda_drain_stop(set->devices[i]);
 }
 
 void mt_cuda_close(struct moetrace_session *session)
@@ -210,13 +254,6 @@ void mt_cuda_close(struct moetrace_session *session)
 
 	if (!set)
 		return;
-	if (!is_forked) {
-		(void)mt_cuda_wait(session, session->opts.stop_timeout_ms * MT_NS_PER_MS);
-		(void)mt_cuda_abandon(session);
-	}
-	for (uint32_t i = 0; i < atomic_load(&set->n_devices) && !is_forked; i++)
-		mt_cuda_drain_stop(set->devices[i]);
-	/* No thread looks at another's device any more. */
 	atomic_store(&session->cuda, NULL);
 	for (uint32_t i = 0; i < atomic_load(&set->n_devices); i++)
 		mt_cuda_release(set->devices[i], is_forked);

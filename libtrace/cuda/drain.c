@@ -32,25 +32,13 @@ static int is_complete(const struct moetrace_cuda *cuda, struct mt_cuda_record *
 	return atomic_load(&cuda->error) != 0;
 }
 
-/* A pass that stop gave up on has come after all: its place is free again, no more. */
-static void settle_late(struct moetrace_cuda *cuda, const struct mt_cuda_record *record)
-{
-	if (!record->is_first)
-		return;
-	if (atomic_load(&cuda->n_given_up))
-		atomic_fetch_sub(&cuda->n_given_up, 1);
-	atomic_fetch_add(&cuda->n_settled, 1);
-}
-
 static void take(struct moetrace_cuda *cuda, struct mt_record *taken)
 {
 	struct mt_cuda_record *record = (struct mt_cuda_record *)taken;
-	uint64_t position = mt_ring_tail(&cuda->ring);
 
 	pthread_mutex_lock(&cuda->deliver);
-	if (taken->type != MT_RECORD_PAD && position < cuda->abandoned) {
-		settle_late(cuda, record);
-	} else if (taken->type != MT_RECORD_PAD) {
+	/* A pass that was given up has come after all: its place is free again, no more. */
+	if (taken->type != MT_RECORD_PAD && record->start.recording_id > cuda->abandoned_id) {
 		if (record->has_data &&
 		    atomic_load_explicit(&record->is_done, memory_order_acquire) != record->stamp)
 			record->is_lost = 1;

@@ -3,10 +3,10 @@
  * Passes on a lane: the hot path of device-side capture. Nothing here allocates, locks, logs or
  * waits; memory is a reservation in the pinned ring, by one atomic operation.
  *
- * Recording is latched as in the recorder's own pass.c: the record is reserved and counted
- * first, then the recording is read; stop clears the recording first and then looks for passes
- * in flight. The GPU takes part by the lane's word: kernels of a pass that is not recorded
- * find no tag of theirs there.
+ * Recording is latched as in the recorder's own pass.c: the pass is counted for a recording first,
+ * then it is read whether that one is still on; stop clears the recording first and then looks for
+ * passes that are counted. The GPU takes part by the lane's word: kernels of a pass that is not
+ * recorded find no tag of theirs there.
  */
 #include <moetrace/cuda.h>
 
@@ -214,8 +214,36 @@ static void describe(struct mt_cuda_record *record, const struct moetrace_pass_i
 	}
 }
 
-static int refuse(struct moetrace_cuda_lane *lane, enum mt_loss_kind kind, uint64_t n_bytes,
-		  int status)
+/* It is not of the recording after all. Whoever gave up waiting may have counted it as lost. */
+static void uncount(struct moetrace_cuda *cuda, uint32_t recording_id)
+{
+	_Atomic uint64_t *n_open = mt_cuda_open_of(cuda, recording_id);
+	uint64_t n = atomic_load(n_open);
+
+	while (n && !atomic_compare_exchange_weak(n_open, &n, n - 1))
+		continue;
+}
+
+/* The recording that a pass is of which begins now, and where it is counted; 0: there is none. */
+static uint32_t latch(struct moetrace_cuda *cuda, uint32_t recording_id)
+{
+	while (recording_id) {
+		uint32_t current_id;
+
+		/* Pairs with moetrace_stop(): counted first, looked at then; it does it the other way. */
+		atomic_fetch_add(mt_cuda_open_of(cuda, recording_id), 1);
+		current_id = atomic_load(&cuda->session->recording_id);
+		if (current_id == recording_id)
+			break;
+		uncount(cuda, recording_id);
+		recording_id = current_id;
+	}
+	return recording_id;
+}
+
+/* A pass that was counted finds no room, or no device; its loss is counted while stop waits for it. */
+static int refuse(struct moetrace_cuda_lane *lane, uint32_t recording_id, enum mt_loss_kind kind,
+		  uint64_t n_bytes, int status)
 {
 	struct moetrace_cuda *cuda = lane->cuda;
 
@@ -224,6 +252,7 @@ static int refuse(struct moetrace_cuda_lane *lane, enum mt_loss_kind kind, uint6
 	else
 		atomic_fetch_add(&cuda->n_lost, 1);
 	mt_count_loss(cuda->session, kind, n_bytes, now_ns(lane));
+	uncount(cuda, recording_id);
 	/* A driver that is broken is not asked again. */
 	if (!atomic_load(&cuda->error))
 		(void)clear_word(lane);
@@ -247,7 +276,7 @@ static uint64_t new_number(struct moetrace_cuda *cuda)
 	       atomic_fetch_add_explicit(&cuda->n_numbers, 1, memory_order_relaxed);
 }
 
-/* The recording is latched: the pass will be in flight until its record is taken. */
+/* The pass is counted: it will be in flight until its record is taken. Else it is refused. */
 static int open_record(struct moetrace_cuda_lane *lane, const struct moetrace_pass_info *info,
 		       const struct mt_pass_start *start)
 {
@@ -261,24 +290,25 @@ static int open_record(struct moetrace_cuda_lane *lane, const struct moetrace_pa
 	struct mt_cuda_record *record;
 
 	if (atomic_load(&cuda->error))
-		return refuse(lane, MT_LOSS_PASS_DEVICE, head_bytes, MOETRACE_E_IO);
+		return refuse(lane, start->recording_id, MT_LOSS_PASS_DEVICE, head_bytes,
+			      MOETRACE_E_IO);
 	if (n_rows && lane->n_layers && place_of(lane, 0, n_rows, &group))
-		return refuse(lane, MT_LOSS_PASS_DEVICE_FULL, head_bytes, MOETRACE_E_LIMIT);
+		return refuse(lane, start->recording_id, MT_LOSS_PASS_DEVICE_FULL, head_bytes,
+			      MOETRACE_E_LIMIT);
 	record = reserve(lane, head_bytes, &group, &lane->reservation);
 	if (!record)
-		return refuse(lane, MT_LOSS_PASS_DEVICE_FULL, head_bytes + group.n_bytes,
-			      MOETRACE_E_LIMIT);
+		return refuse(lane, start->recording_id, MT_LOSS_PASS_DEVICE_FULL,
+			      head_bytes + group.n_bytes, MOETRACE_E_LIMIT);
 	lane->record = record;
+	/* A count of whoever is in a call on the lane. */
+	atomic_store_explicit(&lane->n_begun,
+			      atomic_load_explicit(&lane->n_begun, memory_order_relaxed) + 1,
+			      memory_order_relaxed);
 	record->start = *start;
 	record->start.number = lane->number_of_pass = new_number(cuda);
 	record->start.gpu = cuda->index + 1;
 	record->start.begin_ns = now_ns(lane);
-	/* Pairs with moetrace_stop(): counted first, looked at then; it does it the other way. */
-	atomic_fetch_add(&cuda->n_begun, 1);
-	record->start.recording_id = atomic_load(&cuda->session->recording_id);
 	describe(record, info);
-	if (!record->start.recording_id)
-		return close_record(lane, 0);
 	mt_pass_latch(cuda->session, info, &record->start);
 	if (record->start.skip)
 		return close_record(lane, 0);
@@ -324,9 +354,9 @@ static int begin(struct moetrace_cuda_lane *lane, const struct moetrace_pass_inf
 	struct moetrace_session *session = lane->cuda->session;
 	struct moetrace_pass_info room;
 	struct mt_pass_start start;
-	int is_recording = atomic_load(&session->recording_id) != 0;
+	uint32_t recording_id = atomic_load(&session->recording_id);
 
-	if (!is_recording && !lane->is_open && mt_cuda_is_closed(lane->word_value)) {
+	if (!recording_id && !lane->is_open && mt_cuda_is_closed(lane->word_value)) {
 		lane->is_open = 1;
 		return MOETRACE_OK;
 	}
@@ -337,7 +367,7 @@ static int begin(struct moetrace_cuda_lane *lane, const struct moetrace_pass_inf
 	if (lane->is_open)
 		(void)finish(lane, 1);
 	lane->is_open = 1;
-	if (!is_recording)
+	if (!recording_id)
 		return clear_word(lane);
 	if (!info || !mt_abi_knows(info->size, MT_FIRST_PASS_INFO)) {
 		(void)clear_word(lane);
@@ -352,6 +382,9 @@ static int begin(struct moetrace_cuda_lane *lane, const struct moetrace_pass_inf
 		(void)clear_word(lane);
 		return misused(lane, MT_MISUSE_CUDA_LANE, MOETRACE_E_INVALID);
 	}
+	start.recording_id = latch(lane->cuda, recording_id);
+	if (!start.recording_id)
+		return clear_word(lane);
 	return open_record(lane, info, &start);
 }
 
@@ -418,11 +451,8 @@ static int enter(struct moetrace_cuda_lane *lane)
 {
 	if (atomic_load_explicit(&lane->cuda->session->forked, memory_order_relaxed))
 		return MOETRACE_E_STATE;
-	/*
-	 * Pairs with leave(): what the last user wrote is seen. In one order with moetrace_stop(),
-	 * which ends the recording and looks for callers then: here it is the other way.
-	 */
-	if (atomic_exchange(&lane->is_busy, 1))
+	/* Pairs with leave(): what the last user wrote is seen. */
+	if (atomic_exchange_explicit(&lane->is_busy, 1, memory_order_acquire))
 		return misused(lane, MT_MISUSE_CUDA_LANE, MOETRACE_E_STATE);
 	return MOETRACE_OK;
 }

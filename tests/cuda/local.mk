@@ -23,7 +23,8 @@ check_LTLIBRARIES += %D%/libcuda.la %D%/old/libcuda.la
 	%D%/check_attach \
 	%D%/check_buffers \
 	%D%/check_devices \
-	%D%/check_lane
+	%D%/check_lane \
+	%D%/check_switch
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
@@ -51,6 +52,11 @@ thread_tests += $(%C%_programs)
 %C%_check_lane_SOURCES = %D%/check_lane.c $(%C%_support)
 %C%_check_lane_CFLAGS = $(%C%_cflags)
 %C%_check_lane_LDADD = $(%C%_libs)
+
+%C%_check_switch_SOURCES = %D%/check_switch.c $(%C%_support) \
+	tests/fault/support/io_fault.c tests/fault/support/io_fault.h
+%C%_check_switch_CFLAGS = $(%C%_cflags)
+%C%_check_switch_LDADD = $(%C%_libs)
 
 if HAVE_NVCC
 %C%_gpu_programs = %D%/check_capture %D%/check_gpus %D%/check_replays

@@ -51,15 +51,13 @@ struct moetrace_cuda_lane *gpu_lane(struct gpu *gpu, void **ret_stream)
 	return lane;
 }
 
-static struct gpu start(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k,
-			uint64_t ring_bytes, uint32_t stop_timeout_ms)
+struct gpu gpu_open_idle(const char *name, const struct moetrace_session_opts *opts,
+			 uint32_t n_layers, uint32_t n_experts, uint32_t top_k, uint64_t ring_bytes)
 {
 	struct gpu gpu = {.fake = gpu_load()};
-	struct moetrace_session_opts opts = toy_opts();
 	struct moetrace_cuda_opts cuda_opts;
 
-	opts.stop_timeout_ms = stop_timeout_ms;
-	gpu.toy = toy_start(name, &opts, n_layers, n_experts, top_k);
+	gpu.toy = toy_open(name, opts, n_layers, n_experts, top_k);
 	MOETRACE_INIT(&cuda_opts);
 	/* As with the host's rings: clearing the usual 64 MiB is most of a small case's time. */
 	cuda_opts.ring_bytes = ring_bytes ? ring_bytes : UINT64_C(4) << 20;
@@ -67,6 +65,18 @@ static struct gpu start(const char *name, uint32_t n_layers, uint32_t n_experts,
 		cuda_opts.ring_bytes = 0;
 	ck_assert_int_eq(moetrace_cuda_attach(gpu.toy.session, &cuda_opts, &gpu.cuda), MOETRACE_OK);
 	gpu.lane = gpu_lane(&gpu, &gpu.stream);
+	return gpu;
+}
+
+static struct gpu start(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k,
+			uint64_t ring_bytes, uint32_t stop_timeout_ms)
+{
+	struct moetrace_session_opts opts = toy_opts();
+	struct gpu gpu;
+
+	opts.stop_timeout_ms = stop_timeout_ms;
+	gpu = gpu_open_idle(name, &opts, n_layers, n_experts, top_k, ring_bytes);
+	ck_assert_int_eq(moetrace_start(gpu.toy.session, NULL), MOETRACE_OK);
 	return gpu;
 }
 

@@ -45,6 +45,10 @@ struct gpu gpu_start(const char *name, uint32_t n_layers, uint32_t n_experts, ui
 /* For tests of passes that do not come: they are given up soon. */
 struct gpu gpu_start_hasty(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k);
 
+/* With these options, and nothing recorded yet; @ring_bytes 0: a small one. */
+struct gpu gpu_open_idle(const char *name, const struct moetrace_session_opts *opts,
+			 uint32_t n_layers, uint32_t n_experts, uint32_t top_k, uint64_t ring_bytes);
+
 /* A further lane in a new stream, with margins if gpu->has_margins. */
 struct moetrace_cuda_lane *gpu_lane(struct gpu *gpu, void **ret_stream);
 
