@@ -553,12 +553,17 @@ int mt_writer_revive(struct mt_writer *writer)
 void mt_writer_count_failure(struct mt_writer *writer)
 {
 	uint64_t n_lost = writer->assembly.counts.passes - writer->committed.passes;
+	struct mt_loss_counts now;
 
 	for (uint32_t i = 0; i < MT_MAX_RINGS; i++)
 		n_lost += writer->assembly.passes[i].is_open != 0;
 	n_lost += discard_rings(writer) + writer->flight.n_passes;
 	writer->losses.passes += n_lost;
 	writer->discarded_passes += n_lost;
+	/* No commit will take what the hot path lost since the last one. */
+	mt_losses_read(writer->session, &now);
+	writer->losses.passes += mt_lost_passes(&now) - mt_lost_passes(&writer->losses_seen);
+	writer->losses_seen = now;
 	/* With those whose gaps were in the transaction that failed. */
 	n_lost = writer->losses.passes - writer->committed_losses;
 	writer->has_last_words = 1;

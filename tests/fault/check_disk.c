@@ -179,6 +179,39 @@ START_TEST(test_stop_and_flush_tell)
 }
 END_TEST
 
+/* What the program lost while the write was on its way that failed is said with its failure. */
+START_TEST(test_losses_before_failure)
+{
+	struct moetrace_session_opts opts = toy_opts();
+	struct moetrace_slice slice = {.n_rows = 4};
+	struct moetrace_pass *pass;
+	struct toy toy;
+	sqlite3 *db;
+
+	io_fault_install();
+	opts.n_rings = 1;
+	toy = toy_start("losses.db", &opts, N_LAYERS, 64, TOP_K);
+	pass = toy_begin(&toy, MOETRACE_PHASE_DECODE, &slice, 1);
+	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
+	io_fault_stall(true);
+	io_fault_wait_for_stalled();
+	for (int i = 0; i < 3; i++)
+		ck_assert_ptr_null(toy_begin(&toy, MOETRACE_PHASE_DECODE, &slice, 1));
+	io_fault_fail(ENOSPC, 0);
+	io_fault_stall(false);
+	while (!toy_status(&toy).is_failed)
+		suite_sleep_ms(1);
+	io_fault_fail(0, 0);
+	moetrace_pass_end(pass);
+	(void)moetrace_session_close(toy.session);
+	db = db_open(toy.path);
+	/* With the pass that was open. */
+	ck_assert_int_eq(db_int(db, "SELECT sum(n_lost) FROM gap"), 4);
+	ck_assert_int_eq(db_stat(db, 1, "dropped_passes"), 4);
+	db_close(db);
+}
+END_TEST
+
 /* ---- a disk that is full ---- */
 
 /* A file system of this size at @folder, which vanishes with this process; else false. */
@@ -448,6 +481,7 @@ int main(void)
 	tcase_add_loop_test(refusing, test_disk_refuses_for_ever, 0, 2);
 	tcase_add_loop_test(refusing, test_any_write_may_fail, 0, suite_is_long() ? 300 : 24);
 	tcase_add_loop_test(refusing, test_stop_and_flush_tell, 0, 2);
+	tcase_add_test(refusing, test_losses_before_failure);
 	tcase_add_loop_test(full, test_full_disk, 0, 2);
 	tcase_add_test(full, test_disk_filled_by_another);
 	tcase_add_test(full, test_default_limit);

@@ -17,14 +17,17 @@
 #include "tests/unit/support/suite.h"
 
 static atomic_bool stalled;
+static atomic_int n_waiting;
 static atomic_int failing;
 static _Atomic int64_t writes_until_failure;
 
 /* Waits as long as the disk stands still; -1: this write fails, with errno set. */
 static int before_write(void)
 {
+	n_waiting++;
 	while (stalled)
 		usleep(1000);
+	n_waiting--;
 	if (!failing || writes_until_failure-- > 0)
 		return 0;
 	errno = failing;
@@ -60,6 +63,12 @@ void io_fault_install(void)
 void io_fault_stall(bool is_stalled)
 {
 	stalled = is_stalled;
+}
+
+void io_fault_wait_for_stalled(void)
+{
+	while (!stalled || !n_waiting)
+		usleep(1000);
 }
 
 void io_fault_fail(int error, uint32_t n)

@@ -15,6 +15,9 @@ void io_fault_install(void);
 /* While true, writes wait. */
 void io_fault_stall(bool is_stalled);
 
+/* Until one does. */
+void io_fault_wait_for_stalled(void);
+
 /* After @n_writes more writes all writes fail with this errno; 0: they work again. */
 void io_fault_fail(int error, uint32_t n_writes);
 
