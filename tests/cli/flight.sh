@@ -28,7 +28,7 @@ live_wait 'flight_passes +[1-9]'
 lets_go() {
 	live_wait 'flight_fill_bytes +(10[2-4][0-9]{4}|9[5-9][0-9]{4})$'
 	n_dumps=$((n_dumps + 1))
-	sleep "0.$n_dumps"
+	sleep "$((n_dumps / 10)).$((n_dumps % 10))"
 	expect_ok "$moetrace" dump moetrace -f -o "$tmp/second.db"
 	expect_ok "$moetrace" check "$tmp/second.db"
 	[ "$(sql "$tmp/second.db" "SELECT value FROM stats WHERE name = 'flight_let_go_passes'")" -gt 0 ]
