@@ -28,9 +28,15 @@ fi
 whole_ns=$(($(date +%s%N) - begin_ns))
 expect_ok "$moetrace" check "$tmp/whole.db"
 
+# is_begun: it is no copy of this shell any more.
+is_begun() {
+	! is_running $process || { { read -r name <"/proc/$process/comm"; } 2>/dev/null && [ "$name" != "${name#*moetrace}" ]; }
+}
+
 for i in $(seq "$n_moments"); do
 	(run_it "$i") &
 	process=$!
+	await "a process" - - is_begun
 	sleep "$(printf '%d.%09d' $((whole_ns * i / n_moments / 1000000000)) \
 		$((whole_ns * i / n_moments % 1000000000)))"
 	# From one process within a moment; the run may have ended. Where the machine makes two seconds

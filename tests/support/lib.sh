@@ -22,8 +22,11 @@ trap clean_up EXIT
 trap 'exit 99' HUP INT TERM
 
 # clean_up: whatever happens, nothing stays behind, and no background job either, not one that is
-# stopped.
+# stopped. A job that is told to end when it has just begun is a copy of this shell, and leaves all of
+# that to the shell itself.
 clean_up() {
+	read -r clean_up_pid clean_up_rest </proc/self/stat
+	[ "$clean_up_pid" = $$ ] || return
 	for clean_up_pid in /proc/[0-9]*; do
 		clean_up_pid=${clean_up_pid#/proc/}
 		! is_running "$clean_up_pid" || kill -KILL "$clean_up_pid" 2>/dev/null || :
