@@ -115,6 +115,20 @@ static void poll_source(struct mt_source *source, void *collector, int is_first,
 	set_pace(source, end_call(source, &report), is_first);
 }
 
+/*
+ * A recording has ended, and the next one has begun meanwhile: the end comes first, as what begins
+ * after it would be ended with it. Of a recording that was never read there is none.
+ */
+static void end_last(struct mt_source *source, void *collector)
+{
+	uint32_t n_stops = source->collect->n_stops;
+
+	if (source->n_begun != source->n_finished)
+		poll_source(source, collector, 0, 1);
+	source->n_finished = n_stops;
+	pthread_cond_broadcast(&source->collect->changed);
+}
+
 /* Read while recordings come and go; under the lock except in calls. */
 static void serve(struct mt_source *source, void **collector)
 {
@@ -129,6 +143,8 @@ static void serve(struct mt_source *source, void **collector)
 			pthread_cond_wait(&collect->changed, &collect->lock);
 		} else if (!is_first && !is_last && mt_monotonic_ns() < due_ns) {
 			mt_collect_sleep_until(source, due_ns);
+		} else if (is_first && is_last && collect->n_starts != collect->n_stops) {
+			end_last(source, *collector);
 		} else {
 			uint32_t n_starts = collect->n_starts, n_stops = collect->n_stops;
 

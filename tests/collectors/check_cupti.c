@@ -4,6 +4,7 @@
  */
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "collectors/cupti/api.h"
@@ -130,6 +131,36 @@ START_TEST(test_graphs)
 			 "20:300000:7:0,22:300000:7:0");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM kernel"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_GRAPH_TRACE"), 2);
+	db_close(db);
+}
+END_TEST
+
+/* The next recording begins while a look of the last one is still under way: it is read, too. */
+START_TEST(test_rotate_within_look)
+{
+	struct toy toy;
+	char next[1024];
+	uint64_t base_ns;
+	uint32_t n_flushes;
+	sqlite3 *db;
+
+	fakes_set("MOETRACE_COLLECTOR_TIMEOUT_MS", "60000");
+	toy = open_toy("within.db", "graph");
+	start_delivering(&toy);
+	snprintf(next, sizeof(next), "%s.next", toy.path);
+	fake->stall(1);
+	fake->wait_for_stalled();
+	ck_assert_int_eq(moetrace_rotate(toy.session, next), MOETRACE_OK);
+	n_flushes = fake->n_flushes();
+	fake->stall(0);
+	/* The look, the last one of the old recording, and what is thrown away and read of the new. */
+	for (int i = 0; i < 3000 && fake->n_flushes() < n_flushes + 6; i++)
+		suite_sleep_ms(10);
+	base_ns = fakes_realtime_ns();
+	put(NULL, base_ns, base_ns + 300000, 30);
+	toy.path = next;
+	db = finish(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(correlation) FROM graph_launch"), "30");
 	db_close(db);
 }
 END_TEST
@@ -457,6 +488,7 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, test_kernels);
 	tcase_add_test(tests, test_graphs);
+	tcase_add_test(tests, test_rotate_within_look);
 	tcase_add_test(tests, test_threads);
 	tcase_add_loop_test(tests, test_state, 0, sizeof(states) / sizeof(states[0]));
 	tcase_add_loop_test(tests, test_no_driver, 0, 2);

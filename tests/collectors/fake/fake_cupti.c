@@ -51,6 +51,9 @@ static union record records[MAX_RECORDS];
 static size_t n_records;
 static uint64_t enabled; /* a bit a kind */
 static int is_held;
+static int is_slow;
+static uint32_t n_stalled;
+static pthread_cond_t stalled = PTHREAD_COND_INITIALIZER;
 static uint32_t n_flushes;
 static uint32_t n_enabled[64];
 static mtc_cupti_callback_fn *on_call;
@@ -203,6 +206,23 @@ static uint32_t n_waiting(void)
 	return n;
 }
 
+static void stall(int is_on)
+{
+	pthread_mutex_lock(&lock);
+	is_slow = is_on;
+	n_stalled = 0;
+	pthread_cond_broadcast(&stalled);
+	pthread_mutex_unlock(&lock);
+}
+
+static void wait_for_stalled(void)
+{
+	pthread_mutex_lock(&lock);
+	while (!n_stalled)
+		pthread_cond_wait(&stalled, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
 static void hold(int is_on)
 {
 	pthread_mutex_lock(&lock);
@@ -214,7 +234,7 @@ const struct fake_cupti_api *fake_cupti(void)
 {
 	static const struct fake_cupti_api api = { put,		  launch,     launch_graph,  node,
 						   times_enabled, is_enabled, times_flushed, n_waiting,
-						   hold };
+						   hold, stall, wait_for_stalled };
 
 	return &api;
 }
@@ -274,6 +294,10 @@ int cuptiActivityFlushAll(uint32_t flags)
 	while (is_wrong("hang"))
 		nanosleep(&for_ever, NULL);
 	pthread_mutex_lock(&lock);
+	n_stalled += (uint32_t)is_slow;
+	pthread_cond_broadcast(&stalled);
+	while (is_slow)
+		pthread_cond_wait(&stalled, &lock);
 	n_flushes++;
 	if (n_records && !is_held && pthread_create(&thread, NULL, deliver, NULL) == 0)
 		pthread_join(thread, NULL);
