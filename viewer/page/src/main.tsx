@@ -93,8 +93,11 @@ function CopyLink(): JSX.Element | null {
 		return null;
 	return (
 		<button type="button" aria-live="polite" onClick={() => {
-			navigator.clipboard.writeText(location.href).then(() => setSays('Copied'), () => setSays('Not allowed'));
-			setTimeout(() => setSays('Copy link'), 1500);
+			const tell = (text: string) => {
+				setSays(text);
+				setTimeout(() => setSays('Copy link'), 1500);
+			};
+			navigator.clipboard.writeText(location.href).then(() => tell('Copied'), () => tell('Not allowed'));
 		}}>{says}</button>
 	);
 }
