@@ -23,6 +23,7 @@ const PATIENCE_MS = 120000;
 const profile = mkdtempSync(join(tmpdir(), 'moetrace-page.'));
 export const context = await engine.launchPersistentContext(profile, {
 	executablePath: chromium,
+	timeout: PATIENCE_MS,
 	args: ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
 		'--disable-component-update', '--disable-sync'],
 	viewport: {width: 1280, height: 900},

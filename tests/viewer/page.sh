@@ -93,7 +93,7 @@ for file; do
 	separator=,
 done >"$tmp/names"
 echo "[$(cat "$tmp/names")]" >"$tmp/traces.json"
-view_start "$@" --time-limit 30
+view_start "$@"
 # The programs wait for what they need, however busy the machine is; a second try is for a browser that ends,
 # and says that it was needed.
 for program in page page-address page-timeline page-views; do

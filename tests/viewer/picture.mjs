@@ -11,7 +11,7 @@ import {fileURLToPath} from 'node:url';
 const [, , chromium, folder, ...names] = process.argv;
 const tree = join(dirname(fileURLToPath(import.meta.url)), '../..');
 const {chromium: engine} = await import(join(tree, 'viewer/page/node_modules/playwright-core/index.mjs'));
-const browser = await engine.launch({executablePath: chromium, args: ['--headless', '--no-sandbox', '--disable-gpu']});
+const browser = await engine.launch({executablePath: chromium, timeout: 120000, args: ['--headless', '--no-sandbox', '--disable-gpu']});
 
 const source = readFileSync(join(tree, 'viewer/page/src/color.ts'), 'utf8');
 const cividis = JSON.parse(`[${/const cividis: Rgb\[\] = \[([^;]*)\];/.exec(source)[1].trim().replace(/,$/, '')}]`);
