@@ -395,7 +395,9 @@ int mt_cmd_list(int argc, char **argv)
 		status = answers_print(answers, &set, columns,
 				       sizeof(columns) / sizeof(columns[0]), args.common.format,
 				       false);
-	if (answers && set.n_sessions == 0)
+	if (answers && set.silent[0])
+		mt_warn("%s does not answer; is its process stopped?", set.silent);
+	else if (answers && set.n_sessions == 0)
 		fputs("no live session\n", stderr);
 	free(answers);
 	mt_live_close(&set);

@@ -19,7 +19,8 @@
 
 #include "common/folder.h"
 
-#define CONNECT_MS	 2000
+/* A machine may stand still for some seconds, and its processes with it. */
+#define CONNECT_MS	 10000
 #define CALL_S		 60
 #define MAX_ANSWER_BYTES (64u << 20)
 
@@ -133,6 +134,8 @@ static int read_answer(int fd, struct mt_live_answer *answer)
 		n = recv(fd, buffer + n_bytes, capacity_bytes - n_bytes, 0);
 		if (n < 0 && errno == EINTR)
 			continue;
+		if (n < 0 && errno == EAGAIN)
+			result = -ETIMEDOUT;
 		if (n <= 0)
 			break;
 		n_bytes += (size_t)n;
@@ -147,19 +150,22 @@ static int read_answer(int fd, struct mt_live_answer *answer)
 		}
 	}
 	free(buffer);
-	return result == 1 ? 0 : -1;
+	return result == 1 ? 0 : result < 0 ? result : -1;
 }
 
+/* 0, -ETIMEDOUT where nothing came in time, -1 where it went wrong otherwise. */
 static int talk(int fd, const char *line, struct mt_live_answer *ret_answer)
 {
 	struct mt_live_answer answer = {0};
+	int result = -1;
 
-	if (send_all(fd, line) < 0 || send_all(fd, "\n") < 0 || read_answer(fd, &answer) < 0) {
+	if (send_all(fd, line) == 0 && send_all(fd, "\n") == 0)
+		result = read_answer(fd, &answer);
+	if (result < 0)
 		mt_live_answer_free(&answer);
-		return -1;
-	}
-	*ret_answer = answer;
-	return 0;
+	else
+		*ret_answer = answer;
+	return result;
 }
 
 int mt_live_call(const struct mt_live *live, const char *line, struct mt_live_answer *ret_answer)
@@ -234,7 +240,8 @@ void mt_live_close(struct mt_live_set *set)
 
 /*
  * Connect to socket @name of a folder and ask for its status. 0, or the negative errno;
- * -EACCES also for a process of another user, -EPROTO for one that does not talk like a session.
+ * -EACCES also for a process of another user, -EPROTO for one that does not talk like a session,
+ * -ETIMEDOUT for one that does not talk.
  */
 static int connect_one(int folder_fd, const char *folder, const char *name,
 		       struct mt_live *ret_live)
@@ -244,7 +251,7 @@ static int connect_one(int folder_fd, const char *folder, const char *name,
 	int error = 0;
 
 	if (live.fd < 0)
-		return live.fd;
+		return live.fd == -EAGAIN ? -ETIMEDOUT : live.fd;
 	live.socket = malloc(strlen(folder) + strlen(name) + 2);
 	if (live.socket)
 		sprintf(live.socket, "%s/%s", folder, name);
@@ -252,7 +259,9 @@ static int connect_one(int folder_fd, const char *folder, const char *name,
 		error = -ENOMEM;
 	else if (!is_trusted(live.fd))
 		error = -EACCES;
-	else if (talk(live.fd, "status", &live.status) < 0 || !live.status.is_ok)
+	else
+		error = talk(live.fd, "status", &live.status);
+	if (error == -1 || (error == 0 && !live.status.is_ok))
 		error = -EPROTO;
 	if (error) {
 		close_one(&live);
@@ -318,10 +327,14 @@ int mt_live_list(const char *dir, struct mt_live_set *ret_set)
 	n = scandirat(fd, ".", &entries, is_socket_name, names_compare);
 	for (i = 0; i < n; i++) {
 		struct mt_live live;
+		int error = -ENOENT;
 
-		if (status == MT_EXIT_OK &&
-		    connect_one(fd, folder, entries[i]->d_name, &live) == 0 && add(&set, &live) < 0)
+		if (status == MT_EXIT_OK)
+			error = connect_one(fd, folder, entries[i]->d_name, &live);
+		if (error == 0 && add(&set, &live) < 0)
 			status = MT_EXIT_FAILED;
+		if (error == -ETIMEDOUT)
+			snprintf(set.silent, sizeof(set.silent), "%s", entries[i]->d_name);
 		free(entries[i]);
 	}
 	free(entries);
@@ -340,6 +353,8 @@ static const char *why(int error)
 		return "belongs to another user";
 	case -EPROTO:
 		return "does not answer like a session";
+	case -ETIMEDOUT:
+		return "does not answer; is its process stopped?";
 	case -ENOTSOCK:
 	case -ELOOP:
 		return "is not a socket (symbolic links are not followed)";
@@ -406,6 +421,11 @@ static int find_name(struct mt_live_set *all, const char *name, struct mt_live_s
 	}
 	if (n > 1)
 		return several_report(all, name);
+	if (n == 0 && all->silent[0]) {
+		mt_error("%s: no session that answers, and %s does not; is its process stopped?",
+			 name, all->silent);
+		return MT_EXIT_FAILED;
+	}
 	if (n == 0) {
 		mt_error("%s: neither a file nor a live session; 'moetrace list' shows the "
 			 "sessions",
@@ -430,7 +450,12 @@ int mt_live_find(const struct mt_live_choice *choice, struct mt_live_set *ret_se
 
 	if (status != MT_EXIT_OK)
 		return status;
-	if (choice->all && all.n_sessions == 0) {
+	if (choice->all && all.n_sessions > 0 && all.silent[0])
+		mt_warn("%s does not answer and is left out; is its process stopped?", all.silent);
+	if (choice->all && all.n_sessions == 0 && all.silent[0]) {
+		mt_error("%s does not answer; is its process stopped?", all.silent);
+		status = MT_EXIT_FAILED;
+	} else if (choice->all && all.n_sessions == 0) {
 		mt_error("there is no live session; a program that links libmoetrace, or "
 			 "'moetrace run', makes one");
 		status = MT_EXIT_NOT_FOUND;

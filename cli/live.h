@@ -32,6 +32,7 @@ struct mt_live {
 struct mt_live_set {
 	struct mt_live *sessions;
 	size_t n_sessions;
+	char silent[256]; /* a socket whose process takes no notice, such as a stopped one; "": none */
 };
 
 /* Which sessions a verb is about. */
@@ -47,13 +48,14 @@ struct mt_live_choice {
  *
  * Returns  MT_EXIT_OK
  *          MT_EXIT_NOT_FOUND  a name that no session has; with --all: there is none at all
- *          MT_EXIT_FAILED     a name that several sessions have; a socket that cannot be used
+ *          MT_EXIT_FAILED     a name that several sessions have, or one that is not found while
+ *                             a session does not answer; a socket that cannot be used
  *          each but the first after one line on standard error
  * Owner    caller; release with mt_live_close(), on success alone.
  */
 int mt_live_find(const struct mt_live_choice *choice, struct mt_live_set *ret_set);
 
-/* Every session that answers; none is fine. */
+/* Every session that answers; none is fine. Those that do not are waited for, for seconds. */
 int mt_live_list(const char *dir, struct mt_live_set *ret_set);
 
 void mt_live_close(struct mt_live_set *set);

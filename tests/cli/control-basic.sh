@@ -33,6 +33,26 @@ expect_ok "$moetrace" start --all --source replay
 live_wait 'recording_id +2'
 live_wait 'recorded_passes +[1-9]'
 
+# ---- one that stands still for some seconds is there still ----
+# status_after S: of a session that is stopped for S seconds.
+status_after() {
+	kill -STOP "$live_pid"
+	"$moetrace" status "$live_pid" >"$tmp/out" 2>"$tmp/err" &
+	asker=$!
+	sleep "$1"
+	kill -CONT "$live_pid"
+	status=0
+	wait "$asker" || status=$?
+}
+# A machine that stands still, too, makes ten seconds of them, and then that is said.
+tries=0
+while status_after 2.5 && [ "$status" -ne 0 ]; do
+	expect_match "$tmp/err" "$live_pid: no session that answers, and .* does not; is its process stopped"
+	tries=$((tries + 1))
+	[ "$tries" -lt 20 ] || fail "a session that stood still for 2.5 s is not found"
+done
+expect_match "$tmp/out" '^state +recording$'
+
 # ---- what is wrong ----
 expect_error 3 "nobody: neither a file nor a live session" "$moetrace" status nobody
 expect_error 3 'nowhere.sock: No such file' "$moetrace" status "$tmp/nowhere.sock"
