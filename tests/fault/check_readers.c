@@ -4,7 +4,9 @@
  * costs nothing; one that stays costs two seconds and a journal beside the file, and the file
  * is read all the same.
  */
+#include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/fault/support/peer.h"
@@ -83,6 +85,37 @@ START_TEST(test_reader_that_goes)
 }
 END_TEST
 
+/* While a process stands still, the time is not over in which a reader may go. */
+START_TEST(test_reader_that_goes_after_a_standstill)
+{
+	struct peer peer = peer_start();
+	int status, begun[2];
+	char byte;
+	pid_t pid;
+
+	ck_assert_int_eq(pipe(begun), 0);
+	pid = fork();
+	if (pid == 0) {
+		struct toy toy = record("standstill.db", &peer, transactions[0]);
+
+		if (write(begun[1], "+", 1) != 1 || moetrace_session_close(toy.session))
+			_exit(2);
+		_exit(has_journal(toy.path));
+	}
+	ck_assert_int_gt(pid, 0);
+	ck_assert_int_eq(read(begun[0], &byte, 1), 1);
+	usleep(100000); /* so that it is stopped while it waits */
+	ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+	usleep(2200000);
+	ck_assert_int_eq(kill(pid, SIGCONT), 0);
+	peer_close_after_ms(&peer, 100);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	peer_stop(&peer);
+	ck_assert(WIFEXITED(status));
+	ck_assert_int_eq(WEXITSTATUS(status), 0);
+}
+END_TEST
+
 /* A long reader keeps the journal from being folded; the writer goes on all the same. */
 START_TEST(test_long_reader_beside_the_writer)
 {
@@ -109,6 +142,7 @@ int main(void)
 
 	tcase_add_loop_test(tcase, test_reader_that_stays, 0, 2);
 	tcase_add_loop_test(tcase, test_reader_that_goes, 0, 2);
+	tcase_add_test(tcase, test_reader_that_goes_after_a_standstill);
 	tcase_add_test(tcase, test_long_reader_beside_the_writer);
 	suite_add_tcase(suite, tcase);
 	return suite_run(suite);
