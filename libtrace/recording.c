@@ -423,6 +423,19 @@ static int write_cut_gap(struct mt_writer *writer, uint64_t end_ns, uint64_t n_l
 	return n_lost ? mt_store_gap(writer->store, &row) : MOETRACE_OK;
 }
 
+/* Whoever set a trigger was told that what is kept will be written: it is, if the end comes first. */
+static int end_flight(struct mt_writer *writer, const char *reason, uint64_t end_ns)
+{
+	int status;
+
+	if (!mt_session_take_trigger(writer->session, writer->flight.reason))
+		return mt_flight_end(writer, reason, end_ns);
+	status = mt_flight_write(writer, writer->flight.reason, end_ns);
+	/* The file limit may have ended the recording, and that is said already. */
+	return mt_store_has_failed(writer->store) || status == MOETRACE_E_NOMEM ? status :
+										  MOETRACE_OK;
+}
+
 int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64_t end_ns)
 {
 	uint64_t n_unended = writer->assembly.counts.unended;
@@ -430,7 +443,7 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 	int status;
 
 	if (writer->flight.recording_id && !writer->flight.is_writing)
-		return mt_flight_end(writer, reason, end_ns);
+		return end_flight(writer, reason, end_ns);
 	if (!writer->recording_id)
 		return MOETRACE_OK;
 	mt_collect_stop(writer->session->collect, 0);

@@ -240,8 +240,7 @@ void mt_writer_rotation_begin(struct mt_writer *writer)
 
 	if (!current_id || rotation->next_id)
 		return;
-	is_dump = writer->flight.recording_id &&
-		  mt_session_take_trigger(writer->session, writer->flight.reason);
+	is_dump = writer->flight.recording_id && mt_session_has_trigger(writer->session);
 	if (!is_dump && (now < rotation->retry_ns || !is_due(writer)))
 		return;
 	if (!is_dump && open_next(writer, NULL, &rotation->path, &rotation->store)) {
@@ -253,9 +252,11 @@ void mt_writer_rotation_begin(struct mt_writer *writer)
 	rotation->until_ns = now + writer->session->opts.stop_timeout_ms * MT_NS_PER_MS;
 	rotation->next_id = mt_session_next_recording(writer->session, current_id);
 	mt_cuda_mark(writer->session, &rotation->mark);
-	/* Somebody stops the recording at this moment. */
+	/* Somebody stops the recording at this moment: a trigger is carried out then. */
 	if (!rotation->next_id)
 		mt_writer_rotation_cancel(writer);
+	else if (is_dump)
+		(void)mt_session_take_trigger(writer->session, writer->flight.reason);
 }
 
 int mt_writer_rotation_is_ready(struct mt_writer *writer)

@@ -296,7 +296,8 @@ int mt_session_start(struct moetrace_session *session, const struct moetrace_rec
 /* The options of the program's last start; they point into @ret_opts. */
 void mt_session_last_opts(struct moetrace_session *session, struct mt_recording_opts *ret_opts);
 
-/* session_flight.c: the writer takes a trigger that is set; 0: none is. */
+/* session_flight.c: is a trigger set? The writer takes it; 0: none is. */
+int mt_session_has_trigger(struct moetrace_session *session);
 int mt_session_take_trigger(struct moetrace_session *session, char *ret_reason);
 /* Write what flight mode kept, and go on; under control. The recording that is written. */
 int mt_session_flight_dump(struct moetrace_session *session, const char *reason,

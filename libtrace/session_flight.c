@@ -32,6 +32,11 @@ int mt_session_flight_opts(struct moetrace_session *session,
 	return MOETRACE_OK;
 }
 
+int mt_session_has_trigger(struct moetrace_session *session)
+{
+	return atomic_load(&session->trigger) == TRIGGER_SET;
+}
+
 int mt_session_take_trigger(struct moetrace_session *session, char *ret_reason)
 {
 	/* Pairs with the release below: the reason is whole. */

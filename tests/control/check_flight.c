@@ -303,6 +303,27 @@ START_TEST(test_hanging_pass)
 }
 END_TEST
 
+/* The end of the recording comes before the writer has noticed the trigger. */
+START_TEST(test_trigger_before_the_end)
+{
+	const bool is_closed = _i == 1;
+	struct moetrace_recording_opts opts = flight_opts(FLIGHT_BYTES, 0, MOETRACE_MODE_PER_TOKEN);
+	struct toy toy = flight_start("end.db", NULL, &opts);
+	sqlite3 *db;
+
+	flight_pass(&toy, 1, MOETRACE_NO_REQUEST, 0, 4);
+	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_flight_trigger(toy.session, "at the end"), MOETRACE_OK);
+	if (!is_closed)
+		ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	db = toy_close_and_open(&toy);
+	ck_assert_str_eq(db_text(db, "SELECT end_reason FROM recording WHERE recording_id = 1"),
+			 "at the end");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 1);
+	db_close(db);
+}
+END_TEST
+
 START_TEST(test_file_limit)
 {
 	struct moetrace_recording_opts opts = flight_opts(8 << 20, 0, MOETRACE_MODE_PER_TOKEN);
@@ -481,6 +502,7 @@ int main(void)
 			    MOETRACE_MODE_STAT + 1);
 	tcase_add_test(edges, test_wrong_use);
 	tcase_add_test(edges, test_hanging_pass);
+	tcase_add_loop_test(edges, test_trigger_before_the_end, 0, 2);
 	tcase_add_test(edges, test_file_limit);
 	tcase_add_test(load, test_under_load);
 	tcase_add_test(load, test_trigger);

@@ -265,7 +265,8 @@ struct moetrace_dump_result {
  *
  * The trigger only leaves a note for the writing thread, which looks every 20 ms: it never waits
  * and may be called from any thread, in the middle of a pass, too; it is not for signal handlers.
- * A trigger before the last one was noticed is one with it.
+ * A trigger before the last one was noticed is one with it. If the recording is stopped before it
+ * is noticed, what was kept is written all the same.
  *
  * @reason  Stored as end_reason, cut after 255 bytes; NULL: "trigger".
  *
