@@ -311,14 +311,15 @@ int moetrace_cuda_attach(struct moetrace_session *session, const struct moetrace
 		*ret_cuda = NULL;
 	if (!session)
 		return MOETRACE_E_INVALID;
+	/* Before anything is said, which takes a lock. */
+	if (atomic_load(&session->forked))
+		return MOETRACE_E_STATE;
 	if (!ret_cuda)
 		return mt_session_error(session, MOETRACE_E_INVALID,
 					"cuda: attach: there is no place for the handle");
 	if (opts && !mt_abi_knows(opts->size, MT_FIRST_CUDA_OPTS))
 		return mt_session_error(session, MOETRACE_E_INVALID,
 					"cuda: attach: options: size is not set; use MOETRACE_INIT()");
-	if (atomic_load(&session->forked))
-		return MOETRACE_E_STATE;
 	if (session->settings.is_disabled)
 		return mt_session_error(session, MOETRACE_E_UNSUPPORTED,
 					"cuda: recording is switched off by MOETRACE_DISABLE");

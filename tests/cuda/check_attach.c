@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "libtrace/session.h"
 #include "tests/cuda/support/gpu_toy.h"
 #include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
@@ -285,6 +286,27 @@ START_TEST(test_misuse)
 }
 END_TEST
 
+/* Another thread of the parent says something at the moment of the fork. */
+START_TEST(test_forked_child)
+{
+	struct toy toy = toy_open("forked.db", NULL, 1, 8, 2);
+	int status;
+	pid_t pid;
+
+	pthread_mutex_lock(&toy.session->text);
+	pid = fork();
+	if (pid == 0) {
+		alarm(30); /* a child that hangs is killed */
+		_exit(moetrace_cuda_attach(toy.session, NULL, NULL) != MOETRACE_E_STATE);
+	}
+	pthread_mutex_unlock(&toy.session->text);
+	ck_assert_int_ge(pid, 0);
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert_int_eq(status, 0);
+	toy_close(&toy);
+}
+END_TEST
+
 /* A pass that the device does not finish: stop and close give up, and say what they lost. */
 START_TEST(test_close_in_flight)
 {
@@ -388,6 +410,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_capturing);
 	tcase_add_test(tc, test_misuse);
 	tcase_add_loop_test(tc, test_close_in_flight, 0, 3);
+	tcase_add_test(tc, test_forked_child);
 	tcase_add_test(tc, test_late_after_stop);
 	tcase_add_test(tc, test_fork);
 	suite_add_tcase(suite, tc);
