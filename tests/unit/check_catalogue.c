@@ -5,6 +5,7 @@
  * negative, tokens that vanish from large batches, and steps that come too late.
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -284,16 +285,28 @@ struct handoff {
 	uint32_t n_rounds;
 };
 
+/*
+ * Until there is a request, or it was taken; returns it. Without a rest, so that both threads go on in
+ * the same instant; where they share a processor each lets the other have it.
+ */
+static uint64_t handoff_wait(const struct handoff *handoff, bool is_there)
+{
+	uint64_t request;
+
+	for (uint32_t n = 1; ((request = handoff->request) != MOETRACE_NO_REQUEST) != is_there; n++)
+		if (n % 1024 == 0)
+			sched_yield();
+	return request;
+}
+
 static void *end_at_once(void *argument)
 {
 	struct handoff *handoff = argument;
 	uint32_t i;
 
 	for (i = 0; i < handoff->n_rounds; i++) {
-		uint64_t request;
+		const uint64_t request = handoff_wait(handoff, true);
 
-		while ((request = handoff->request) == MOETRACE_NO_REQUEST)
-			continue;
 		moetrace_request_end(handoff->toy->session, request, MOETRACE_REQUEST_FINISHED, 4);
 		handoff->request = MOETRACE_NO_REQUEST;
 	}
@@ -320,8 +333,7 @@ START_TEST(test_request_ended_in_the_same_instant)
 		ck_assert(toy_pass(&toy, MOETRACE_PHASE_PREFILL, request, 0, 3));
 		ck_assert(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, 3, 1));
 		handoff.request = request;
-		while (handoff.request != MOETRACE_NO_REQUEST)
-			continue;
+		(void)handoff_wait(&handoff, false);
 	}
 	ck_assert_int_eq(pthread_join(id, NULL), 0);
 	db = toy_close_and_open(&toy);
@@ -339,10 +351,8 @@ static void *run_at_once(void *argument)
 	uint32_t i;
 
 	for (i = 0; i < handoff->n_rounds; i++) {
-		uint64_t request;
+		const uint64_t request = handoff_wait(handoff, true);
 
-		while ((request = handoff->request) == MOETRACE_NO_REQUEST)
-			continue;
 		toy_pass(handoff->toy, MOETRACE_PHASE_PREFILL, request, 0, 4);
 		handoff->request = MOETRACE_NO_REQUEST;
 	}
@@ -362,8 +372,7 @@ START_TEST(test_request_named_in_the_same_instant)
 		const uint64_t request = toy_request(&toy, "r");
 
 		handoff.request = request;
-		while (handoff.request != MOETRACE_NO_REQUEST)
-			continue;
+		(void)handoff_wait(&handoff, false);
 		toy_request_end(&toy, request, 4);
 	}
 	ck_assert_int_eq(pthread_join(id, NULL), 0);

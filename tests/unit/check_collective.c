@@ -223,8 +223,7 @@ static void rounds_wait(const struct stepper *stepper)
 {
 	const uint32_t from = stepper->n_rounds;
 
-	while (stepper->n_rounds - from < 10)
-		suite_sleep_ms(1);
+	WAIT_UNTIL(stepper->n_rounds - from >= 10);
 }
 
 /* None begins after the end of its recording, though they go on while it ends. */

@@ -320,18 +320,12 @@ static void *end_later(void *argument)
 
 START_TEST(test_stop_waits_for_passes)
 {
-	struct moetrace_session_opts opts = toy_opts();
 	const struct moetrace_slice slice = {.n_rows = 1};
-	struct moetrace_pass *pass;
-	uint64_t before_ns;
-	struct toy toy;
+	struct toy toy = toy_start("waits.db", NULL, 1, 64, 2);
+	struct moetrace_pass *pass = toy_begin(&toy, MOETRACE_PHASE_DUMMY, &slice, 1);
+	const uint64_t before_ns = suite_now_ns();
 	pthread_t id;
 	sqlite3 *db;
-
-	opts.stop_timeout_ms = 60000;
-	toy = toy_start("waits.db", &opts, 1, 64, 2);
-	pass = toy_begin(&toy, MOETRACE_PHASE_DUMMY, &slice, 1);
-	before_ns = suite_now_ns();
 
 	toy_select(&toy, pass, 0, 1);
 	ck_assert_int_eq(pthread_create(&id, NULL, end_later, pass), 0);
@@ -496,8 +490,7 @@ START_TEST(test_commit_interval)
 	sqlite3 *db = db_open(toy.path);
 
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
-	while (db_int(db, "SELECT count(*) FROM pass") == 0)
-		suite_sleep_ms(5);
+	WAIT_UNTIL(db_int(db, "SELECT count(*) FROM pass") > 0);
 	db_close(db);
 	toy_close(&toy);
 }
@@ -510,6 +503,15 @@ struct recorder {
 	atomic_bool stop;
 };
 
+static int64_t count_passes(const char *path)
+{
+	sqlite3 *db = db_open(path);
+	int64_t n = db_int(db, "SELECT count(*) FROM pass");
+
+	db_close(db);
+	return n;
+}
+
 static void *record_main(void *argument)
 {
 	struct recorder *recorder = argument;
@@ -519,8 +521,8 @@ static void *record_main(void *argument)
 	for (i = 0; i < 500 && !recorder->stop; i++) {
 		uint64_t request;
 
-		if (moetrace_request_begin(recorder->toy->session, NULL, &request) != MOETRACE_OK)
-			break;
+		REQUIRE(moetrace_request_begin(recorder->toy->session, NULL, &request) == MOETRACE_OK,
+			"request %u", i);
 		toy_pass(recorder->toy, MOETRACE_PHASE_PREFILL, request, 0, 30);
 		toy_pass(recorder->toy, MOETRACE_PHASE_DECODE, request, 30, 1);
 		moetrace_request_end(recorder->toy->session, request, MOETRACE_REQUEST_FINISHED,
@@ -541,7 +543,8 @@ START_TEST(test_read_while_recording)
 	uint32_t i;
 
 	ck_assert_int_eq(pthread_create(&id, NULL, record_main, &recorder), 0);
-	for (i = 0; i < 8 || n_passes == 0; i++) {
+	WAIT_UNTIL(count_passes(toy.path) > 0);
+	for (i = 0; i < 8; i++) {
 		sqlite3 *db = db_open(toy.path);
 
 		agree_check(db);

@@ -19,7 +19,7 @@ sqlite3 *db_open(const char *path)
 	int rc = sqlite3_open_v2(path, &db, SQLITE_OPEN_READONLY, NULL);
 
 	REQUIRE(rc == SQLITE_OK, "%s: cannot open: %s", path, sqlite3_errmsg(db));
-	sqlite3_busy_timeout(db, 5000);
+	sqlite3_busy_timeout(db, 60000);
 	return db;
 }
 

@@ -22,6 +22,24 @@
 			ck_abort_msg(__VA_ARGS__); \
 	} while (0)
 
+/* In which whatever is to happen happens, on a machine that stands still for seconds, too. */
+#define SUITE_PATIENCE_NS UINT64_C(60000000000)
+
+/*
+ * Wait until @condition holds: what another thread does is waited for, never for a time. Where it does
+ * not come to pass the test case fails, before it runs out of its own time.
+ */
+#define WAIT_UNTIL(condition)                                                                    \
+	do {                                                                                     \
+		const uint64_t waiting_since_ns = suite_now_ns();                                \
+                                                                                                 \
+		while (!(condition)) {                                                           \
+			REQUIRE(suite_now_ns() - waiting_since_ns < SUITE_PATIENCE_NS,           \
+				"%s:%d: not within a minute: %s", __FILE__, __LINE__, #condition); \
+			suite_sleep_ms(1);                                                       \
+		}                                                                                \
+	} while (0)
+
 /* Run a suite that is freed with it; the return value is the program's exit status. */
 int suite_run(Suite *suite);
 

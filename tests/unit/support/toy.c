@@ -22,6 +22,8 @@ struct moetrace_session_opts toy_opts(void)
 	/* Opening clears all rings, and a sanitizer its own memory of them: in a small case that is
 	   most of its time. */
 	opts.ring_bytes = UINT64_C(4) << 20;
+	/* A thread in the middle of a pass may be without a processor for seconds. */
+	opts.stop_timeout_ms = 60000;
 	return opts;
 }
 
@@ -180,6 +182,11 @@ bool toy_pass(const struct toy *toy, uint32_t phase, uint64_t request, uint32_t 
 
 	toy_finish(toy, pass, n_rows);
 	return pass != NULL;
+}
+
+void toy_keep_pace(const struct toy *toy, uint64_t n, uint64_t n_behind)
+{
+	WAIT_UNTIL(toy_status(toy).recorded_passes + n_behind >= n);
 }
 
 void toy_close(struct toy *toy)

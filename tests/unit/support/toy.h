@@ -23,7 +23,7 @@ struct toy {
 	uint32_t top_k;
 };
 
-/* Options that make tests quick: commits every 20 ms. */
+/* Options that make tests quick, commits every 20 ms, and patient with passes in flight. */
 struct moetrace_session_opts toy_opts(void);
 
 /* Open a session at suite_path(@name) and add the model. @opts NULL: toy_opts(). */
@@ -64,6 +64,12 @@ void toy_finish(const struct toy *toy, struct moetrace_pass *pass, uint32_t n_ro
 /* A whole pass of one slice; false when it was not recorded. */
 bool toy_pass(const struct toy *toy, uint32_t phase, uint64_t request, uint32_t first_position,
 	      uint32_t n_rows);
+
+/*
+ * Wait until the writer has taken all but @n_behind of the @n passes that the recording has had: for
+ * those who lose nothing, on a machine where the writer may have to wait for a processor.
+ */
+void toy_keep_pace(const struct toy *toy, uint64_t n, uint64_t n_behind);
 
 /* Close the session; the status must be MOETRACE_OK. */
 void toy_close(struct toy *toy);
