@@ -29,6 +29,7 @@ static struct toy open_toy(const char *name)
 {
 	struct moetrace_session_opts opts = toy_opts();
 
+	ck_assert_int_eq(setenv("MOETRACE_COLLECTOR_TIMEOUT_MS", "60000", 1), 0);
 	opts.collectors = "nvtx";
 	return toy_open(name, &opts, 2, 64, 2);
 }

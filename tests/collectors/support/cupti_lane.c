@@ -31,14 +31,15 @@ struct gpu cupti_lane_start(const char *name, const char *mode)
 	struct gpu gpu;
 
 	cupti_fake = fakes_cupti();
+	fakes_be_patient();
 	snprintf(list, sizeof(list), "cupti=%s", mode);
 	fakes_set("MOETRACE_COLLECTORS", list);
 	gpu = gpu_start(name, CUPTI_LAYERS, 16, 2, 0);
+	/* With a first flush what was before is thrown away, with the second one it is the recording's. */
+	WAIT_UNTIL(cupti_fake->n_flushes() >= 2);
 	/* It is tried once at the opening, and on from the first look, or the sampler's, on. */
-	for (int i = 0; i < 2000 && strcmp(mode, "graph") != 0 && !strstr(mode, "=3600") &&
-			cupti_fake->n_enabled(MTC_CUPTI_CONCURRENT_KERNEL) < 2;
-	     i++)
-		suite_sleep_ms(10);
+	if (strcmp(mode, "graph") != 0 && !strstr(mode, "=3600"))
+		WAIT_UNTIL(cupti_fake->n_enabled(MTC_CUPTI_CONCURRENT_KERNEL) >= 2);
 	return gpu;
 }
 

@@ -17,6 +17,11 @@ void fakes_set(const char *name, const char *value)
 	ck_assert_int_eq(setenv(name, value, 1), 0);
 }
 
+void fakes_be_patient(void)
+{
+	ck_assert_int_eq(setenv("MOETRACE_COLLECTOR_TIMEOUT_MS", "60000", 0), 0);
+}
+
 void fakes_use(const char *variable, const char *library)
 {
 	const char *folder = getenv("MOETRACE_BUILDDIR");

@@ -11,6 +11,12 @@
 #include "tests/collectors/fake/fake_cupti.h"
 
 /* Set a variable of the environment. */
+/*
+ * Time for looks on a machine that stands still for seconds, unless the test has chosen another: before
+ * the session is opened.
+ */
+void fakes_be_patient(void);
+
 void fakes_set(const char *name, const char *value);
 
 /* Let a variable name a library of tests/collectors in the build. */
