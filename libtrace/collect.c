@@ -16,6 +16,9 @@
 /* A call that lasts for longer is taken for one that never ends. */
 #define DEFAULT_HANG_MS 3000u
 #define MAX_HANG_MS	3600000ul
+/* How long the end of a recording waits for the last look: 500 ms by default. */
+#define LAST_LOOK_PART	 6
+#define MIN_LAST_LOOK_NS (500 * MT_NS_PER_MS)
 
 /* ---- names ---- */
 
@@ -385,20 +388,29 @@ static int has_finished(const struct mt_collect *collect)
 	return 1;
 }
 
-void mt_collect_stop(struct mt_collect *collect, uint64_t wait_ns)
+/* Who lets calls last for longer than usual waits for longer here, too; nobody for less. */
+static struct timespec last_look_until(const struct mt_collect *collect)
 {
-	uint64_t until_ns = mt_monotonic_ns() + wait_ns;
-	const struct timespec until = { (time_t)(until_ns / MT_NS_PER_S),
-					(long)(until_ns % MT_NS_PER_S) };
+	uint64_t wait_ns = collect->hang_ns / LAST_LOOK_PART;
+	uint64_t until_ns = mt_monotonic_ns() +
+			    (wait_ns > MIN_LAST_LOOK_NS ? wait_ns : MIN_LAST_LOOK_NS);
+
+	return (struct timespec){ (time_t)(until_ns / MT_NS_PER_S), (long)(until_ns % MT_NS_PER_S) };
+}
+
+void mt_collect_stop(struct mt_collect *collect, int must_wait)
+{
+	struct timespec until;
 
 	if (!collect)
 		return;
+	until = last_look_until(collect);
 	pthread_mutex_lock(&collect->lock);
 	if (collect->n_stops != collect->n_starts) {
 		collect->n_stops = collect->n_starts;
 		pthread_cond_broadcast(&collect->changed);
 	}
-	while (wait_ns && !has_finished(collect) &&
+	while (must_wait && !has_finished(collect) &&
 	       pthread_cond_timedwait(&collect->changed, &collect->lock, &until) != ETIMEDOUT)
 		continue;
 	pthread_mutex_unlock(&collect->lock);

@@ -105,9 +105,11 @@ void mt_collect_use_gpu(struct mt_collect *collect, const char *uuid);
 
 /* A recording begins: each collector reads now and then from time to time. */
 void mt_collect_start(struct mt_collect *collect);
-/* It ends: each one reads once more, for which @wait_ns are waited at most; then they rest. */
-void mt_collect_stop(struct mt_collect *collect, uint64_t wait_ns);
-#define MT_COLLECT_STOP_NS UINT64_C(500000000)
+/*
+ * It ends: each one reads once more, which is waited for if @must_wait, for a sixth of the time in which
+ * a call is given up; then they rest.
+ */
+void mt_collect_stop(struct mt_collect *collect, int must_wait);
 
 /* Writer: counters begin anew with a recording. */
 void mt_collect_reset(struct mt_collect *collect);

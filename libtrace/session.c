@@ -197,7 +197,7 @@ static int end_threads(struct moetrace_session *session)
 	mt_range_tool_close(&session->tool);
 	/* What is still on its way, and then who does not come back, is the writer's to tell. */
 	if (is_recording)
-		mt_collect_stop(session->collect, MT_COLLECT_STOP_NS);
+		mt_collect_stop(session->collect, 1);
 	mt_collect_end(session->collect);
 	status = mt_writer_stop(session);
 	mt_cuda_close(session);
@@ -443,7 +443,7 @@ static int stop_locked(struct moetrace_session *session, const char *reason)
 	}
 	n_in_flight = mt_session_wait_for_passes(session, recording_id);
 	mt_tool_end(&session->tool, &session->tool.recording);
-	mt_collect_stop(session->collect, MT_COLLECT_STOP_NS);
+	mt_collect_stop(session->collect, 1);
 	status = mt_session_post_and_wait(session,
 			       mt_message_new(MT_MESSAGE_STOP, reason ? reason : "stopped", NULL));
 	if (status)

@@ -36,6 +36,7 @@ static struct toy open_toy(const char *name, const char *mode)
 	struct moetrace_session_opts opts = toy_opts();
 
 	fake = fakes_cupti();
+	fakes_be_patient();
 	fakes_set("MOETRACE_CUPTI_MODE", mode);
 	opts.collectors = "cupti";
 	return toy_open(name, &opts, 1, 64, 2);
@@ -44,7 +45,6 @@ static struct toy open_toy(const char *name, const char *mode)
 static void start(const struct toy *toy)
 {
 	ck_assert_int_eq(moetrace_start(toy->session, NULL), MOETRACE_OK);
-	suite_sleep_ms(20);
 }
 
 /* With a first flush what was before is thrown away, with the second one it is the recording's. */
@@ -52,10 +52,21 @@ static void start_delivering(const struct toy *toy)
 {
 	const uint32_t n_flushes = fake->n_flushes();
 
-	ck_assert_int_eq(moetrace_start(toy->session, NULL), MOETRACE_OK);
-	for (int i = 0; i < 3000 && fake->n_flushes() < n_flushes + 2; i++)
-		suite_sleep_ms(10);
-	ck_assert_uint_ge(fake->n_flushes(), n_flushes + 2);
+	start(toy);
+	WAIT_UNTIL(fake->n_flushes() >= n_flushes + 2);
+}
+
+/* What the collector's row says by now. */
+static bool says(const struct toy *toy, const char *condition)
+{
+	int64_t holds;
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_flush(toy->session), MOETRACE_OK);
+	db = db_open(toy->path);
+	holds = db_int(db, "SELECT count(*) FROM collector WHERE %s", condition);
+	db_close(db);
+	return holds > 0;
 }
 
 static sqlite3 *finish(struct toy *toy)
@@ -227,7 +238,6 @@ START_TEST(test_state)
 	fakes_set("FAKE_CUPTI", states[_i].wrong);
 	toy = open_toy("state.db", states[_i].mode);
 	start(&toy);
-	suite_sleep_ms(30);
 	db = finish(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT state FROM collector"), states[_i].state);
 	if (states[_i].reason)
@@ -297,6 +307,7 @@ START_TEST(test_absent)
 	sqlite3 *db;
 
 	fakes_set("MOETRACE_CUPTI", libraries[_i]);
+	fakes_be_patient();
 	opts.collectors = "cupti";
 	toy = toy_start("absent.db", &opts, 1, 64, 2);
 	db = finish(&toy);
@@ -316,7 +327,7 @@ START_TEST(test_hang)
 	toy = open_toy("hang.db", "graph");
 	start(&toy);
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
-	suite_sleep_ms(200);
+	WAIT_UNTIL(says(&toy, "state = 'hung' AND instr(reason, 'did not come back') > 0"));
 	db = finish(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT state FROM collector"), "hung");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 1);
@@ -324,17 +335,54 @@ START_TEST(test_hang)
 }
 END_TEST
 
+#define QUIET "(state = 'on' AND instr(reason, 'no record came for a second') > 0)"
+
 /* Nothing comes: that is said, and taken back by the first record. */
 START_TEST(test_quiet)
 {
 	struct toy toy = open_toy("quiet.db", "graph");
+	const uint64_t begin_ns = suite_now_ns();
+
+	start_delivering(&toy);
+	WAIT_UNTIL(says(&toy, QUIET));
+	ck_assert_uint_ge(suite_now_ns() - begin_ns, UINT64_C(1000000000));
+	/* Again and again, since a second may pass before it is seen. */
+	WAIT_UNTIL((put(NULL, fakes_realtime_ns(), fakes_realtime_ns(), 1),
+		    says(&toy, "state = 'on' AND reason IS NULL")));
+	db_close(finish(&toy));
+}
+END_TEST
+
+/* A while after the end of the recording has begun to wait for the last look. */
+static void *go_on_later(void *argument)
+{
+	const struct toy *toy = argument;
+
+	WAIT_UNTIL(!toy_status(toy).is_recording);
+	suite_sleep_ms(700);
+	fake->stall(0);
+	return NULL;
+}
+
+/* Who lets calls last for long has the end of a recording wait for what the last one brings. */
+START_TEST(test_last_look)
+{
+	struct toy toy = open_toy("last.db", "graph");
+	pthread_t thread;
+	uint64_t base_ns;
 	sqlite3 *db;
 
-	start(&toy);
-	suite_sleep_ms(1150);
-	db = finish(&toy);
-	ck_assert_int_eq(db_int(db, "SELECT instr(reason, 'no record came for a second') FROM"
-				    " collector WHERE state = 'on'"), 1);
+	start_delivering(&toy);
+	fake->stall(1);
+	base_ns = fakes_realtime_ns();
+	put(NULL, base_ns, base_ns + 1000, 20);
+	ck_assert_int_eq(pthread_create(&thread, NULL, go_on_later, &toy), 0);
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	toy_close(&toy);
+	db = db_open(toy.path);
+	agree_check(db);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM graph_launch WHERE correlation = 20"), 1);
 	db_close(db);
 }
 END_TEST
@@ -496,6 +544,7 @@ int main(void)
 	tcase_add_loop_test(tests, test_absent, 0, 2);
 	tcase_add_test(tests, test_hang);
 	tcase_add_test(tests, test_quiet);
+	tcase_add_test(tests, test_last_look);
 	tcase_add_loop_test(tests, test_overtaken, 0, 2);
 	tcase_add_test(tests, test_overtaken_nodes);
 	suite_add_tcase(suite, tests);
