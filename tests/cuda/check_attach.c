@@ -315,6 +315,7 @@ START_TEST(test_close_in_flight)
 	sqlite3 *db;
 
 	ck_assert_int_eq(gpu_pass(&gpu, request, 0, 4, 0), MOETRACE_OK);
+	WAIT_UNTIL(gpu_status(&gpu).delivered_passes == 1);
 	ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
 	gpu.fake->hold(true);
 	for (uint32_t i = 1; i < 4; i++)
@@ -325,8 +326,10 @@ START_TEST(test_close_in_flight)
 		MOETRACE_OK);
 	if (_i == 0)
 		ck_assert_int_eq(moetrace_stop(gpu.toy.session, NULL), MOETRACE_E_TIMEOUT);
-	if (_i == 2)
+	if (_i == 2) {
 		gpu.fake->hold(false);
+		WAIT_UNTIL(gpu_status(&gpu).delivered_passes == 4);
+	}
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), _i == 2 ? 4 : 1);
 	ck_assert_int_eq(
@@ -351,6 +354,7 @@ START_TEST(test_late_after_stop)
 	ck_assert_int_eq(moetrace_start(gpu.toy.session, NULL), MOETRACE_OK);
 	gpu.fake->hold(false);
 	ck_assert_int_eq(gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 4, 0), MOETRACE_OK);
+	WAIT_UNTIL(gpu_status(&gpu).delivered_passes == 1);
 	ck_assert_int_eq(moetrace_stop(gpu.toy.session, NULL), MOETRACE_OK);
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE recording_id = 2"), 1);

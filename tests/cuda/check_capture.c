@@ -50,16 +50,12 @@ static struct moetrace_cuda_lane *add_lane(struct fixture *f, void *stream)
 static struct fixture open_fixture(const char *name, uint32_t n_rows, uint32_t n_kept,
 				   uint64_t ring_bytes)
 {
-	struct moetrace_session_opts session_opts = toy_opts();
 	struct fixture f = {.n_rows = n_rows};
 	struct moetrace_cuda_opts opts;
 	char reason[256];
 
 	gpu_open();
-	/* Under a tool passes are in flight for long. */
-	if (is_small())
-		session_opts.stop_timeout_ms = 60000;
-	f.toy = toy_start(name, &session_opts, n_layers, GRAPH_EXPERTS, GRAPH_TOP_K);
+	f.toy = toy_start(name, NULL, n_layers, GRAPH_EXPERTS, GRAPH_TOP_K);
 	f.stream = graph_stream_new();
 	f.buffers = graph_buffers_new(n_layers, n_rows, n_kept);
 	MOETRACE_INIT(&opts);
@@ -195,8 +191,7 @@ START_TEST(test_groups)
 	for (uint32_t i = 0; i < 2; i++) {
 		begin(&f, i, 0);
 		for (uint32_t l = 0; l < n_layers; l++) {
-			while (moetrace_cuda_pass_layers(f.lane, l) != MOETRACE_OK)
-				suite_sleep_ms(1);
+			WAIT_UNTIL(moetrace_cuda_pass_layers(f.lane, l) == MOETRACE_OK);
 			graph_launch(layers[l], f.stream);
 		}
 		ck_assert_int_eq(moetrace_cuda_pass_end(f.lane), MOETRACE_OK);

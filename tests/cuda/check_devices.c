@@ -101,8 +101,7 @@ START_TEST(test_order_between_devices)
 	ck_assert_int_eq(
 		moetrace_request_end(one.toy.session, later, MOETRACE_REQUEST_FINISHED, 1),
 		MOETRACE_OK);
-	while (gpu_status(&one).delivered_passes == 0)
-		suite_sleep_ms(1);
+	WAIT_UNTIL(gpu_status(&one).delivered_passes > 0);
 	suite_sleep_ms(50);
 	ck_assert_uint_eq(gpu_status(&one).delivered_passes, 1);
 	ck_assert_uint_eq(gpu_status(&two).delivered_passes, 0);

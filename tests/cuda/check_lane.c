@@ -22,8 +22,7 @@ static char *from_host(uint32_t n_layers, uint32_t n_experts, uint32_t top_k, ui
 	char *stored;
 
 	for (uint32_t i = 0; i < n_passes; i++) {
-		while (!toy_pass(&toy, MOETRACE_PHASE_DECODE, request, i * n_rows, n_rows))
-			suite_sleep_ms(1);
+		WAIT_UNTIL(toy_pass(&toy, MOETRACE_PHASE_DECODE, request, i * n_rows, n_rows));
 	}
 	db = toy_close_and_open(&toy);
 	stored = gpu_stored(db);
@@ -148,8 +147,7 @@ START_TEST(test_many_laps)
 	sqlite3 *db;
 
 	for (uint32_t i = 0; i < n_passes; i++) {
-		while (gpu_status(&gpu).begun_passes - gpu_status(&gpu).delivered_passes > 50)
-			suite_sleep_ms(1);
+		WAIT_UNTIL(gpu_status(&gpu).begun_passes - gpu_status(&gpu).delivered_passes <= 50);
 		ck_assert_int_eq(gpu_pass(&gpu, request, i * n_rows, n_rows, 0), MOETRACE_OK);
 	}
 	db = toy_close_and_open(&gpu.toy);
@@ -207,9 +205,8 @@ static void *switch_on_and_off(void *argument)
 		atomic_store(&switcher->is_idle, 1);
 		if (switcher->status)
 			break;
-		do
-			suite_sleep_ms(2);
-		while (!atomic_load(&switcher->was_idle));
+		suite_sleep_ms(2);
+		WAIT_UNTIL(atomic_load(&switcher->was_idle));
 		switcher->status = moetrace_start(switcher->session, NULL);
 		if (switcher->status)
 			break;
@@ -273,8 +270,8 @@ START_TEST(test_each_pass)
 		/* Else all of it would be over before the first stop. */
 		if (_i == 1 && i % 50 == 0)
 			suite_sleep_ms(2);
-		while (i == N_PASSES / 2 && _i == 1 && !atomic_load(&switcher.is_idle))
-			suite_sleep_ms(1);
+		if (i == N_PASSES / 2 && _i == 1)
+			WAIT_UNTIL(atomic_load(&switcher.is_idle));
 		if (!is_begun[i])
 			atomic_store(&switcher.was_idle, 1);
 	}
@@ -316,19 +313,14 @@ START_TEST(test_stop_within_begin)
 {
 	struct gpu gpu = gpu_start("within.db", 2, 64, 4, 0);
 	struct switcher switcher = {.session = gpu.toy.session};
-	struct moetrace_session_status status;
 	pthread_t caller;
 	sqlite3 *db;
 
-	MOETRACE_INIT(&status);
 	gpu.fake->stall("cuStreamIsCapturing");
 	ck_assert_int_eq(pthread_create(&caller, NULL, pass_once, &gpu), 0);
 	gpu.fake->wait_for_stalled();
 	ck_assert_int_eq(pthread_create(&switcher.thread, NULL, stop_once, &switcher), 0);
-	do {
-		suite_sleep_ms(1);
-		ck_assert_int_eq(moetrace_status(gpu.toy.session, &status), MOETRACE_OK);
-	} while (status.is_recording);
+	WAIT_UNTIL(!toy_status(&gpu.toy).is_recording);
 	/* Time for a stop that does not look for callers to look for passes. */
 	suite_sleep_ms(5);
 	gpu.fake->stall("");

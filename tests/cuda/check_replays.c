@@ -225,7 +225,9 @@ struct switcher {
 	struct moetrace_session *session;
 	pthread_t thread;
 	_Atomic int is_over;
-	uint32_t n_starts;
+	_Atomic int has_stopped, was_idle; /* the first stop lasts until a pass began while it did */
+	_Atomic uint32_t n_starts;
+	_Atomic int status;
 };
 
 static void *switch_on_and_off(void *argument)
@@ -234,12 +236,16 @@ static void *switch_on_and_off(void *argument)
 
 	while (!atomic_load(&switcher->is_over)) {
 		suite_sleep_ms(7);
-		if (moetrace_stop(switcher->session, NULL))
+		switcher->status = moetrace_stop(switcher->session, NULL);
+		atomic_store(&switcher->has_stopped, 1);
+		if (switcher->status)
 			break;
 		suite_sleep_ms(3);
-		if (moetrace_start(switcher->session, NULL))
+		WAIT_UNTIL(atomic_load(&switcher->was_idle) || atomic_load(&switcher->is_over));
+		switcher->status = moetrace_start(switcher->session, NULL);
+		if (switcher->status)
 			break;
-		switcher->n_starts++;
+		atomic_fetch_add(&switcher->n_starts, 1);
 	}
 	return NULL;
 }
@@ -254,11 +260,24 @@ START_TEST(test_switched)
 	uint32_t n;
 	sqlite3 *db;
 
-	ck_assert_int_eq(pthread_create(&switcher.thread, NULL, switch_on_and_off, &switcher), 0);
-	for (uint32_t i = 0; i < N_SOME; i++)
+	for (uint32_t i = 0; i < N_SOME; i++) {
+		/* The first eighth is recorded; both threads get to their turns, however slow they are. */
+		if (i == N_SOME / 8)
+			ck_assert_int_eq(pthread_create(&switcher.thread, NULL, switch_on_and_off,
+							&switcher),
+					 0);
+		if (i == N_SOME / 4)
+			WAIT_UNTIL(atomic_load(&switcher.has_stopped));
+		if (i == N_SOME / 2 || i == N_SOME / 4 * 3)
+			WAIT_UNTIL(atomic_load(&switcher.n_starts) >= i / (N_SOME / 4) - 1 ||
+				   switcher.status);
 		replay(&rig, graph, i);
+		if (!rig.is_begun[i])
+			atomic_store(&switcher.was_idle, 1);
+	}
 	atomic_store(&switcher.is_over, 1);
 	ck_assert_int_eq(pthread_join(switcher.thread, NULL), 0);
+	ck_assert_int_eq(switcher.status, MOETRACE_OK);
 	ck_assert_uint_ge(switcher.n_starts, 2);
 	db = toy_close_and_open(&rig.toy);
 	n = kept_compare(db, &rig.kept);

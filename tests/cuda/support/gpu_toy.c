@@ -83,7 +83,7 @@ static struct gpu start(const char *name, uint32_t n_layers, uint32_t n_experts,
 struct gpu gpu_start(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k,
 		     uint64_t ring_bytes)
 {
-	return start(name, n_layers, n_experts, top_k, ring_bytes, 60000);
+	return start(name, n_layers, n_experts, top_k, ring_bytes, toy_opts().stop_timeout_ms);
 }
 
 struct gpu gpu_start_hasty(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k)

@@ -167,8 +167,7 @@ static void hand_over(const struct toy *toy, const struct reader *reader)
 	info.phase = MOETRACE_PHASE_DECODE;
 	info.n_rows = kept->n_rows;
 	info.runtime_pass = &runtime_pass;
-	while (!(pass = moetrace_pass_begin(toy->session, &info)))
-		suite_sleep_ms(1);
+	WAIT_UNTIL((pass = moetrace_pass_begin(toy->session, &info)) != NULL);
 	for (uint32_t layer = 0; layer < kept->n_layers; layer++) {
 		const size_t at = (size_t)layer * kept->n_rows * GRAPH_TOP_K;
 		struct moetrace_selection selection;
