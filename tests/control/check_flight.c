@@ -402,12 +402,16 @@ static void write_somehow(struct load *load, uint32_t i)
 START_TEST(test_under_load)
 {
 	struct moetrace_recording_opts opts = flight_opts(FLIGHT_BYTES, 0, MOETRACE_MODE_PER_TOKEN);
-	struct load load = {.toy = flight_start("load.db", NULL, &opts)};
+	struct moetrace_session_opts session_opts = toy_opts();
+	struct load load = {.stop = false};
 	char path[1024];
 	pthread_t threads[N_THREADS];
 	int64_t n_found = 0, n_triggered = 0;
 	uint32_t i;
 
+	/* The writer may have to wait for a processor that these threads have. */
+	session_opts.ring_bytes = UINT64_C(16) << 20;
+	load.toy = flight_start("load.db", &session_opts, &opts);
 	for (i = 0; i < N_THREADS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, load_main, &load), 0);
 	for (i = 0; i < 12; i++) {
@@ -473,8 +477,7 @@ START_TEST(test_trigger)
 	pass = toy_begin(&toy, MOETRACE_PHASE_DUMMY, &slice, 1);
 	ck_assert_int_eq(moetrace_flight_trigger(toy.session, reason), MOETRACE_OK);
 	toy_finish(&toy, pass, 3);
-	while (toy_status(&toy).recording_id < 2)
-		suite_sleep_ms(5);
+	WAIT_UNTIL(toy_status(&toy).recording_id >= 2);
 	flight_pass(&toy, 2, MOETRACE_NO_REQUEST, 0, 4);
 	db = toy_close_and_open(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 2);

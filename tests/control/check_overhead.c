@@ -18,18 +18,27 @@
 
 enum { N_THREADS = 3 };
 
+struct load;
+
+struct worker {
+	struct load *load;
+	pthread_t thread;
+	atomic_uint n_passes; /* recorded, or left out, and counted */
+};
+
 struct load {
 	struct toy toy;
 	atomic_bool stop;
 	atomic_uint n_recorded;
 	atomic_uint n_left_out;
-	pthread_t threads[N_THREADS];
+	struct worker workers[N_THREADS];
 	char folder[256];
 };
 
 static void *load_main(void *argument)
 {
-	struct load *load = argument;
+	struct worker *worker = argument;
+	struct load *load = worker->load;
 
 	while (!load->stop) {
 		usleep(300);
@@ -37,19 +46,29 @@ static void *load_main(void *argument)
 			load->n_recorded++;
 		else
 			load->n_left_out++;
+		worker->n_passes++;
 	}
 	return NULL;
 }
 
 static void load_begin(struct load *load, const char *name)
 {
+	struct moetrace_session_opts opts = toy_opts();
+
+	/* The writer may have to wait for a processor that these threads have. */
+	opts.ring_bytes = UINT64_C(16) << 20;
 	snprintf(load->folder, sizeof(load->folder), "%s", line_peer_folder());
-	load->toy = toy_start(name, NULL, 2, 64, 4);
+	load->toy = toy_start(name, &opts, 2, 64, 4);
 	load->stop = false;
 	load->n_recorded = 0;
 	load->n_left_out = 0;
-	for (uint32_t i = 0; i < N_THREADS; i++)
-		ck_assert_int_eq(pthread_create(&load->threads[i], NULL, load_main, load), 0);
+	for (uint32_t i = 0; i < N_THREADS; i++) {
+		struct worker *worker = &load->workers[i];
+
+		worker->load = load;
+		worker->n_passes = 0;
+		ck_assert_int_eq(pthread_create(&worker->thread, NULL, load_main, worker), 0);
+	}
 }
 
 /* Every pass is in the file, as it was: recorded, or left out. */
@@ -59,7 +78,7 @@ static void load_end(struct load *load)
 
 	load->stop = true;
 	for (uint32_t i = 0; i < N_THREADS; i++)
-		ck_assert_int_eq(pthread_join(load->threads[i], NULL), 0);
+		ck_assert_int_eq(pthread_join(load->workers[i].thread, NULL), 0);
 	db = toy_close_and_open(&load->toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
 			 load->n_recorded);
@@ -73,19 +92,18 @@ static void wait_for(const atomic_uint *count, uint32_t n)
 {
 	uint32_t before = *count;
 
-	while (*count - before < n)
-		suite_sleep_ms(1);
+	WAIT_UNTIL(*count - before >= n);
 }
 
 static void wait_until_given_back(struct load *load)
 {
 	uint32_t n_left_out;
 
-	while (atomic_load(&load->toy.session->overhead))
-		suite_sleep_ms(1);
+	WAIT_UNTIL(!atomic_load(&load->toy.session->overhead));
 	ck_assert_uint_eq(atomic_load(&load->toy.session->n_measuring), 0);
-	/* A pass of each thread may have begun before. */
-	wait_for(&load->n_recorded, 2 * N_THREADS);
+	/* A pass of each thread may have begun before, and wait to be counted. */
+	for (uint32_t i = 0; i < N_THREADS; i++)
+		wait_for(&load->workers[i].n_passes, 2);
 	n_left_out = load->n_left_out;
 	wait_for(&load->n_recorded, 50);
 	ck_assert_uint_eq(load->n_left_out, n_left_out);

@@ -167,8 +167,7 @@ START_TEST(test_rotate_by_itself)
 	opts.rotate_ns = rotations[_i][1];
 	load_begin(&load, threads, "by-itself.db", &opts);
 	third = part(load.toy.path, 3);
-	while (access(third, F_OK) != 0)
-		suite_sleep_ms(5);
+	WAIT_UNTIL(access(third, F_OK) == 0);
 	load_end(&load, threads);
 	ck_assert_uint_eq(load.n_not_recorded, 0);
 	check_parts(&load, 3);
@@ -431,8 +430,7 @@ START_TEST(test_again_after_disk_full)
 	moetrace_request_end(toy.session, ended, MOETRACE_REQUEST_FINISHED, 0);
 	toy_model_add(toy.session, "late", 0, 1, 8, 2);
 	io_fault_fail(0, 0);
-	while (moetrace_start(toy.session, NULL) != MOETRACE_OK)
-		suite_sleep_ms(50);
+	WAIT_UNTIL(moetrace_start(toy.session, NULL) == MOETRACE_OK);
 	ck_assert_uint_eq(toy_status(&toy).is_recording, 1);
 	ck_assert_uint_eq(toy_status(&toy).is_failed, 0);
 	late = toy_request(&toy, "late");
@@ -503,8 +501,7 @@ START_TEST(test_again_after_file_is_gone)
 	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
 	take_away(toy.path, (enum deed)_i);
 	toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3);
-	while (!toy_status(&toy).is_failed)
-		suite_sleep_ms(10);
+	WAIT_UNTIL(toy_status(&toy).is_failed);
 	ck_assert_uint_eq(toy_status(&toy).is_recording, 0);
 	ck_assert_uint_le(toy_status(&toy).dropped_passes, 1);
 	ck_assert(!toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3));

@@ -40,7 +40,8 @@ static void *busy_main(void *argument)
 	while (!busy->stop) {
 		busy->n_passes +=
 			toy_pass(&busy->toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 3);
-		usleep(suite_has_sanitizer("thread") ? 2000 : 200);
+		/* The rings hold what comes in ten seconds without a writer. */
+		usleep(suite_has_sanitizer("thread") ? 2000 : 1000);
 	}
 	return NULL;
 }
@@ -54,18 +55,23 @@ static void busy_begin(struct busy *busy, const char *name)
 	ck_assert_int_eq(pthread_create(&busy->thread, NULL, busy_main, busy), 0);
 }
 
+static const char *ask_status(const struct busy *busy)
+{
+	int fd = line_peer_connect(busy->folder);
+	const char *answer = line_peer_say(fd, "status");
+
+	close(fd);
+	return answer;
+}
+
 /* An honest peer is served, and the file holds every pass. */
 static void busy_end(struct busy *busy)
 {
 	const char *answer;
 	sqlite3 *db;
-	int fd;
 
-	do {
-		fd = line_peer_connect(busy->folder);
-		answer = line_peer_say(fd, "status");
-		close(fd);
-	} while (strncmp(answer, "error E_LIMIT", 13) == 0);
+	/* The ones before may be about to be sent away. */
+	WAIT_UNTIL((answer = ask_status(busy), strncmp(answer, "error E_LIMIT", 13)) != 0);
 	ck_assert_msg(strstr(answer, "state recording\n") != NULL, "status: %s", answer);
 	busy->stop = true;
 	ck_assert_int_eq(pthread_join(busy->thread, NULL), 0);

@@ -160,10 +160,13 @@ END_TEST
 /* stop and flush tell the caller that not everything could be written. */
 START_TEST(test_stop_and_flush_tell)
 {
+	struct moetrace_session_opts opts = toy_opts();
 	struct toy toy;
 
 	io_fault_install();
-	toy = toy_start("tell.db", NULL, N_LAYERS, 64, TOP_K);
+	/* The writer is not to find it out before it is asked. */
+	opts.commit_interval_ms = 10000;
+	toy = toy_start("tell.db", &opts, N_LAYERS, 64, TOP_K);
 	ck_assert_uint_eq(run_until_null(&toy, 10).n_recorded, 10);
 	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
 	io_fault_fail(ENOSPC, 0);
@@ -292,8 +295,7 @@ START_TEST(test_disk_filled_by_another)
 	fclose(other);
 	ck_assert_int_eq(unlink(path), 0);
 	/* There is room again, and the user starts it again. */
-	while (moetrace_start(toy.session, NULL) != MOETRACE_OK)
-		suite_sleep_ms(50);
+	WAIT_UNTIL(moetrace_start(toy.session, NULL) == MOETRACE_OK);
 	ck_assert_uint_eq(run_until_null(&toy, 20).n_recorded, 20);
 	ck_assert_int_eq(moetrace_session_close(toy.session), MOETRACE_OK);
 	db = db_open(toy.path);

@@ -119,8 +119,8 @@ static void *load_main(void *argument)
 
 		/* Enough to be found busy, and not too much to read afterwards. */
 		usleep(suite_has_sanitizer("thread") ? 2000 : 100);
-		if (moetrace_request_begin(load->toy->session, NULL, &request) != MOETRACE_OK)
-			break;
+		REQUIRE(moetrace_request_begin(load->toy->session, NULL, &request) == MOETRACE_OK,
+			"request");
 		load->n_passes += toy_pass(load->toy, MOETRACE_PHASE_PREFILL, request, 0, 4);
 		moetrace_request_end(load->toy->session, request, MOETRACE_REQUEST_FINISHED, 4);
 	}
@@ -130,12 +130,16 @@ static void *load_main(void *argument)
 /* Forks at any moment of two busy threads and the writer. */
 START_TEST(test_forks_under_load)
 {
-	struct toy toy = toy_start("load.db", NULL, 2, 64, 4);
+	struct moetrace_session_opts opts = toy_opts();
+	struct toy toy;
 	struct load load = {.toy = &toy};
 	pthread_t ids[2];
 	sqlite3 *db;
 	uint32_t i;
 
+	/* The writer may have to wait for a processor that these threads have. */
+	opts.ring_bytes = UINT64_C(16) << 20;
+	toy = toy_start("load.db", &opts, 2, 64, 4);
 	for (i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&ids[i], NULL, load_main, &load), 0);
 	for (i = 0; i < (suite_is_long() ? 400u : 40u); i++)

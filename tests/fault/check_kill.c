@@ -73,6 +73,8 @@ static void record(struct recorder *recorder, bool flushes)
 				_exit(2);
 			progress->n_ended++;
 			usleep(200);
+			/* What the ring has no room for would be lost. */
+			toy_keep_pace(&recorder->toy, progress->n_ended, 400);
 		}
 		moetrace_request_end(recorder->toy.session, request, MOETRACE_REQUEST_FINISHED,
 				     100);
@@ -103,6 +105,16 @@ static pid_t start_recorder(const char *path, struct progress *progress, bool fl
 	return 0;
 }
 
+/* It does so only if something is wrong, which is said. */
+static bool has_ended(pid_t pid)
+{
+	int status = 0;
+
+	ck_assert_int_ge(waitpid(pid, &status, WNOHANG), 0);
+	ck_assert_msg(status == 0, "the recording process ended by itself: %d", status);
+	return false;
+}
+
 /* Kills the process a random time after its first commit; returns the passes that were seen then. */
 static int64_t kill_at_random(pid_t pid, const char *path, const struct progress *progress,
 			      struct rng *rng)
@@ -111,12 +123,10 @@ static int64_t kill_at_random(pid_t pid, const char *path, const struct progress
 	sqlite3 *db;
 	int status;
 
-	while (!progress->is_recording && waitpid(pid, &status, WNOHANG) == 0)
-		suite_sleep_ms(1);
+	WAIT_UNTIL(progress->is_recording || has_ended(pid));
 	db = db_open(path);
 	/* Nobody else asks for it: what was recorded is committed after the interval. */
-	while ((n_seen = db_int(db, "SELECT count(*) FROM pass")) == 0)
-		suite_sleep_ms(5);
+	WAIT_UNTIL(db_int(db, "SELECT count(*) FROM pass") > 0 || has_ended(pid));
 	suite_sleep_ms(rng_below(rng, 500));
 	n_seen = db_int(db, "SELECT count(*) FROM pass");
 	db_close(db);

@@ -113,8 +113,7 @@ static void run_trapped(struct trap *trap, void (*run)(void *argument), void *ar
 	REQUIRE(sigaction(SIGSYS, &action, NULL) == 0, "sigaction: %s", strerror(errno));
 	REQUIRE(pthread_create(&id, NULL, trap_main, trap) == 0, "no thread");
 	REQUIRE(pthread_detach(id) == 0, "the thread is not detached");
-	while (!trap->has_ended)
-		suite_sleep_ms(1);
+	WAIT_UNTIL(trap->has_ended);
 }
 
 static void run_hot(void *argument)

@@ -123,7 +123,8 @@ static void *passes_run(void *arg)
 	while (!atomic_load_explicit(&runner->ends, memory_order_acquire)) {
 		toy_finish(&runner->toy, moetrace_pass_begin(runner->toy.session, &info), 2);
 		atomic_store_explicit(&runner->n_passes, ++n_passes, memory_order_relaxed);
-		if (n_passes % 64 == 0)
+		/* As many as the ring holds of in some seconds. */
+		if (n_passes % 16 == 0)
 			suite_sleep_ms(1);
 	}
 	return NULL;
@@ -134,8 +135,7 @@ static void passes_wait(struct runner *runner)
 {
 	const uint64_t from = atomic_load_explicit(&runner->n_passes, memory_order_relaxed);
 
-	while (atomic_load_explicit(&runner->n_passes, memory_order_relaxed) < from + 64)
-		suite_sleep_ms(1);
+	WAIT_UNTIL(atomic_load_explicit(&runner->n_passes, memory_order_relaxed) >= from + 64);
 }
 
 START_TEST(s_a_rotation_loses_nothing_at_the_boundary)

@@ -105,7 +105,9 @@ const char *line_peer_read(int fd)
 	ssize_t n = 1;
 
 	while (n > 0 && n_bytes + 1 < sizeof(text) && !is_whole(text, n_bytes)) {
-		n = recv(fd, text + n_bytes, sizeof(text) - 1 - n_bytes, 0);
+		do /* a process that was stopped and goes on, too */
+			n = recv(fd, text + n_bytes, sizeof(text) - 1 - n_bytes, 0);
+		while (n < 0 && errno == EINTR);
 		ck_assert_msg(n >= 0 || errno == ECONNRESET || errno == EPIPE, "no answer: %s",
 			      strerror(errno));
 		n_bytes += n > 0 ? (size_t)n : 0;

@@ -14,6 +14,7 @@
 #include "tests/unit/support/suite.h"
 
 enum { N_PASSES = 60, N_CANDIDATES = 4, MEASURED_NS = 150000000, STEP_NS = 500000 };
+#define MAX_MEASURED_NS UINT64_C(30000000000)
 
 void hot_kinds_recording(const struct hot *hot, struct moetrace_recording_opts *ret_opts)
 {
@@ -85,7 +86,7 @@ void hot_kinds_prepare(struct hot *hot)
 		return;
 	hot->peer = line_peer_connect(getenv("MOETRACE_SOCKET_DIR"));
 	ck_assert_ptr_nonnull(
-		strstr(line_peer_say(hot->peer, "overhead pairs=200 block_ms=20"), "start_ns "));
+		strstr(line_peer_say(hot->peer, "overhead pairs=1000 block_ms=20"), "start_ns "));
 }
 
 static void wide_pass(struct hot *hot)
@@ -147,10 +148,14 @@ void hot_kinds_go(struct hot *hot)
 		else
 			hot_whole_pass(hot);
 	}
-	/* Blocks alternate by the clock, which is also what can be waited for here. */
-	while (hot->scenario == HOT_MEASURED && next_ns < start_ns + MEASURED_NS) {
+	/*
+	 * Blocks alternate by the clock, which is also what can be waited for here: until there were
+	 * some of both kinds, where the machine stands still for as long as many of them.
+	 */
+	while (hot->scenario == HOT_MEASURED && next_ns < start_ns + MAX_MEASURED_NS &&
+	       (next_ns < start_ns + MEASURED_NS || !hot->n_begun || !hot->n_null)) {
 		hot_whole_pass(hot);
-		next_ns += STEP_NS;
+		next_ns = hot->api->clock_ns() + STEP_NS;
 		while (hot->api->clock_ns() < next_ns)
 			continue;
 	}

@@ -22,7 +22,7 @@ static char serve(sqlite3 **db, char *line)
 	switch (line[0]) {
 	case 'o':
 		rc = sqlite3_open_v2(argument, db, SQLITE_OPEN_READWRITE, NULL);
-		sqlite3_busy_timeout(*db, 5000);
+		sqlite3_busy_timeout(*db, 60000);
 		break;
 	case 'x':
 		rc = sqlite3_exec(*db, argument, NULL, NULL, NULL);
