@@ -125,6 +125,16 @@ static void open_server(struct moetrace_session *session)
 		say(session, error);
 }
 
+/* The writer runs already, and looks for them. */
+static int open_collectors(struct moetrace_session *session)
+{
+	struct mt_collect *collect;
+	int status = mt_collect_open(session, session->opts.collectors, &collect);
+
+	atomic_store(&session->collect, collect);
+	return status;
+}
+
 int moetrace_session_open(const char *path, const struct moetrace_session_opts *opts,
 			  struct moetrace_session **ret_session)
 {
@@ -161,7 +171,7 @@ int moetrace_session_open(const char *path, const struct moetrace_session_opts *
 		goto err_session;
 	}
 	mt_range_tool_open(&session->tool);
-	if (mt_collect_open(session, session->opts.collectors, &session->collect))
+	if (open_collectors(session))
 		say(session, "no collectors: no thread could be made for them");
 	open_server(session);
 	mt_fork_enlist(session);

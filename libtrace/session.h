@@ -242,7 +242,7 @@ struct moetrace_session {
 	struct mt_writer *writer;
 	pthread_t thread;
 	struct mt_server *server;     /* NULL: no control socket */
-	struct mt_collect *collect;   /* NULL: no collectors; set before the first recording */
+	_Atomic(struct mt_collect *) collect; /* NULL: no collectors; set before the first recording */
 	_Atomic(struct mt_cuda_set *) cuda; /* attached devices; NULL: none ever was */
 
 	pthread_mutex_t text;         /* protects errmsg and published */

@@ -629,6 +629,23 @@ START_TEST(test_recordings)
 }
 END_TEST
 
+/* The writer is there before the collectors, and looks for them: a race, if they are not handed over. */
+START_TEST(test_writer_looks_early)
+{
+	struct moetrace_session_opts opts = toy_opts();
+	struct moetrace_session *session;
+	const char *path = suite_path("early.db");
+
+	fakes_be_patient();
+	opts.collectors = "null";
+	ck_assert_int_eq(moetrace_session_open(path, &opts, &session), MOETRACE_OK);
+	/* It looks once a second; no call between the two, which would put them in order. */
+	suite_sleep_ms(1300);
+	ck_assert_int_eq(moetrace_session_close(session), MOETRACE_OK);
+	agree_check_file(path);
+}
+END_TEST
+
 static const struct {
 	const char *list, *says;
 } wrong_lists[] = {
@@ -697,6 +714,9 @@ int main(void)
 	tcase_add_test(tests, test_rapl_many);
 	tcase_add_test(tests, test_rapl_absent);
 	tcase_add_test(tests, test_recordings);
+	/* Nobody else sees it. */
+	if (suite_has_sanitizer("thread"))
+		tcase_add_test(tests, test_writer_looks_early);
 	tcase_add_test(tests, test_unknown);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
