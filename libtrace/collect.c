@@ -297,14 +297,20 @@ static int wait_for_thread(struct mt_source *source)
 	return source->has_left;
 }
 
-/* Under the lock: an end that did not come back. What was cut off before has its reason. */
+/*
+ * Under the lock: an end that did not come back. What was cut off before has its reason, and of what
+ * has never answered the recordings say that.
+ */
 static void cut_off_end(struct mt_source *source)
 {
 	struct mt_collector_report *report = &source->status.report;
+	int has_answered = source->status.is_known;
 
 	if (!source->has_thread || source->has_left || source->is_cut)
 		return;
 	cut_off(source);
+	if (!has_answered)
+		return;
 	source->status.has_hung_at_end = 1;
 	snprintf(report->reason, sizeof(report->reason),
 		 "its end did not come back for %llu ms and was left alone, after all that it had read; "
