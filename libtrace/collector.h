@@ -165,6 +165,8 @@ struct mt_kernel_reading {
 	int64_t correlation;
 	int32_t shape[9];  /* as mt_graph_node's; not of a graph */
 	uint64_t pass;     /* number of the pass that it was launched in; 0: none, or not known */
+	uint64_t n_begun;   /* writer: see mt_ties_pass_is_on_its_way() */
+	uint64_t closed_ns; /* writer: when it was first seen that the pass is not open; 0: it was */
 	uint64_t mark;     /* of the launch */
 	uint32_t graph;    /* of mt_collector_out.graph(); 0: its nodes are not known */
 	uint32_t n_nodes;

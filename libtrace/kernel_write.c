@@ -2,8 +2,8 @@
 /*
  * Kernels and launches of graphs, as a collector read them, become rows. A reading that names a pass
  * waits until that pass has closed, so that the row can name it, too: for as long as the host has not
- * ended it, and then for as long as its way to the writer may take. A pass that does not come, or
- * that a full list does not let wait for, is not named, and that is counted.
+ * ended it, or its GPU is not done with it, and then for as long as its way to the writer may take. A
+ * pass that does not come, or that a full list does not let wait for, is not named, and that is counted.
  *
  * Invariant: of a sampled pass all kernels are stored or none. Those of a pass that was not seen from
  * its begin to its end are left out.
@@ -17,7 +17,7 @@
 #include "libtrace/collect.h"
 #include "libtrace/host_ties.h"
 
-/* From the end of a pass, or from when it was last seen open. */
+/* From when a pass was first seen to be neither open nor on a device. */
 #define PATIENCE_NS (2 * MT_NS_PER_S)
 
 /* The key of a launch's shape: there are few of them. */
@@ -159,9 +159,14 @@ int mt_writer_kernel_waits(struct mt_writer *writer, struct mt_kernel_reading *r
 	if (!reading->pass || mt_tied_find(&writer->tied, reading->pass) ||
 	    writer->end_ns != UINT64_MAX)
 		return 0;
-	if (is_open(writer, reading->pass))
-		reading->time_ns = now_ns;
-	return now_ns < reading->time_ns + PATIENCE_NS;
+	if (is_open(writer, reading->pass) ||
+	    mt_ties_pass_is_on_its_way(writer->session->ties, reading->pass, &reading->n_begun)) {
+		reading->closed_ns = 0;
+		return 1;
+	}
+	if (!reading->closed_ns)
+		reading->closed_ns = now_ns;
+	return now_ns < reading->closed_ns + PATIENCE_NS;
 }
 
 int mt_writer_kernel_is_left_out(struct mt_writer *writer, const struct mt_kernel_reading *reading)

@@ -13,6 +13,8 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
+#include <moetrace/cuda.h>
+
 #include "libtrace/collector.h"
 #include "libtrace/ring.h"
 
@@ -43,6 +45,12 @@ struct mt_host_tie {
 	_Atomic uint32_t model;
 };
 
+/* Passes between their begin and the recorder; a device is done with them in the order of their begins. */
+struct mt_way {
+	_Atomic uint64_t n_begun;
+	_Atomic uint64_t n_arrived; /* or given up */
+};
+
 struct mt_ties {
 	_Atomic uint32_t is_used; /* somebody asks; else nothing is noted */
 	_Atomic uint64_t on;      /* what records kernels is on: a new number each time; 0: off */
@@ -55,6 +63,7 @@ struct mt_ties {
 	_Atomic uint32_t n_ties;   /* lanes that there are */
 	struct mt_tie ties[MT_MAX_TIES];
 	struct mt_host_tie hosts[MT_MAX_RINGS];
+	struct mt_way ways[MOETRACE_CUDA_MAX_DEVICES];
 	_Atomic uint64_t whole[MT_WHOLE_PASSES]; /* their numbers, each at its place */
 };
 
@@ -131,6 +140,35 @@ static inline void mt_tie_end(struct mt_ties *ties, struct mt_tie *tie)
 	atomic_store_explicit(&tie->thread, 0, memory_order_relaxed);
 	mt_tie_unmark(tie);
 	mt_ties_ended(ties, on, number);
+}
+
+/* A pass began on a device, and @n of its passes came to the recorder. NULL: nobody asks. */
+static inline void mt_ties_set_out(struct mt_ties *ties, uint32_t device)
+{
+	if (ties)
+		atomic_fetch_add_explicit(&ties->ways[device].n_begun, 1, memory_order_relaxed);
+}
+
+static inline void mt_ties_arrived(struct mt_ties *ties, uint32_t device, uint64_t n)
+{
+	/* Release: whoever sees it finds the passes in the recorder's rings. */
+	if (ties)
+		atomic_fetch_add_explicit(&ties->ways[device].n_arrived, n, memory_order_release);
+}
+
+/*
+ * Whether a pass that has begun may be on its way from its device still: not all are there that had
+ * begun when this was first asked, which @n_begun remembers; 0 before.
+ */
+static inline int mt_ties_pass_is_on_its_way(struct mt_ties *ties, uint64_t number, uint64_t *n_begun)
+{
+	struct mt_way *way = &ties->ways[number >> 56 & (MOETRACE_CUDA_MAX_DEVICES - 1)];
+
+	if (!(number >> 63))
+		return 0;
+	if (!*n_begun)
+		*n_begun = atomic_load_explicit(&way->n_begun, memory_order_relaxed);
+	return atomic_load_explicit(&way->n_arrived, memory_order_acquire) < *n_begun;
 }
 
 static inline int mt_ties_are_whole(struct mt_ties *ties, uint64_t number)

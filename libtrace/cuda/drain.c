@@ -44,6 +44,8 @@ static void take(struct moetrace_cuda *cuda, struct mt_record *taken)
 			record->is_lost = 1;
 		mt_cuda_deliver(cuda, record);
 	}
+	if (taken->type != MT_RECORD_PAD && record->is_last)
+		mt_ties_arrived(cuda->session->ties, cuda->index, 1);
 	mt_ring_take(&cuda->ring, taken);
 	pthread_mutex_unlock(&cuda->deliver);
 }

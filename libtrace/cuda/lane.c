@@ -304,6 +304,7 @@ static int open_record(struct moetrace_cuda_lane *lane, const struct moetrace_pa
 	atomic_store_explicit(&lane->n_begun,
 			      atomic_load_explicit(&lane->n_begun, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
+	mt_ties_set_out(cuda->session->ties, cuda->index);
 	record->start = *start;
 	record->start.number = lane->number_of_pass = new_number(cuda);
 	record->start.gpu = cuda->index + 1;
