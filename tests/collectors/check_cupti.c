@@ -169,6 +169,8 @@ START_TEST(test_rotate_within_look)
 		suite_sleep_ms(10);
 	base_ns = fakes_realtime_ns();
 	put(NULL, base_ns, base_ns + 300000, 30);
+	for (int i = 0; i < 3000 && fake->n_waiting(); i++)
+		suite_sleep_ms(10);
 	toy.path = next;
 	db = finish(&toy);
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(correlation) FROM graph_launch"), "30");

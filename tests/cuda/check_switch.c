@@ -164,8 +164,26 @@ START_TEST(test_rotate_with_late_device)
 }
 END_TEST
 
-/* A session that rotates by itself after some time, or that keeps a recording in memory. */
-static struct gpu start_switching(const char *name, uint64_t rotate_ns, uint64_t flight_bytes,
+#define FILE_BYTES (UINT64_C(2) << 20)
+
+/* Passes of no request from the host, until the writer begins another file and recording. */
+static void fill_file(const struct gpu *gpu)
+{
+	for (;;) {
+		const struct moetrace_session_status status = toy_status(&gpu->toy);
+
+		if (status.recording_id != 1)
+			return;
+		if (status.ring_fill_bytes > FILE_BYTES / 4)
+			suite_sleep_ms(1);
+		else
+			REQUIRE(toy_pass(&gpu->toy, MOETRACE_PHASE_DECODE, MOETRACE_NO_REQUEST, 0, 500),
+				"a pass is not recorded");
+	}
+}
+
+/* A session that rotates by itself at some size, or that keeps a recording in memory. */
+static struct gpu start_switching(const char *name, uint64_t rotate_bytes, uint64_t flight_bytes,
 				  uint32_t stop_timeout_ms)
 {
 	struct moetrace_session_opts opts = toy_opts();
@@ -173,7 +191,7 @@ static struct gpu start_switching(const char *name, uint64_t rotate_ns, uint64_t
 	struct gpu gpu;
 
 	opts.stop_timeout_ms = stop_timeout_ms;
-	opts.rotate_ns = rotate_ns;
+	opts.rotate_bytes = rotate_bytes;
 	MOETRACE_INIT(&recording);
 	recording.flight_bytes = flight_bytes;
 	gpu = gpu_open_idle(name, &opts, 2, 64, 4, 0);
@@ -185,7 +203,7 @@ static struct gpu start_switching(const char *name, uint64_t rotate_ns, uint64_t
 START_TEST(test_writer_waits)
 {
 	const bool is_flight = _i == 1;
-	struct gpu gpu = start_switching("self.db", is_flight ? 0 : 100000000,
+	struct gpu gpu = start_switching("self.db", is_flight ? 0 : FILE_BYTES,
 					 is_flight ? UINT64_C(1) << 20 : 0, MOST_MS);
 	const uint64_t old = toy_request(&gpu.toy, "old");
 
@@ -194,6 +212,8 @@ START_TEST(test_writer_waits)
 	toy_request_end(&gpu.toy, old, 4);
 	if (is_flight)
 		ck_assert_int_eq(moetrace_flight_trigger(gpu.toy.session, "now"), MOETRACE_OK);
+	else
+		fill_file(&gpu);
 	wait_for_recording(&gpu, 2);
 	/* Time for a writer that does not look for passes on the GPU to go on without. */
 	suite_sleep_ms(100);
@@ -220,7 +240,7 @@ static int64_t n_lost(const struct gpu *gpu, uint32_t part)
 START_TEST(test_given_up)
 {
 	const bool is_asked = _i == 0;
-	struct gpu one = start_switching("given-up.db", is_asked ? 0 : 100000000, 0, 200);
+	struct gpu one = start_switching("given-up.db", is_asked ? 0 : FILE_BYTES, 0, 200);
 	struct gpu two = second_lane(&one);
 	struct caller caller;
 	uint64_t new;
@@ -229,6 +249,8 @@ START_TEST(test_given_up)
 	ck_assert_int_eq(gpu_pass(&one, toy_request(&one.toy, "old"), 0, 4, 0), MOETRACE_OK);
 	if (is_asked)
 		call(&caller, &one, rotate);
+	else
+		fill_file(&one);
 	wait_for_recording(&one, 2);
 	new = toy_request(&one.toy, "new");
 	ck_assert_int_eq(gpu_pass(&two, new, 0, 4, 0), MOETRACE_OK);
