@@ -451,7 +451,7 @@ void mt_collect_watch(struct mt_collect *collect)
 	for (uint32_t i = 0; i < collect->n_sources; i++) {
 		struct mt_source *source = &collect->sources[i];
 
-		if (!source->is_cut && source->busy_since_ns &&
+		if (!source->is_cut && !source->is_ending && source->busy_since_ns &&
 		    now_ns > source->busy_since_ns + collect->hang_ns)
 			cut_off(source);
 	}

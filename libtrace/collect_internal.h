@@ -21,6 +21,7 @@ struct mt_source {
 	int has_thread;
 	int has_left;           /* its thread is about to end */
 	int is_cut;             /* nobody waits for it any more */
+	int is_ending;          /* it is being closed, which whoever closes it waits for */
 	uint32_t n_begun;       /* recordings that it has read for */
 	uint32_t n_finished;    /* ends of recordings that it has read for */
 	uint64_t busy_since_ns; /* CLOCK_MONOTONIC; 0: it is not called */

@@ -182,6 +182,7 @@ static void *run(void *argument)
 	pthread_cond_broadcast(&source->collect->changed);
 	serve(source, &collector);
 	if (collector) {
+		source->is_ending = 1;
 		begin_call(source);
 		source->ops->close(collector);
 		pthread_mutex_lock(&source->collect->lock);
