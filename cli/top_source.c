@@ -126,9 +126,10 @@ static void outcome_take(struct mt_top_source *source, int status, const char *e
 	if ((status == MT_EXIT_OK && source->had_error) ||
 	    mt_top_clock_ns() > source->notice_until_ns)
 		source->notice[0] = '\0';
-	source->had_error = status != MT_EXIT_OK;
 	source->is_held = source->is_held && status == MT_EXIT_OK;
 	source->is_gone = access(source->path, F_OK) != 0;
+	/* It may have gone while it was looked at. */
+	source->had_error = status != MT_EXIT_OK || source->is_gone;
 	if (source->is_gone)
 		notice_set(source, source->path,
 			   " was deleted or moved; what is shown is as it was last");

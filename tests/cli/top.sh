@@ -44,7 +44,7 @@ end() {
 	kill -TERM "$1" && wait "$1" || fail "a recorder ends with an error"
 }
 
-record fast.db 3600 1500 per_token
+record fast.db 3600 3000 per_token
 fast=$recorder
 follow fast --plain --interval 0.1 fast.db
 fast_top=$follower
@@ -210,6 +210,26 @@ change torn.db "UPDATE topk SET topk_ids = (SELECT topk_ids FROM whole) WHERE to
 until_seen torn '^hot: layer 1, expert 299: 6 tokens'
 kill -TERM $torn_top
 wait $torn_top || :
+
+# ---- a file that goes in the middle of a look is gone all the same ----
+follow looked --plain --interval 0.1 --window 3600 --recording 1 torn.db
+looked_top=$follower
+until_seen looked '^state: live'
+# In steps of a moment: where its rest is over, it looks.
+is_looking() {
+	for _ in $(seq 50); do
+		kill -STOP $looked_top
+		! find "/proc/$looked_top/fd" -lname '*/torn.db' | grep -q . || return 0
+		kill -CONT $looked_top
+		/bin/true
+	done
+	return 1
+}
+await "a look" $looked_top looked.err is_looking
+rm torn.db torn.db-*
+kill -CONT $looked_top
+ended torn.db $looked_top 1
+expect_match looked.out '^notice: torn.db was deleted or moved'
 exec 9>&-
 expect_eq "passes in the end" "$(sed -n 's/^passes: .* second, \([0-9]*\) in the window.*/\1/p' torn.out | tail -n 1)" 7
 
