@@ -28,8 +28,8 @@
 #define CHECKPOINT_BYTES (UINT64_C(16) << 20)
 /* Pages that are kept from one commit to the next. */
 #define KEPT_CACHE_BYTES (4 << 20)
-/* From one look whether readers have gone to the next counts so much at most: no reader can go while the
- * machine stands still.
+/* From one look whether readers have gone to the next counts so much at most: no reader can go while
+ * the machine stands still.
  */
 #define FOLD_LOOK_MOST_NS (100 * MT_NS_PER_MS)
 
@@ -478,7 +478,8 @@ static int fold(struct mt_store *store, uint64_t wait_ns)
 			return 1;
 		}
 		now_ns = mt_monotonic_ns();
-		waited_ns += now_ns - before_ns < FOLD_LOOK_MOST_NS ? now_ns - before_ns : FOLD_LOOK_MOST_NS;
+		waited_ns += now_ns - before_ns < FOLD_LOOK_MOST_NS ? now_ns - before_ns :
+								      FOLD_LOOK_MOST_NS;
 		before_ns = now_ns;
 		if (waited_ns >= wait_ns)
 			return 0;
