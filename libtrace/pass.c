@@ -376,9 +376,13 @@ static struct mt_ring *claim_late(struct moetrace_session *session, uint32_t rec
 {
 	struct mt_ring *ring = mt_ring_claim(&session->pool);
 
-	/* Asked after the claim: who had the ring before asked earlier. */
-	if (!ring || atomic_load(&session->recording_id) <= recording_id ||
-	    !mt_ring_waiting_bytes(ring))
+	/*
+	 * Asked after the claim: who had the ring before asked earlier. The next one may have been
+	 * stopped already, and its number may not be the last one yet.
+	 */
+	if (!ring || !mt_ring_waiting_bytes(ring) ||
+	    (atomic_load(&session->recording_id) <= recording_id &&
+	     atomic_load(&session->last_recording_id) <= recording_id))
 		return ring;
 	mt_ring_release(&session->pool, ring);
 	return mt_ring_claim_empty(&session->pool);

@@ -95,8 +95,8 @@ int mt_writer_collect_losses(struct mt_writer *writer)
 	struct mt_loss_counts now;
 	int status = MOETRACE_OK;
 
-	/* What is lost while a dump is written is of the recording after it. */
-	if (writer->flight.is_writing)
+	/* What is lost while a dump is written, or between two files, is of the recording after it. */
+	if (writer->flight.is_writing || !mt_writer_current_id(writer))
 		return MOETRACE_OK;
 	mt_losses_read(writer->session, &now);
 	for (int i = 0; !status && i < MT_N_LOSS; i++) {
@@ -114,6 +114,14 @@ int mt_writer_collect_losses(struct mt_writer *writer)
 	writer->losses_seen = now;
 	writer->last_loss_ns = mt_writer_now_ns(writer);
 	return status;
+}
+
+static void forget_losses(struct mt_writer *writer)
+{
+	mt_losses_read(writer->session, &writer->losses_seen);
+	for (int i = 0; i < MT_N_LOSS; i++)
+		atomic_store(&writer->session->losses[i].first_ns, 0);
+	writer->last_loss_ns = mt_writer_now_ns(writer);
 }
 
 static int collect_misuse(struct mt_writer *writer)
@@ -380,7 +388,9 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 {
 	int status;
 
-	mt_writer_collect_losses(writer);
+	/* A rotation starts what goes on; what was lost before a start is of no recording. */
+	if (message != writer->start)
+		forget_losses(writer);
 	remember_start(writer, message);
 	writer->newest_id = message->recording_id;
 	writer->file_recording_id = message->recording_id;
@@ -394,6 +404,8 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 	if (!status && !message->request && message->state != MOETRACE_MODE_STAT)
 		status = mt_ledger_start(&writer->ledger, message->recording_id, message->time_ns,
 					 message->n_lost_passes);
+	/* What was lost since the last look is kept with the rest, as soon as anything is. */
+	writer->flight.is_writing = message->request != 0;
 	/* At once, so that a process killed from now on leaves a recording without an end. */
 	if (!status)
 		status = mt_writer_commit(writer);

@@ -413,17 +413,19 @@ uint32_t mt_session_wait_for_passes(struct moetrace_session *session, uint32_t r
 	const struct timespec pause = { 0, 200 * 1000 };
 	uint64_t until_ns = mt_monotonic_ns() + session->opts.stop_timeout_ms * MT_NS_PER_MS;
 	struct mt_cuda_mark mark;
-	uint32_t n_abandoned;
+	uint32_t n_abandoned, n_left;
 
 	/* Those on a GPU come through the rings, too. */
 	mt_cuda_mark(session, &mark);
 	(void)mt_cuda_wait(session, recording_id, &mark,
 			   session->opts.stop_timeout_ms * MT_NS_PER_MS);
-	while (mt_session_in_flight(session, recording_id) && mt_monotonic_ns() < until_ns)
+	while ((n_left = mt_session_in_flight(session, recording_id)) &&
+	       mt_monotonic_ns() < until_ns)
 		nanosleep(&pause, NULL);
 	/* Before the others are counted: a pass that came in part holds a ring until then. */
 	n_abandoned = (uint32_t)mt_cuda_abandon(session, recording_id, &mark);
-	return n_abandoned + mt_session_in_flight(session, recording_id);
+	/* Asked again only then: who claims a ring for the next recording is none of those. */
+	return n_abandoned + (n_left ? mt_session_in_flight(session, recording_id) : 0);
 }
 
 uint32_t mt_session_next_recording(struct moetrace_session *session, uint32_t recording_id)

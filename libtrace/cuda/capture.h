@@ -178,6 +178,17 @@ static inline _Atomic uint64_t *mt_cuda_open_of(struct moetrace_cuda *cuda, uint
 	return &cuda->n_open[recording_id % MT_CUDA_N_TURNS];
 }
 
+/* A pass is open no more; 0: who gave up waiting for its recording has counted it as lost. */
+static inline int mt_cuda_uncount(struct moetrace_cuda *cuda, uint32_t recording_id)
+{
+	_Atomic uint64_t *n_open = mt_cuda_open_of(cuda, recording_id);
+	uint64_t n = atomic_load(n_open);
+
+	while (n && !atomic_compare_exchange_weak(n_open, &n, n - 1))
+		continue;
+	return n != 0;
+}
+
 /* driver calls of the hot path; see issue.c. */
 int mt_cuda_write_word(struct moetrace_cuda_lane *lane, uint64_t value);
 int mt_cuda_ship(struct moetrace_cuda_lane *lane, struct mt_cuda_record *record);

@@ -328,7 +328,7 @@ static void settle(struct moetrace_cuda *cuda, const struct mt_cuda_record *reco
 {
 	atomic_fetch_add(&cuda->n_delivered, (uint64_t)is_delivered);
 	/* Last: whoever waits for it finds the pass in the recorder's rings. */
-	atomic_fetch_sub(mt_cuda_open_of(cuda, record->start.recording_id), 1);
+	(void)mt_cuda_uncount(cuda, record->start.recording_id);
 }
 
 /* The first record of a pass; 0: there is nothing more to deliver. */

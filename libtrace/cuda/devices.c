@@ -41,8 +41,10 @@ static uint64_t delivered_up_to(const struct moetrace_cuda *cuda)
 
 static int is_due(struct mt_cuda_set *set, const struct mt_message *message)
 {
+	/* Records of a device without an open pass were given up, and are waited for no more. */
 	for (uint32_t i = 0; i < atomic_load(&set->n_devices); i++)
-		if (delivered_up_to(set->devices[i]) < message->heads[i])
+		if (delivered_up_to(set->devices[i]) < message->heads[i] &&
+		    mt_cuda_in_flight(set->devices[i]))
 			return 0;
 	return 1;
 }

@@ -214,18 +214,11 @@ static void describe(struct mt_cuda_record *record, const struct moetrace_pass_i
 	}
 }
 
-/* It is not of the recording after all. Whoever gave up waiting may have counted it as lost. */
-static void uncount(struct moetrace_cuda *cuda, uint32_t recording_id)
-{
-	_Atomic uint64_t *n_open = mt_cuda_open_of(cuda, recording_id);
-	uint64_t n = atomic_load(n_open);
-
-	while (n && !atomic_compare_exchange_weak(n_open, &n, n - 1))
-		continue;
-}
-
-/* The recording that a pass is of which begins now, and where it is counted; 0: there is none. */
-static uint32_t latch(struct moetrace_cuda *cuda, uint32_t recording_id)
+/*
+ * The recording that a pass is of which begins now, and where it is counted; 0: there is none. -1:
+ * whoever gave up waiting for the recording before has counted it as lost there.
+ */
+static int64_t latch(struct moetrace_cuda *cuda, uint32_t recording_id)
 {
 	while (recording_id) {
 		uint32_t current_id;
@@ -235,7 +228,8 @@ static uint32_t latch(struct moetrace_cuda *cuda, uint32_t recording_id)
 		current_id = atomic_load(&cuda->session->recording_id);
 		if (current_id == recording_id)
 			break;
-		uncount(cuda, recording_id);
+		if (!mt_cuda_uncount(cuda, recording_id))
+			return -1;
 		recording_id = current_id;
 	}
 	return recording_id;
@@ -252,7 +246,7 @@ static int refuse(struct moetrace_cuda_lane *lane, uint32_t recording_id, enum m
 	else
 		atomic_fetch_add(&cuda->n_lost, 1);
 	mt_count_loss(cuda->session, kind, n_bytes, now_ns(lane));
-	uncount(cuda, recording_id);
+	(void)mt_cuda_uncount(cuda, recording_id);
 	/* A driver that is broken is not asked again. */
 	if (!atomic_load(&cuda->error))
 		(void)clear_word(lane);
@@ -356,6 +350,7 @@ static int begin(struct moetrace_cuda_lane *lane, const struct moetrace_pass_inf
 	struct moetrace_pass_info room;
 	struct mt_pass_start start;
 	uint32_t recording_id = atomic_load(&session->recording_id);
+	int64_t latched;
 
 	if (!recording_id && !lane->is_open && mt_cuda_is_closed(lane->word_value)) {
 		lane->is_open = 1;
@@ -383,9 +378,13 @@ static int begin(struct moetrace_cuda_lane *lane, const struct moetrace_pass_inf
 		(void)clear_word(lane);
 		return misused(lane, MT_MISUSE_CUDA_LANE, MOETRACE_E_INVALID);
 	}
-	start.recording_id = latch(lane->cuda, recording_id);
-	if (!start.recording_id)
-		return clear_word(lane);
+	latched = latch(lane->cuda, recording_id);
+	if (latched <= 0) {
+		int status = clear_word(lane);
+
+		return latched ? MOETRACE_E_IO : status;
+	}
+	start.recording_id = (uint32_t)latched;
 	return open_record(lane, info, &start);
 }
 

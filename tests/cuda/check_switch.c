@@ -356,6 +356,34 @@ START_TEST(test_lost_as_its_request_ends)
 }
 END_TEST
 
+/* What was given up on one device is no longer waited for by what is recorded on another. */
+START_TEST(test_other_device_hangs)
+{
+	struct moetrace_session_opts opts = toy_opts();
+	struct gpu one, two;
+	uint64_t request;
+
+	opts.stop_timeout_ms = 100;
+	one = gpu_open_idle("hangs.db", &opts, 2, 64, 4, 0);
+	two = second_device(&one);
+	ck_assert_int_eq(moetrace_start(one.toy.session, NULL), MOETRACE_OK);
+	one.fake->hold_one(two.stream, true);
+	ck_assert_int_eq(gpu_pass(&two, MOETRACE_NO_REQUEST, 0, 4, 0), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_stop(one.toy.session, NULL), MOETRACE_E_TIMEOUT);
+	ck_assert_int_eq(moetrace_start(one.toy.session, NULL), MOETRACE_OK);
+	request = toy_request(&one.toy, "r");
+	one.fake->hold_one(one.stream, true);
+	ck_assert_int_eq(gpu_pass(&one, request, 0, 4, 0), MOETRACE_OK);
+	/* Kept back for that pass alone. */
+	toy_request_end(&one.toy, request, 4);
+	ck_assert_int_eq(gpu_pass(&one, MOETRACE_NO_REQUEST, 0, 4, 0), MOETRACE_OK);
+	one.fake->hold_one(one.stream, false);
+	wait_for_delivered(&one, 2);
+	one.fake->hold_one(two.stream, false);
+	toy_close(&one.toy);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("switch");
@@ -366,6 +394,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_rotate_with_late_device);
 	tcase_add_loop_test(tc, test_writer_waits, 0, 2);
 	tcase_add_loop_test(tc, test_given_up, 0, 2);
+	tcase_add_test(tc, test_other_device_hangs);
 	tcase_add_test(tc, test_lost_as_its_request_ends);
 	tcase_add_loop_test(tc, test_ends_by_itself, 0, 2);
 	suite_add_tcase(suite, tc);

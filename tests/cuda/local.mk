@@ -24,6 +24,7 @@ check_LTLIBRARIES += %D%/libcuda.la %D%/old/libcuda.la
 	%D%/check_buffers \
 	%D%/check_devices \
 	%D%/check_lane \
+	%D%/check_life \
 	%D%/check_switch
 
 check_PROGRAMS += $(%C%_programs)
@@ -52,6 +53,10 @@ thread_tests += $(%C%_programs)
 %C%_check_lane_SOURCES = %D%/check_lane.c $(%C%_support)
 %C%_check_lane_CFLAGS = $(%C%_cflags)
 %C%_check_lane_LDADD = $(%C%_libs)
+
+%C%_check_life_SOURCES = %D%/check_life.c $(%C%_support)
+%C%_check_life_CFLAGS = $(%C%_cflags)
+%C%_check_life_LDADD = $(%C%_libs)
 
 %C%_check_switch_SOURCES = %D%/check_switch.c $(%C%_support) \
 	tests/fault/support/io_fault.c tests/fault/support/io_fault.h

@@ -150,7 +150,8 @@ void gpu_route(struct gpu *gpu, struct moetrace_cuda_lane *lane, void *stream, u
 		.fake = gpu->fake, .toy = gpu->toy, .n_rows = n_rows, .flags = gpu->flags,
 		.margin = gpu->margin};
 
-	ck_assert_int_eq(moetrace_cuda_target_get(lane, layer, n_all, &router.target), MOETRACE_OK);
+	REQUIRE(moetrace_cuda_target_get(lane, layer, n_all, &router.target) == MOETRACE_OK,
+		"layer %u has no target", layer);
 	gpu->fake->launch(stream, run_router, &router, sizeof(router));
 }
 
