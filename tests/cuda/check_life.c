@@ -62,10 +62,10 @@ static void rest(struct actor *actor, uint32_t most_us)
 	nanosleep(&pause, NULL);
 }
 
-/* Now and then a prefill that goes to the host in groups of layers. */
+/* One group of layers each: a pass has a place in the ring, or none. */
 static uint32_t draw_rows(struct actor *actor)
 {
-	return draw(actor, 32) ? 1 + draw(actor, 8) * draw(actor, 40) : 3000;
+	return 1 + draw(actor, 8) * draw(actor, 40);
 }
 
 /* The number of the next pass; N_PASSES: there were enough. */
