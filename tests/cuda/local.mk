@@ -30,6 +30,7 @@ check_LTLIBRARIES += %D%/libcuda.la %D%/old/libcuda.la
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
 thread_tests += $(%C%_programs)
+long_tests += %D%/check_life
 
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
 %C%_libs = tests/unit/libmt_test.la libtrace/libmoetrace.la \
