@@ -28,11 +28,11 @@
 #define CHECKPOINT_BYTES (UINT64_C(16) << 20)
 /* Pages that are kept from one commit to the next. */
 #define KEPT_CACHE_BYTES (4 << 20)
-/* From one look whether readers have gone to the next counts so much at most: no reader can go while
+/*
+ * From one look whether readers have gone to the next counts so much at most: no reader can go while
  * the machine stands still.
  */
 #define FOLD_LOOK_MOST_NS (100 * MT_NS_PER_MS)
-
 /* What making a file waits for readers of it. */
 #define MAKE_PATIENCE_MS 2000
 

@@ -11,26 +11,11 @@
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 
-/* The same toy with a lane on the second device. */
-static struct gpu second_device(const struct gpu *gpu)
-{
-	static const uint32_t ordinal = 1;
-	struct gpu other = *gpu;
-	struct moetrace_cuda_opts opts;
-
-	MOETRACE_INIT(&opts);
-	opts.ordinal = &ordinal;
-	opts.ring_bytes = 1 << 20;
-	ck_assert_int_eq(moetrace_cuda_attach(gpu->toy.session, &opts, &other.cuda), MOETRACE_OK);
-	other.lane = gpu_lane(&other, &other.stream);
-	return other;
-}
-
 START_TEST(test_two_devices)
 {
 	static const uint32_t ordinals[] = {0, 1, 2};
 	struct gpu one = gpu_start("two.db", 3, 64, 4, 0);
-	struct gpu two = second_device(&one);
+	struct gpu two = gpu_second_device(&one);
 	uint64_t requests[] = {toy_request(&one.toy, "one"), toy_request(&one.toy, "two")};
 	struct moetrace_cuda_opts opts;
 	struct moetrace_cuda *cuda;
@@ -84,7 +69,7 @@ START_TEST(test_order_between_devices)
 {
 	struct gpu one = _i == 0 ? gpu_start("order.db", 2, 16, 2, 0) :
 				   gpu_start_hasty("order.db", 2, 16, 2);
-	struct gpu two = second_device(&one);
+	struct gpu two = gpu_second_device(&one);
 	const uint64_t first = toy_request(&one.toy, "first");
 	const uint64_t other = toy_request(&one.toy, "other");
 	uint64_t later;
@@ -128,7 +113,7 @@ END_TEST
 START_TEST(test_one_device_fails)
 {
 	struct gpu one = gpu_start("fails.db", 2, 16, 2, 0);
-	struct gpu two = second_device(&one);
+	struct gpu two = gpu_second_device(&one);
 	sqlite3 *db;
 
 	ck_assert_int_eq(gpu_pass(&two, MOETRACE_NO_REQUEST, 0, 3, 0), MOETRACE_OK);
@@ -159,7 +144,7 @@ START_TEST(test_attach_in_capture)
 	sqlite3 *db;
 
 	one.fake->capture(one.stream, true);
-	two = second_device(&one);
+	two = gpu_second_device(&one);
 	one.fake->capture(one.stream, false);
 	ck_assert_int_eq(gpu_pass(&one, MOETRACE_NO_REQUEST, 0, 3, 0), MOETRACE_OK);
 	ck_assert_int_eq(gpu_pass(&two, MOETRACE_NO_REQUEST, 0, 3, 0), MOETRACE_OK);

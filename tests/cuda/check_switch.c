@@ -42,20 +42,6 @@ static struct gpu second_lane(const struct gpu *gpu)
 	return other;
 }
 
-static struct gpu second_device(const struct gpu *gpu)
-{
-	static const uint32_t ordinal = 1;
-	struct gpu other = *gpu;
-	struct moetrace_cuda_opts opts;
-
-	MOETRACE_INIT(&opts);
-	opts.ordinal = &ordinal;
-	opts.ring_bytes = 1 << 20;
-	ck_assert_int_eq(moetrace_cuda_attach(gpu->toy.session, &opts, &other.cuda), MOETRACE_OK);
-	other.lane = gpu_lane(&other, &other.stream);
-	return other;
-}
-
 struct caller {
 	struct moetrace_session *session;
 	pthread_t thread;
@@ -143,7 +129,7 @@ END_TEST
 START_TEST(test_rotate_with_late_device)
 {
 	struct gpu one = gpu_start("late.db", 2, 64, 4, 0);
-	struct gpu two = second_device(&one);
+	struct gpu two = gpu_second_device(&one);
 	const uint64_t old = toy_request(&one.toy, "old");
 	uint64_t new;
 	struct caller caller;
@@ -365,7 +351,7 @@ START_TEST(test_other_device_hangs)
 
 	opts.stop_timeout_ms = 100;
 	one = gpu_open_idle("hangs.db", &opts, 2, 64, 4, 0);
-	two = second_device(&one);
+	two = gpu_second_device(&one);
 	ck_assert_int_eq(moetrace_start(one.toy.session, NULL), MOETRACE_OK);
 	one.fake->hold_one(two.stream, true);
 	ck_assert_int_eq(gpu_pass(&two, MOETRACE_NO_REQUEST, 0, 4, 0), MOETRACE_OK);

@@ -68,6 +68,20 @@ struct gpu gpu_open_idle(const char *name, const struct moetrace_session_opts *o
 	return gpu;
 }
 
+struct gpu gpu_second_device(const struct gpu *gpu)
+{
+	static const uint32_t ordinal = 1;
+	struct gpu other = *gpu;
+	struct moetrace_cuda_opts opts;
+
+	MOETRACE_INIT(&opts);
+	opts.ordinal = &ordinal;
+	opts.ring_bytes = 1 << 20;
+	ck_assert_int_eq(moetrace_cuda_attach(gpu->toy.session, &opts, &other.cuda), MOETRACE_OK);
+	other.lane = gpu_lane(&other, &other.stream);
+	return other;
+}
+
 static struct gpu start(const char *name, uint32_t n_layers, uint32_t n_experts, uint32_t top_k,
 			uint64_t ring_bytes, uint32_t stop_timeout_ms)
 {

@@ -52,6 +52,9 @@ struct gpu gpu_open_idle(const char *name, const struct moetrace_session_opts *o
 /* A further lane in a new stream, with margins if gpu->has_margins. */
 struct moetrace_cuda_lane *gpu_lane(struct gpu *gpu, void **ret_stream);
 
+/* The same toy with a lane on the second device, and a ring of 1 MiB there. */
+struct gpu gpu_second_device(const struct gpu *gpu);
+
 /* Describe a pass of one slice of @request, which begins at @first_position. */
 struct moetrace_pass_info gpu_info(const struct gpu *gpu, struct moetrace_slice *slice,
 				   uint64_t request, uint32_t first_position, uint32_t n_rows,
