@@ -489,6 +489,12 @@ uint64_t moetrace_cuda_pass_number(const struct moetrace_cuda_lane *lane)
 	return lane && lane->is_open && lane->record ? lane->number_of_pass : 0;
 }
 
+/* One row: the layers may follow each other as the rows would. */
+static int is_one_row_a_layer(const struct moetrace_cuda_buffer *buffer)
+{
+	return buffer->max_rows == 1 && buffer->row_bytes == buffer->layer_bytes;
+}
+
 /* The driver copies rows that lie up to 2 GiB apart. */
 static int check_buffer(const struct moetrace_cuda_lane *lane,
 			const struct moetrace_cuda_buffer *buffer)
@@ -506,6 +512,8 @@ static int check_buffer(const struct moetrace_cuda_lane *lane,
 			least_bytes = lane->layers[i].k * entry_bytes;
 	if (buffer->row_bytes < least_bytes || buffer->layer_bytes < least_bytes)
 		return -1;
+	if (is_one_row_a_layer(buffer))
+		return 0;
 	if (buffer->row_bytes >= buffer->layer_bytes)
 		return buffer->layer_bytes * lane->n_layers > buffer->row_bytes ? -1 : 0;
 	return buffer->row_bytes * buffer->max_rows > buffer->layer_bytes ? -1 : 0;
@@ -520,6 +528,9 @@ static int adopt(struct moetrace_cuda_lane *lane, const struct moetrace_cuda_buf
 	lane->has_buffer = buffer != NULL;
 	if (buffer)
 		lane->buffer = *buffer;
+	/* As one row of all layers, so that the larger stride spans the smaller one again. */
+	if (buffer && is_one_row_a_layer(buffer))
+		lane->buffer.row_bytes = lane->n_layers * buffer->layer_bytes;
 	return MOETRACE_OK;
 }
 

@@ -18,14 +18,14 @@ enum { N_LAYERS = 3, N_EXPERTS = 300, TOP_K = 5, N_ROWS = 9, MAX_ROWS = 16, N_PA
 struct fill {
 	struct toy toy;
 	int32_t *ids;
-	uint32_t row_entries, layer_entries, pass;
+	uint32_t row_entries, layer_entries, n_rows, pass;
 };
 
 static void run_fill(void *argument)
 {
 	const struct fill *fill = argument;
 
-	for (uint32_t row = 0; row < MAX_ROWS; row++)
+	for (uint32_t row = 0; row < fill->n_rows; row++)
 		for (uint32_t layer = 0; layer < N_LAYERS; layer++)
 			for (uint32_t i = 0; i < TOP_K; i++)
 				fill->ids[row * fill->row_entries + layer * fill->layer_entries +
@@ -34,7 +34,7 @@ static void run_fill(void *argument)
 }
 
 /* What must be stored of it. */
-static char *want_ids(const struct toy *toy)
+static char *want_ids(const struct toy *toy, uint32_t n_rows)
 {
 	char *want = malloc((size_t)N_PASSES * N_LAYERS * N_ROWS * TOP_K * 4 + 1);
 	char *at = want;
@@ -42,7 +42,7 @@ static char *want_ids(const struct toy *toy)
 	REQUIRE(want, "out of memory");
 	for (uint32_t pass = 0; pass < N_PASSES; pass++)
 		for (uint32_t layer = 0; layer < N_LAYERS; layer++)
-			for (uint32_t row = 0; row < N_ROWS; row++)
+			for (uint32_t row = 0; row < n_rows; row++)
 				for (uint32_t i = 0; i < TOP_K; i++) {
 					const uint32_t id = toy_expert(toy, layer, row + pass, i);
 
@@ -51,9 +51,9 @@ static char *want_ids(const struct toy *toy)
 	return want;
 }
 
-static void expect_ids(sqlite3 *db, const struct toy *toy)
+static void expect_ids(sqlite3 *db, const struct toy *toy, uint32_t n_rows)
 {
-	char *want = want_ids(toy);
+	char *want = want_ids(toy, n_rows);
 	char *got = gpu_stored(db);
 
 	got[strcspn(got, " ")] = '\0';
@@ -62,22 +62,34 @@ static void expect_ids(sqlite3 *db, const struct toy *toy)
 	free(want);
 }
 
+/* Orders of a buffer: rows outside, layers outside, and layers outside for one row. */
+static const struct {
+	uint32_t row_entries, layer_entries, max_rows, n_rows, n_padding_rows;
+} orders[] = {
+	{N_LAYERS * TOP_K, TOP_K, MAX_ROWS, N_ROWS, 2},
+	{TOP_K, MAX_ROWS *TOP_K, MAX_ROWS, N_ROWS, 2},
+	{TOP_K, TOP_K, 1, 1, 0},
+	{TOP_K + 3, TOP_K + 3, 1, 1, 0},
+};
+
 /* The runtime overwrites its buffer at once for the next pass: each pass has its own ids. */
 START_TEST(test_adopt)
 {
 	struct gpu gpu = gpu_start("adopt.db", N_LAYERS, N_EXPERTS, TOP_K, 0);
 	int32_t *ids = malloc(N_LAYERS * MAX_ROWS * TOP_K * sizeof(*ids));
-	struct fill fill = {.toy = gpu.toy, .ids = ids};
+	struct fill fill = {.toy = gpu.toy,
+			    .ids = ids,
+			    .row_entries = orders[_i].row_entries,
+			    .layer_entries = orders[_i].layer_entries,
+			    .n_rows = orders[_i].max_rows};
 	struct moetrace_cuda_buffer buffer;
 	sqlite3 *db;
 
 	REQUIRE(ids, "out of memory");
-	fill.row_entries = _i == 0 ? N_LAYERS * TOP_K : TOP_K;
-	fill.layer_entries = _i == 0 ? TOP_K : MAX_ROWS * TOP_K;
 	MOETRACE_INIT(&buffer);
 	buffer.ids = (uint64_t)(uintptr_t)ids;
 	buffer.id_type = MOETRACE_TYPE_I32;
-	buffer.max_rows = MAX_ROWS;
+	buffer.max_rows = orders[_i].max_rows;
 	buffer.row_bytes = fill.row_entries * 4;
 	buffer.layer_bytes = fill.layer_entries * 4;
 	buffer.padding_is_valid = 1;
@@ -86,7 +98,8 @@ START_TEST(test_adopt)
 	for (uint32_t i = 0; i < N_PASSES; i++) {
 		struct moetrace_slice slice;
 		const struct moetrace_pass_info info =
-			gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, N_ROWS, 2);
+			gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, orders[_i].n_rows,
+				 orders[_i].n_padding_rows);
 
 		fill.pass = i;
 		ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
@@ -97,10 +110,11 @@ START_TEST(test_adopt)
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
 			 N_PASSES);
 	ck_assert_int_eq(db_int(db,
-				"SELECT count(*) FROM pass_layer WHERE selected_ns IS NOT NULL OR"
-				" padding_active_experts IS NULL"),
+				"SELECT count(*) FROM pass_layer JOIN pass USING (pass_id)"
+				" WHERE selected_ns IS NOT NULL OR"
+				" (padding_active_experts IS NULL AND padding_rows > 0)"),
 			 0);
-	expect_ids(db, &gpu.toy);
+	expect_ids(db, &gpu.toy, orders[_i].n_rows);
 	db_close(db);
 	free(ids);
 }
@@ -137,6 +151,7 @@ START_TEST(test_adopt_refuses)
 	REFUSED(layer_bytes, TOP_K * 2 - 2);
 	REFUSED(layer_bytes, UINT64_MAX - 1);
 	REFUSED(row_bytes, UINT64_MAX - 1);
+	REFUSED(row_bytes, TOP_K * 2);
 #undef REFUSED
 	ck_assert_int_eq(moetrace_cuda_adopt(NULL, &good), MOETRACE_E_INVALID);
 	ck_assert_int_eq(moetrace_cuda_adopt(gpu.lane, &good), MOETRACE_OK);
@@ -241,7 +256,7 @@ START_TEST(test_store)
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
 			 N_PASSES);
-	expect_ids(db, &gpu.toy);
+	expect_ids(db, &gpu.toy, N_ROWS);
 	db_close(db);
 	free(memory);
 }
@@ -289,7 +304,7 @@ static Suite *make_suite(void)
 	TCase *tc = tcase_create("buffers");
 
 	tcase_set_timeout(tc, 120);
-	tcase_add_loop_test(tc, test_adopt, 0, 2);
+	tcase_add_loop_test(tc, test_adopt, 0, (int)(sizeof(orders) / sizeof(orders[0])));
 	tcase_add_test(tc, test_adopt_refuses);
 	tcase_add_loop_test(tc, test_store, 0, (int)(sizeof(kinds) / sizeof(kinds[0])));
 	tcase_add_test(tc, test_store_refuses);
