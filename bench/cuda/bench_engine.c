@@ -7,7 +7,8 @@
  *
  * bench_engine [decode SHAPE [LOCAL_EXPERTS [ROWS [WAY]]] | oea SHAPE | prefill SHAPE]: without
  * arguments all. WAY is one of those to record: fused, 'adopted buffer', gather, 'launch a layer'.
- * bench_engine positions SHAPE ROWS: a step at positions further and further on.
+ * bench_engine positions SHAPE ROWS [CONTEXT]: a step at positions further and further on, where
+ * sequences have room for so many (8192 if it is not said).
  * bench_engine passes SHAPE ROWS: a few steps without a graph, for a profiler.
  */
 #include <math.h>
@@ -132,13 +133,12 @@ static void decode(const char *shape, uint32_t n_local, uint32_t n_rows, const c
 }
 
 /* What a step costs at positions further and further on: what attention adds. */
-static void positions(const char *shape, uint32_t n_rows)
+static void positions(const char *shape, uint32_t n_rows, uint32_t n_context)
 {
-	enum { N_POSITIONS = 8192 };
-	struct rig rig = rig_open(shape, 0, N_POSITIONS, false);
-	struct lane lane = rig_lane(&rig, n_rows, N_POSITIONS, n_rows, NULL, RIG_UNRECORDED);
+	struct rig rig = rig_open(shape, 0, n_context, false);
+	struct lane lane = rig_lane(&rig, n_rows, n_context, n_rows, NULL, RIG_UNRECORDED);
 
-	for (uint32_t position = 127; position < N_POSITIONS; position = position * 4 + 3) {
+	for (uint32_t position = 127; position < n_context; position = position * 4 + 3) {
 		double begin;
 
 		for (int i = 0; i < 2; i++)
@@ -392,7 +392,7 @@ int main(int argc, char **argv)
 	if (is_all)
 		decode("deepseek-v3", 4, 0, NULL);
 	if (strcmp(what, "positions") == 0 && n_local > 0)
-		positions(shape, n_local);
+		positions(shape, n_local, argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 8192);
 	if (strcmp(what, "passes") == 0 && n_local > 0)
 		passes(shape, n_local);
 	if (is_all || strcmp(what, "oea") == 0)
