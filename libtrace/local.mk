@@ -54,6 +54,7 @@ moetrace_HEADERS = \
 	%D%/cuda/kernels.h \
 	%D%/cuda/lane.c \
 	%D%/cuda/layout.h \
+	%D%/cuda/memory.c \
 	%D%/cuda/probe.c \
 	%D%/cuda/store_args.h \
 	%D%/cuda/timer.c \

@@ -62,6 +62,13 @@
 			     "or for another model; ignored, and what was open is lost") \
 	X(CUDA_CAPTURING, "cuda", "a pass was begun or ended while its stream is captured; ignored: " \
 				  "do it around the launch of the graph") \
+	X(CUDA_STREAM, "cuda", "a pass was begun or ended in a stream that is none of the "    \
+			       "device's, or by a thread in which no context is current; ignored") \
+	X(CUDA_STORE, "cuda", "moetrace_cuda_target_get() or _store() was told of layers, "    \
+			      "types or arrays that there are not; nothing is stored")        \
+	X(CUDA_LAUNCH, "cuda", "the driver refused the kernel of moetrace_cuda_store(); its "  \
+			       "layers are unwritten")                                        \
+	X(CUDA_GROUP, "cuda", "moetrace_cuda_pass_layers() with a layer that there is not; ignored") \
 	X(CUDA_NAN, "cuda", "a router kernel saw NaN among the scores of a row; what it chose is stored") \
 	X(CUDA_ROWS, "cuda", "kernels stored some rows of a layer and not the others; the layer is " \
 			     "unwritten")                                                     \

@@ -20,8 +20,6 @@
 #define DEFAULT_RING_BYTES (UINT64_C(64) << 20)
 #define MIN_RING_BYTES (UINT64_C(1) << 20)
 #define MAX_RING_BYTES (UINT64_C(1) << 30)
-#define WORDS_BYTES (MOETRACE_CUDA_MAX_LANES * MT_CUDA_WORD_BYTES)
-#define POISON 0xff
 
 static void post(struct moetrace_session *session, enum mt_message_type type, const char *text,
 		 const char *text2)
@@ -98,49 +96,9 @@ static int find_context(struct moetrace_cuda *cuda, const struct moetrace_cuda_o
 		return refuse(session, MOETRACE_E_UNSUPPORTED, "there is no such device",
 			      "cuDeviceGet", result, cu);
 	result = cu->primary_retain(&cuda->context, cuda->device);
+	cuda->has_primary = !result;
 	return result ? refuse(session, MOETRACE_E_UNSUPPORTED, "the device cannot be used",
 			       "cuDevicePrimaryCtxRetain", result, cu) :
-			MOETRACE_OK;
-}
-
-static void free_memory(struct moetrace_cuda *cuda)
-{
-	const struct mt_cu *cu = cuda->cu;
-
-	if (cuda->module)
-		(void)cu->module_unload(cuda->module);
-	if (cuda->device_ring)
-		(void)cu->mem_free(cuda->device_ring);
-	if (cuda->ring.data)
-		(void)cu->host_free(cuda->ring.data);
-}
-
-/* The rings, poisoned: what no kernel wrote has no pass's stamp. */
-static int make_memory(struct moetrace_cuda *cuda, void *stream)
-{
-	const struct mt_cu *cu = cuda->cu;
-	const char *call = "cuMemAlloc";
-	void *pinned = NULL;
-	int result = cu->mem_alloc(&cuda->device_ring, cuda->ring_bytes);
-
-	if (!result)
-		result = cu->mem_alloc(&cuda->words, WORDS_BYTES);
-	if (!result) {
-		call = "cuMemHostAlloc";
-		result = cu->host_alloc(&pinned, cuda->ring_bytes, MT_CU_MEMHOSTALLOC_PORTABLE);
-	}
-	if (result)
-		return refuse(cuda->session, MOETRACE_E_NOMEM, "the ring could not be made", call,
-			      result, cu);
-	memset(pinned, 0, cuda->ring_bytes);
-	mt_ring_open(&cuda->ring, pinned, cuda->ring_bytes);
-	result = cu->memset_async(cuda->device_ring, POISON, cuda->ring_bytes, stream);
-	if (!result)
-		result = cu->memset_async(cuda->words, 0, WORDS_BYTES, stream);
-	if (!result)
-		result = cu->stream_wait(stream);
-	return result ? refuse(cuda->session, MOETRACE_E_IO, "the device's memory cannot be set",
-			       "cuMemsetD8Async", result, cu) :
 			MOETRACE_OK;
 }
 
@@ -167,11 +125,14 @@ static void record_device(struct moetrace_cuda *cuda)
 	}
 	mt_cuda_timer_post(cuda);
 	snprintf(state, sizeof(state),
-		 "attached: driver %u.%u, words written by %s, ring %llu bytes, timer %llu ns",
+		 "attached: driver %u.%u, words written by %s, ring %llu bytes, timer %llu ns%s",
 		 cuda->driver_version / 1000, cuda->driver_version % 1000 / 10,
 		 cuda->has_write ? "the stream" : "a kernel", (unsigned long long)cuda->ring_bytes,
-		 (unsigned long long)cuda->resolution_ns);
-	mt_cuda_post_state(cuda->session, cuda->index, state, 0);
+		 (unsigned long long)cuda->resolution_ns,
+		 cuda->store_kernel ? "" :
+				      "; the driver refused the recorder's kernels, so that "
+				      "moetrace_cuda_store() records nothing");
+	mt_cuda_post_state(cuda->session, cuda->index, state, !cuda->store_kernel);
 }
 
 static struct moetrace_cuda *new_cuda(struct moetrace_session *session, const struct mt_cu *cu)
@@ -206,6 +167,19 @@ static void name_device(struct moetrace_cuda *cuda)
 	cuda->driver_version = (uint32_t)version;
 }
 
+static int make_memory(struct moetrace_cuda *cuda, void *stream)
+{
+	const char *call;
+	int result;
+	int status = mt_cuda_memory_make(cuda, stream, &call, &result);
+
+	return status ? refuse(cuda->session, status,
+			       status == MOETRACE_E_NOMEM ? "the ring could not be made" :
+							    "the device's memory cannot be set",
+			       call, result, cuda->cu) :
+			MOETRACE_OK;
+}
+
 /* With the context current. */
 static int set_up(struct moetrace_cuda *cuda)
 {
@@ -230,7 +204,7 @@ static int set_up(struct moetrace_cuda *cuda)
 		status = refuse(cuda->session, MOETRACE_E_NOMEM, "no thread", NULL, 0, cu);
 	(void)cu->stream_destroy(stream);
 	if (status) {
-		free_memory(cuda);
+		mt_cuda_memory_free(cuda);
 		if (cuda->words)
 			(void)cu->mem_free(cuda->words);
 	}
@@ -287,6 +261,9 @@ static int attach_locked(struct moetrace_session *session, const struct moetrace
 	cuda->ring_bytes = opts->ring_bytes ? opts->ring_bytes : DEFAULT_RING_BYTES;
 	mode = mt_cu_capture_relaxed(cu);
 	status = open_device(cuda, opts);
+	/* Else the device would keep a context that nobody uses. */
+	if (status && cuda->has_primary)
+		(void)cu->primary_release(cuda->device);
 	mt_cu_capture_restore(cu, mode);
 	if (status) {
 		free_cuda(cuda);
@@ -402,6 +379,45 @@ static int make_side(struct moetrace_cuda_lane *lane)
 			MOETRACE_OK;
 }
 
+/* Whose the stream is, where the driver says so: of another context, but not of another device. */
+static int is_foreign(const struct moetrace_cuda_lane *lane)
+{
+	const struct mt_cu *cu = lane->cuda->cu;
+	void *context = NULL;
+	void *ignored;
+	int device = -1;
+
+	if (cu->stream_context(lane->stream, &context) || !context ||
+	    context == lane->cuda->context || cu->ctx_push(context))
+		return 0;
+	if (cu->ctx_get_device(&device))
+		device = lane->cuda->device;
+	(void)cu->ctx_pop(&ignored);
+	return device != lane->cuda->device;
+}
+
+static int check_stream(struct moetrace_cuda_lane *lane)
+{
+	struct moetrace_session *session = lane->cuda->session;
+
+	switch (mt_cuda_ask_stream(lane)) {
+	case MT_CUDA_STREAM_CAPTURING:
+		return mt_session_error(session, MOETRACE_E_STATE,
+					"cuda: a lane cannot be added while its stream is captured");
+	case MT_CUDA_STREAM_STRANGE:
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"cuda: a lane for what is no stream, or no context is current "
+					"in the calling thread");
+	default:
+		break;
+	}
+	return is_foreign(lane) ?
+		       mt_session_error(session, MOETRACE_E_INVALID,
+					"cuda: a lane for a stream of another device; attach to that "
+					"one, and add the lane there") :
+		       MOETRACE_OK;
+}
+
 static int lane_add_locked(struct moetrace_cuda *cuda, const struct moetrace_cuda_lane_info *info,
 			   struct moetrace_cuda_lane **ret_lane)
 {
@@ -429,10 +445,9 @@ static int lane_add_locked(struct moetrace_cuda *cuda, const struct moetrace_cud
 	lane->weight_format = info->without_weights ? MOETRACE_WEIGHT_FORMAT_NONE :
 						      (uint8_t)session->opts.weight_format;
 	lane->has_margins = info->with_margins != 0;
-	if (mt_cuda_is_capturing(lane))
-		return mt_session_error(session, MOETRACE_E_STATE,
-					"cuda: a lane cannot be added while its stream is captured");
-	status = init_layers(lane, session->models[info->model - 1]);
+	status = check_stream(lane);
+	if (!status)
+		status = init_layers(lane, session->models[info->model - 1]);
 	if (!status)
 		status = make_side(lane);
 	if (status) {
@@ -454,10 +469,17 @@ int moetrace_cuda_lane_add(struct moetrace_cuda *cuda, const struct moetrace_cud
 
 	if (ret_lane)
 		*ret_lane = NULL;
-	if (!cuda || !info || !ret_lane || !mt_abi_knows(info->size, MT_FIRST_CUDA_LANE_INFO))
+	if (!cuda)
 		return MOETRACE_E_INVALID;
 	if (atomic_load(&cuda->session->forked))
 		return MOETRACE_E_STATE;
+	if (!info || !ret_lane)
+		return mt_session_error(cuda->session, MOETRACE_E_INVALID,
+					"cuda: lane: there is no description, or no place for the "
+					"handle");
+	if (!mt_abi_knows(info->size, MT_FIRST_CUDA_LANE_INFO))
+		return mt_session_error(cuda->session, MOETRACE_E_INVALID,
+					"cuda: lane: size is not set; use MOETRACE_INIT()");
 	info = MT_ABI_WIDEN(info, &room);
 	pthread_mutex_lock(&cuda->session->control);
 	status = lane_add_locked(cuda, info, ret_lane);
@@ -491,12 +513,12 @@ static void release_device(struct moetrace_cuda *cuda)
 	    cu->ctx_push(cuda->context))
 		return;
 	mode = mt_cu_capture_relaxed(cu);
-	if (!clear_words(cuda)) {
+	if (!mt_cuda_memory_check(cuda) && !clear_words(cuda)) {
 		for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++) {
 			(void)cu->event_destroy(cuda->lanes[i].event);
 			(void)cu->stream_destroy(cuda->lanes[i].side);
 		}
-		free_memory(cuda);
+		mt_cuda_memory_free(cuda);
 	}
 	mt_cu_capture_restore(cu, mode);
 	(void)cu->ctx_pop(&ignored);

@@ -115,6 +115,7 @@ struct moetrace_cuda {
 	uint32_t index; /* in the set */
 	const struct mt_cu *cu;
 	void *context;
+	int has_primary; /* retained by us */
 	void *module;
 	void *write_kernel; /* NULL: there are no kernels */
 	void *timer_kernel;
@@ -131,6 +132,7 @@ struct moetrace_cuda {
 	uint64_t device_ring; /* address */
 	uint64_t words;       /* address of [MOETRACE_CUDA_MAX_LANES][MT_CUDA_WORD_BYTES] */
 	struct mt_ring ring;  /* the pinned memory */
+	int is_own_memory;    /* of the process, which the device may use; else the driver's */
 
 	_Atomic uint32_t n_lanes;
 	struct moetrace_cuda_lane lanes[MOETRACE_CUDA_MAX_LANES];
@@ -144,7 +146,7 @@ struct moetrace_cuda {
 	_Atomic uint64_t n_refused;
 	_Atomic uint64_t peak_bytes;
 	_Atomic int error;          /* the driver's first error on the hot path: nothing is recorded */
-	_Atomic(const char *) error_call;
+	_Atomic(const char *) error_call; /* that failed with it; NULL: not known yet */
 
 	pthread_t thread;
 	_Atomic int is_closing;
@@ -192,9 +194,24 @@ static inline int mt_cuda_uncount(struct moetrace_cuda *cuda, uint32_t recording
 /* driver calls of the hot path; see issue.c. */
 int mt_cuda_write_word(struct moetrace_cuda_lane *lane, uint64_t value);
 int mt_cuda_ship(struct moetrace_cuda_lane *lane, struct mt_cuda_record *record);
-int mt_cuda_is_capturing(struct moetrace_cuda_lane *lane);
+enum mt_cuda_ask {
+	MT_CUDA_STREAM_FREE,
+	MT_CUDA_STREAM_CAPTURING,
+	MT_CUDA_STREAM_STRANGE, /* none of the device's, or the calling thread has no context */
+};
+enum mt_cuda_ask mt_cuda_ask_stream(struct moetrace_cuda_lane *lane);
 /* Remember the driver's error @result of @call: nothing is recorded any more. */
 void mt_cuda_fail(struct moetrace_cuda *cuda, const char *call, int result);
+
+/*
+ * memory.c: the rings and the lanes' words, with the context current. What the device cannot give is
+ * a status with the driver's call and result.
+ */
+int mt_cuda_memory_make(struct moetrace_cuda *cuda, void *stream, const char **ret_call,
+			int *ret_result);
+void mt_cuda_memory_free(struct moetrace_cuda *cuda); /* all but the words */
+/* 0: the context still has what was made in it, else the driver's error. */
+int mt_cuda_memory_check(const struct moetrace_cuda *cuda);
 
 /* probe.c: what the device can do, and what time it has. */
 int mt_cuda_probe(struct moetrace_cuda *cuda, void *stream);

@@ -67,31 +67,50 @@ static uint32_t drain(struct moetrace_cuda *cuda)
 	return n;
 }
 
-/* The oldest pass does not come: does its device still live? */
-static void ask_device(struct moetrace_cuda *cuda)
+/* The oldest pass does not come: does its device still live? With the context current. */
+static void ask_driver(struct moetrace_cuda *cuda, const struct moetrace_cuda_lane *lane)
 {
-	struct mt_record *record = mt_ring_peek(&cuda->ring, mt_ring_head(&cuda->ring));
-	struct moetrace_cuda_lane *lane;
-	int result;
+	/* Streams of a context that is gone must not even be asked. */
+	int result = mt_cuda_memory_check(cuda);
 
-	if (!record)
+	if (result) {
+		mt_cuda_fail(cuda, "a look for the ring, which went with its context", result);
 		return;
-	lane = &cuda->lanes[((struct mt_cuda_record *)record)->lane];
+	}
 	result = cuda->cu->stream_query(lane->side);
 	if (result && result != MT_CU_NOT_READY)
 		mt_cuda_fail(cuda, "the work of a pass", result);
 }
 
+static void ask_device(struct moetrace_cuda *cuda)
+{
+	struct mt_record *record = mt_ring_peek(&cuda->ring, mt_ring_head(&cuda->ring));
+	void *ignored;
+	int result;
+
+	/* What is only in the way of the ring's end is of no lane. */
+	if (!record || record->type == MT_RECORD_PAD)
+		return;
+	result = cuda->cu->ctx_push(cuda->context);
+	if (result) {
+		mt_cuda_fail(cuda, "a look for the device's context", result);
+		return;
+	}
+	ask_driver(cuda, &cuda->lanes[((struct mt_cuda_record *)record)->lane]);
+	(void)cuda->cu->ctx_pop(&ignored);
+}
+
 static void report_error(struct moetrace_cuda *cuda)
 {
+	const char *call = atomic_load(&cuda->error_call);
 	int error = atomic_load(&cuda->error);
 	char text[256];
 
-	if (!error || cuda->is_reported)
+	if (!call || cuda->is_reported)
 		return;
 	cuda->is_reported = 1;
 	snprintf(text, sizeof(text), "failed: %s: error %d %s; passes on the GPU are lost from then on",
-		 atomic_load(&cuda->error_call), error, mt_cu_name(cuda->cu, error));
+		 call, error, mt_cu_name(cuda->cu, error));
 	mt_cuda_post_state(cuda->session, cuda->index, text, 1);
 }
 

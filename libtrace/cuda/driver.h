@@ -11,12 +11,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define MT_CU_NOT_READY 600
+#define MT_CU_DEINITIALIZED	   4
+#define MT_CU_INVALID_CONTEXT	   201 /* none is current */
+#define MT_CU_INVALID_HANDLE	   400
+#define MT_CU_NOT_READY		   600
+#define MT_CU_CONTEXT_IS_DESTROYED 709
 #define MT_CU_CAPTURE_IMPLICIT 906 /* another stream is captured, and this is the default one */
 
 #define MT_CU_STREAM_NON_BLOCKING 1u
 #define MT_CU_EVENT_DISABLE_TIMING 2u
 #define MT_CU_MEMHOSTALLOC_PORTABLE 1u
+#define MT_CU_MEMHOSTREGISTER_PORTABLE 1u
+#define MT_CU_POINTER_CONTEXT 1
 #define MT_CU_WAIT_GEQ 0u
 #define MT_CU_CAPTURE_RELAXED 2
 
@@ -54,10 +60,19 @@ _Static_assert(sizeof(struct mt_cu_copy_2d) == 128, "the driver's layout");
 	X(ctx_push, "cuCtxPushCurrent_v2 cuCtxPushCurrent", (void *context))                   \
 	X(ctx_pop, "cuCtxPopCurrent_v2 cuCtxPopCurrent", (void **ret_context))                 \
 	X(primary_retain, "cuDevicePrimaryCtxRetain", (void **ret_context, int device))        \
+	X(primary_release, "cuDevicePrimaryCtxRelease_v2 cuDevicePrimaryCtxRelease",           \
+	  (int device))                                                                        \
 	X(mem_alloc, "cuMemAlloc_v2", (uint64_t *ret_address, size_t n_bytes))                 \
 	X(mem_free, "cuMemFree_v2", (uint64_t address))                                        \
 	X(host_alloc, "cuMemHostAlloc", (void **ret_memory, size_t n_bytes, unsigned int flags)) \
 	X(host_free, "cuMemFreeHost", (void *memory))                                          \
+	X(host_register, "cuMemHostRegister_v2 cuMemHostRegister",                             \
+	  (void *memory, size_t n_bytes, unsigned int flags))                                  \
+	X(host_unregister, "cuMemHostUnregister", (void *memory))                              \
+	X(host_address, "cuMemHostGetDevicePointer_v2",                                        \
+	  (uint64_t * ret_address, void *memory, unsigned int flags))                          \
+	X(pointer_get, "cuPointerGetAttribute",                                                \
+	  (void *ret_value, int attribute, uint64_t address))                                  \
 	X(memset_async, "cuMemsetD8Async",                                                     \
 	  (uint64_t address, unsigned char value, size_t n_bytes, void *stream))               \
 	X(copy_to_host, "cuMemcpyDtoHAsync_v2",                                                \
@@ -69,6 +84,7 @@ _Static_assert(sizeof(struct mt_cu_copy_2d) == 128, "the driver's layout");
 	X(stream_destroy, "cuStreamDestroy_v2", (void *stream))                                \
 	X(stream_wait, "cuStreamSynchronize", (void *stream))                                  \
 	X(stream_query, "cuStreamQuery", (void *stream))                                       \
+	X(stream_context, "cuStreamGetCtx", (void *stream, void **ret_context))                \
 	X(stream_is_capturing, "cuStreamIsCapturing", (void *stream, int *ret_state))          \
 	X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int *mode))                      \
 	X(stream_wait_event, "cuStreamWaitEvent",                                              \

@@ -83,28 +83,46 @@ static int launch(struct moetrace_cuda_lane *lane, void *stream,
 		status = fill_layer(lane, layers, first + i, &args, &args.layers[i]);
 	if (status || !layers->n_rows)
 		return status;
-	return cuda->cu->launch(n == 1 ? cuda->store_one_kernel : cuda->store_kernel, n_blocks, n, 1,
-				MT_CUDA_STORE_THREADS, 1, 1, 0, stream, parameters, NULL) ?
-		       MOETRACE_E_IO :
-		       MOETRACE_OK;
+	if (!cuda->cu->launch(n == 1 ? cuda->store_one_kernel : cuda->store_kernel, n_blocks, n, 1,
+			      MT_CUDA_STORE_THREADS, 1, 1, 0, stream, parameters, NULL))
+		return MOETRACE_OK;
+	mt_misuse(cuda->session, MT_MISUSE_CUDA_LAUNCH);
+	return MOETRACE_E_IO;
 }
 
-int moetrace_cuda_store(struct moetrace_cuda_lane *lane, void *stream,
-			const struct moetrace_cuda_layers *layers)
+static int store(struct moetrace_cuda_lane *lane, void *stream,
+		 const struct moetrace_cuda_layers *layers)
 {
 	int status = MOETRACE_OK;
 
-	if (!lane || !layers || !mt_abi_knows(layers->size, MT_FIRST_CUDA_LAYERS) ||
-	    check_layers(lane, layers))
-		return MOETRACE_E_INVALID;
-	if (atomic_load_explicit(&lane->cuda->session->forked, memory_order_relaxed))
-		return MOETRACE_E_STATE;
-	if (!lane->cuda->store_kernel)
+	if (!lane->cuda->store_kernel) {
+		mt_misuse(lane->cuda->session, MT_MISUSE_CUDA_LAUNCH);
 		return MOETRACE_E_UNSUPPORTED;
+	}
 	for (uint32_t i = 0; !status && i < layers->n_layers; i += MT_CUDA_STORE_LAYERS)
 		status = launch(lane, stream, layers, i,
 				layers->n_layers - i < MT_CUDA_STORE_LAYERS ?
 					layers->n_layers - i :
 					MT_CUDA_STORE_LAYERS);
+	return status;
+}
+
+int moetrace_cuda_store(struct moetrace_cuda_lane *lane, void *stream,
+			const struct moetrace_cuda_layers *layers)
+{
+	struct moetrace_cuda_layers room;
+	int status = MOETRACE_E_INVALID;
+
+	if (!lane)
+		return MOETRACE_E_INVALID;
+	if (atomic_load_explicit(&lane->cuda->session->forked, memory_order_relaxed))
+		return MOETRACE_E_STATE;
+	if (layers && mt_abi_knows(layers->size, MT_FIRST_CUDA_LAYERS)) {
+		layers = MT_ABI_WIDEN(layers, &room);
+		if (!check_layers(lane, layers))
+			status = store(lane, stream, layers);
+	}
+	if (status == MOETRACE_E_INVALID)
+		mt_misuse(lane->cuda->session, MT_MISUSE_CUDA_STORE);
 	return status;
 }

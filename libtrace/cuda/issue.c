@@ -18,17 +18,28 @@ void mt_cuda_fail(struct moetrace_cuda *cuda, const char *call, int result)
 {
 	int none = 0;
 
-	atomic_store(&cuda->error_call, call);
-	/* Pairs with the drain thread, which reports it. */
-	atomic_compare_exchange_strong(&cuda->error, &none, result);
+	/* Pairs with the drain thread, which reports the first error when it knows its call, too. */
+	if (atomic_compare_exchange_strong(&cuda->error, &none, result))
+		atomic_store(&cuda->error_call, call);
 }
 
-int mt_cuda_is_capturing(struct moetrace_cuda_lane *lane)
+/* Of these the caller is the cause, and the device lives on. */
+static int is_callers(int result)
+{
+	return result == MT_CU_INVALID_CONTEXT || result == MT_CU_INVALID_HANDLE;
+}
+
+enum mt_cuda_ask mt_cuda_ask_stream(struct moetrace_cuda_lane *lane)
 {
 	int state = 0;
 	int result = lane->cuda->cu->stream_is_capturing(lane->stream, &state);
 
-	return result == MT_CU_CAPTURE_IMPLICIT || state != 0;
+	if (is_callers(result))
+		return MT_CUDA_STREAM_STRANGE;
+	if (result == MT_CU_DEINITIALIZED || result == MT_CU_CONTEXT_IS_DESTROYED)
+		mt_cuda_fail(lane->cuda, "a look at a lane's stream", result);
+	return result == MT_CU_CAPTURE_IMPLICIT || state != 0 ? MT_CUDA_STREAM_CAPTURING :
+								MT_CUDA_STREAM_FREE;
 }
 
 /* A 64-bit value at an address, in stream order, everything before it visible to the host. */
@@ -45,6 +56,11 @@ int mt_cuda_write_word(struct moetrace_cuda_lane *lane, uint64_t value)
 {
 	int result = write_value(lane->cuda, lane->stream, lane->word, value);
 
+	/* While the word is closed, no kernel stores anything that could be in the way later. */
+	if (is_callers(result) && mt_cuda_is_closed(lane->word_value)) {
+		mt_misuse(lane->cuda->session, MT_MISUSE_CUDA_STREAM);
+		return MOETRACE_E_IO;
+	}
 	if (result) {
 		mt_cuda_fail(lane->cuda, "the write of a lane's word", result);
 		return MOETRACE_E_IO;

@@ -86,8 +86,12 @@ int moetrace_cuda_target_get(struct moetrace_cuda_lane *lane, uint32_t layer_ind
 	if (!ret_target)
 		return MOETRACE_E_INVALID;
 	memset(ret_target, 0, sizeof(*ret_target));
-	if (!lane || layer_index >= lane->n_layers)
+	if (!lane)
 		return MOETRACE_E_INVALID;
+	if (layer_index >= lane->n_layers) {
+		mt_misuse(lane->cuda->session, MT_MISUSE_CUDA_STORE);
+		return MOETRACE_E_INVALID;
+	}
 	if (n_rows > MOETRACE_CUDA_MAX_ROWS)
 		return MOETRACE_E_LIMIT;
 	if (!n_rows)
@@ -160,12 +164,19 @@ static void commit(struct moetrace_cuda_lane *lane)
 	lane->record = NULL;
 }
 
+/* A driver that is broken is not asked again: its streams may be gone. */
+static int is_broken(const struct moetrace_cuda *cuda)
+{
+	return atomic_load(&cuda->error) != 0;
+}
+
 /* Kernels of what comes next store nothing. */
 static int clear_word(struct moetrace_cuda_lane *lane)
 {
-	return mt_cuda_is_closed(lane->word_value) ?
-		       MOETRACE_OK :
-		       mt_cuda_write_word(lane, mt_cuda_closed(lane->word_value));
+	if (mt_cuda_is_closed(lane->word_value))
+		return MOETRACE_OK;
+	return is_broken(lane->cuda) ? MOETRACE_E_IO :
+				       mt_cuda_write_word(lane, mt_cuda_closed(lane->word_value));
 }
 
 static int write_word(struct moetrace_cuda_lane *lane, const struct mt_cuda_record *record,
@@ -247,9 +258,7 @@ static int refuse(struct moetrace_cuda_lane *lane, uint32_t recording_id, enum m
 		atomic_fetch_add(&cuda->n_lost, 1);
 	mt_count_loss(cuda->session, kind, n_bytes, now_ns(lane));
 	(void)mt_cuda_uncount(cuda, recording_id);
-	/* A driver that is broken is not asked again. */
-	if (!atomic_load(&cuda->error))
-		(void)clear_word(lane);
+	(void)clear_word(lane);
 	return status;
 }
 
@@ -283,7 +292,7 @@ static int open_record(struct moetrace_cuda_lane *lane, const struct moetrace_pa
 			      start->n_positions * 4;
 	struct mt_cuda_record *record;
 
-	if (atomic_load(&cuda->error))
+	if (is_broken(cuda))
 		return refuse(lane, start->recording_id, MT_LOSS_PASS_DEVICE, head_bytes,
 			      MOETRACE_E_IO);
 	if (n_rows && lane->n_layers && place_of(lane, 0, n_rows, &group))
@@ -330,7 +339,7 @@ static int finish(struct moetrace_cuda_lane *lane, int is_lost)
 	record->end_ns = now_ns(lane);
 	record->is_last = 1;
 	if (record->has_data)
-		status = mt_cuda_ship(lane, record);
+		status = is_broken(lane->cuda) ? MOETRACE_E_IO : mt_cuda_ship(lane, record);
 	record->is_lost = is_lost || status;
 	if (status)
 		record->has_data = 0;
@@ -342,6 +351,23 @@ static int misused(struct moetrace_cuda_lane *lane, enum mt_misuse misuse, int s
 {
 	mt_misuse(lane->cuda->session, misuse);
 	return status;
+}
+
+/* Nothing can be done in the lane's stream now, from this thread. */
+static int is_barred(struct moetrace_cuda_lane *lane)
+{
+	if (is_broken(lane->cuda))
+		return 0;
+	switch (mt_cuda_ask_stream(lane)) {
+	case MT_CUDA_STREAM_CAPTURING:
+		mt_misuse(lane->cuda->session, MT_MISUSE_CUDA_CAPTURING);
+		return 1;
+	case MT_CUDA_STREAM_STRANGE:
+		mt_misuse(lane->cuda->session, MT_MISUSE_CUDA_STREAM);
+		return 1;
+	default:
+		return 0;
+	}
 }
 
 static int begin(struct moetrace_cuda_lane *lane, const struct moetrace_pass_info *info)
@@ -356,8 +382,8 @@ static int begin(struct moetrace_cuda_lane *lane, const struct moetrace_pass_inf
 		lane->is_open = 1;
 		return MOETRACE_OK;
 	}
-	if (mt_cuda_is_capturing(lane))
-		return misused(lane, MT_MISUSE_CUDA_CAPTURING, MOETRACE_E_STATE);
+	if (is_barred(lane))
+		return MOETRACE_E_STATE;
 	if (lane->is_open && lane->record)
 		mt_misuse(session, MT_MISUSE_CUDA_LANE);
 	if (lane->is_open)
@@ -429,11 +455,12 @@ static int next_group(struct moetrace_cuda_lane *lane, uint32_t layer_index)
 
 static int layers(struct moetrace_cuda_lane *lane, uint32_t layer_index)
 {
-	if (!lane->record || !lane->record->has_data || layer_index < lane->record->end_layer ||
-	    layer_index >= lane->n_layers)
+	if (layer_index >= lane->n_layers)
+		return misused(lane, MT_MISUSE_CUDA_GROUP, MOETRACE_E_INVALID);
+	if (!lane->record || !lane->record->has_data || layer_index < lane->record->end_layer)
 		return MOETRACE_OK;
-	if (mt_cuda_is_capturing(lane))
-		return misused(lane, MT_MISUSE_CUDA_CAPTURING, MOETRACE_E_STATE);
+	if (is_barred(lane))
+		return MOETRACE_E_STATE;
 	return next_group(lane, layer_index);
 }
 
@@ -441,8 +468,8 @@ static int end(struct moetrace_cuda_lane *lane)
 {
 	if (!lane->is_open)
 		return misused(lane, MT_MISUSE_CUDA_LANE, MOETRACE_E_STATE);
-	if (lane->record && mt_cuda_is_capturing(lane))
-		return misused(lane, MT_MISUSE_CUDA_CAPTURING, MOETRACE_E_STATE);
+	if (lane->record && is_barred(lane))
+		return MOETRACE_E_STATE;
 	return finish(lane, 0);
 }
 
@@ -521,10 +548,20 @@ static int check_buffer(const struct moetrace_cuda_lane *lane,
 
 static int adopt(struct moetrace_cuda_lane *lane, const struct moetrace_cuda_buffer *buffer)
 {
+	struct moetrace_session *session = lane->cuda->session;
+	struct moetrace_cuda_buffer room;
+
+	if (buffer && !mt_abi_knows(buffer->size, MT_FIRST_CUDA_BUFFER))
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"cuda: adopt: size is not set; use MOETRACE_INIT()");
 	if (lane->is_open)
-		return MOETRACE_E_STATE;
+		return mt_session_error(session, MOETRACE_E_STATE,
+					"cuda: adopt: a pass is open in the lane");
+	buffer = buffer ? MT_ABI_WIDEN(buffer, &room) : NULL;
 	if (buffer && check_buffer(lane, buffer))
-		return MOETRACE_E_INVALID;
+		return mt_session_error(session, MOETRACE_E_INVALID,
+					"cuda: adopt: types, distances or rows of the buffer do not "
+					"fit the lane's model, or each other");
 	lane->has_buffer = buffer != NULL;
 	if (buffer)
 		lane->buffer = *buffer;
@@ -538,7 +575,7 @@ int moetrace_cuda_adopt(struct moetrace_cuda_lane *lane, const struct moetrace_c
 {
 	int status;
 
-	if (!lane || (buffer && !mt_abi_knows(buffer->size, MT_FIRST_CUDA_BUFFER)))
+	if (!lane)
 		return MOETRACE_E_INVALID;
 	status = enter(lane);
 	return status ? status : leave(lane, adopt(lane, buffer));

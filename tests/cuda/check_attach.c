@@ -138,7 +138,8 @@ static const struct {
 } refusals[] = {
 	{"cuStreamWriteValue64", MOETRACE_OK, 0, 1}, {"cuStreamWaitValue64", MOETRACE_OK, 1, 1},
 	{"cuModuleLoadData", MOETRACE_OK, 1, 0},     {"cuLaunchKernel", MOETRACE_OK, 1, 0},
-	{"cuMemAlloc", MOETRACE_E_NOMEM, 0, 0},	     {"cuMemHostAlloc", MOETRACE_E_NOMEM, 0, 0},
+	{"cuMemAlloc", MOETRACE_E_NOMEM, 0, 0},	     {"cuMemHost", MOETRACE_E_NOMEM, 0, 0},
+	{"cuMemHostRegister", MOETRACE_OK, 1, 1},    {"cuMemHostGetDevice", MOETRACE_OK, 1, 1},
 	{"cuStreamCreate", MOETRACE_E_IO, 0, 0},     {"cuMemsetD8Async", MOETRACE_E_IO, 0, 0},
 	{"cuCtxPushCurrent", MOETRACE_E_IO, 0, 0},   {"cuInit", MOETRACE_E_UNSUPPORTED, 0, 0},
 	{"cuDeviceGetUuid", MOETRACE_OK, 1, 1},

@@ -2,7 +2,7 @@
 /*
  * What depends on the machine: as many GPUs as it has (two of them at most) recorded into one file by
  * one process, and what a GPU refuses: memory that it has not, streams that are not the lane's, calls
- * inside a capture. Skipped without a GPU.
+ * inside a capture or by threads that have no context, everything after a reset. Skipped without a GPU.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -242,6 +242,100 @@ START_TEST(test_in_capture)
 }
 END_TEST
 
+struct elsewhere {
+	struct toy *toy;
+	struct moetrace_cuda_lane *lane;
+	int begun, ended;
+};
+
+static void *run_elsewhere(void *argument)
+{
+	struct elsewhere *elsewhere = argument;
+
+	elsewhere->begun = begin(elsewhere->toy, elsewhere->lane, 0);
+	elsewhere->ended = moetrace_cuda_pass_end(elsewhere->lane);
+	return NULL;
+}
+
+/* A thread in which no context is current: the driver knows the stream's, or the pass is refused. */
+START_TEST(test_thread_without_context)
+{
+	struct toy toy = toy_start("thread.db", NULL, N_LAYERS, GRAPH_EXPERTS, GRAPH_TOP_K);
+	struct moetrace_cuda_target targets[N_LAYERS];
+	struct graph_buffers *buffers;
+	struct elsewhere elsewhere = {.toy = &toy};
+	struct moetrace_cuda *cuda;
+	struct graph *graph;
+	pthread_t thread;
+	void *stream;
+	sqlite3 *db;
+
+	gpu_open();
+	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_OK);
+	stream = graph_stream_new();
+	buffers = graph_buffers_new(N_LAYERS, N_ROWS, 1);
+	elsewhere.lane = add_lane(&toy, cuda, stream);
+	get_targets(elsewhere.lane, targets);
+	graph = graph_new(buffers, stream, 0, N_LAYERS, targets, NULL, NULL);
+	ck_assert_int_eq(pthread_create(&thread, NULL, run_elsewhere, &elsewhere), 0);
+	ck_assert_int_eq(pthread_join(thread, NULL), 0);
+	printf("a thread without a context: begin %d, end %d\n", elsewhere.begun, elsewhere.ended);
+	ck_assert_int_eq(begin(&toy, elsewhere.lane, 1), MOETRACE_OK);
+	graph_launch(graph, stream);
+	ck_assert_int_eq(moetrace_cuda_pass_end(elsewhere.lane), MOETRACE_OK);
+	db = toy_close_and_open(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM meta WHERE key = 'source.cuda' AND"
+				    " value LIKE 'failed: %%'"),
+			 0);
+	/* What was begun there is in the file, or it was refused. */
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE runtime_pass = 0"),
+			 elsewhere.begun == MOETRACE_OK);
+	db_close(db);
+}
+END_TEST
+
+/* The program resets the device with 0: nothing, 1: a pass in flight, and closes the session. */
+START_TEST(test_reset)
+{
+	struct toy toy = toy_start("reset.db", NULL, N_LAYERS, GRAPH_EXPERTS, GRAPH_TOP_K);
+	struct moetrace_cuda_target targets[N_LAYERS];
+	struct moetrace_cuda_status status;
+	struct graph_buffers *buffers;
+	struct moetrace_cuda_lane *lane;
+	struct moetrace_cuda *cuda;
+	struct graph *graph;
+	void *stream;
+	sqlite3 *db;
+
+	gpu_open();
+	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_OK);
+	stream = graph_stream_new();
+	buffers = graph_buffers_new(N_LAYERS, N_ROWS, 1);
+	lane = add_lane(&toy, cuda, stream);
+	get_targets(lane, targets);
+	graph = graph_new(buffers, stream, 0, N_LAYERS, targets, NULL, NULL);
+	for (uint32_t i = 0; i < 50; i++) {
+		ck_assert_int_eq(begin(&toy, lane, i), MOETRACE_OK);
+		graph_launch(graph, stream);
+		ck_assert_int_eq(moetrace_cuda_pass_end(lane), MOETRACE_OK);
+	}
+	MOETRACE_INIT(&status);
+	if (_i == 0)
+		WAIT_UNTIL(moetrace_cuda_query(cuda, &status) == MOETRACE_OK &&
+			   status.delivered_passes == 50);
+	graph_reset();
+	db = toy_close_and_open(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict <> 'complete'"), 0);
+	ck_assert_int_eq(db_int(db, "SELECT (SELECT count(*) FROM pass) +"
+				    " (SELECT ifnull(sum(n_lost), 0) FROM gap)"),
+			 50);
+	if (_i == 0)
+		ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 50);
+	db_close(db);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("gpus");
@@ -252,6 +346,8 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_out_of_memory);
 	tcase_add_test(tc, test_wrong_stream);
 	tcase_add_test(tc, test_in_capture);
+	tcase_add_test(tc, test_thread_without_context);
+	tcase_add_loop_test(tc, test_reset, 0, 2);
 	suite_add_tcase(suite, tc);
 	return suite;
 }

@@ -7,6 +7,7 @@ if HAVE_CHECK
 check_LTLIBRARIES += %D%/libcuda.la %D%/old/libcuda.la
 %C%_libcuda_la_SOURCES = \
 	%D%/fake/fake_cuda.c %D%/fake/fake_cuda.h \
+	%D%/fake/fake_context.c \
 	%D%/fake/fake_internal.h \
 	%D%/fake/fake_memory.c \
 	%D%/fake/fake_stream.c \
@@ -25,6 +26,7 @@ check_LTLIBRARIES += %D%/libcuda.la %D%/old/libcuda.la
 	%D%/check_devices \
 	%D%/check_lane \
 	%D%/check_life \
+	%D%/check_stranger \
 	%D%/check_switch
 
 check_PROGRAMS += $(%C%_programs)
@@ -58,6 +60,11 @@ long_tests += %D%/check_life
 %C%_check_life_SOURCES = %D%/check_life.c $(%C%_support)
 %C%_check_life_CFLAGS = $(%C%_cflags)
 %C%_check_life_LDADD = $(%C%_libs)
+
+%C%_check_stranger_SOURCES = %D%/check_stranger.c $(%C%_support)
+%C%_check_stranger_CFLAGS = $(%C%_cflags)
+%C%_check_stranger_LDADD = tests/unit/libmt_test.la libtrace/libmt_trace.la \
+	$(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 
 %C%_check_switch_SOURCES = %D%/check_switch.c $(%C%_support) \
 	tests/fault/support/io_fault.c tests/fault/support/io_fault.h

@@ -42,6 +42,12 @@
  * default stream), device memory is its address. Threads: lanes are independent of each other;
  * one lane is used by one thread at a time (anything else is refused and counted). Calls are made
  * from threads in which the device's context is current, as for a launch.
+ *
+ * What goes wrong is told in three places: the status that a call returns, moetrace_errmsg() for
+ * the calls that set something up, and table diagnostic for those of the hot path ("counted
+ * misuse" below), each kind with a sentence and how often. A program that destroys the context
+ * (cudaDeviceReset()) while the session is open loses the passes in flight and those after it,
+ * counted as lost on the device; the session goes on, and is closed as ever.
  */
 #ifndef MOETRACE_CUDA_H
 #define MOETRACE_CUDA_H
@@ -95,7 +101,8 @@ struct moetrace_cuda_status {
  * @opts      NULL: all defaults.
  * @ret_cuda  The device; set to NULL on failure. It lives until the session is closed, which waits
  *            up to stop_timeout_ms for passes in flight. A few hundred bytes of device memory
- *            stay allocated for ever, because graphs still read the lanes' words.
+ *            stay allocated for ever, because graphs still read the lanes' words; a primary
+ *            context that was named by its ordinal stays retained with them.
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID      session or ret_cuda is NULL, or an option is out of its range
@@ -140,12 +147,14 @@ struct moetrace_cuda_lane_info {
  * @ret_lane  Lives as long as the session; set to NULL on failure.
  *
  * Returns  MOETRACE_OK
- *          MOETRACE_E_INVALID      NULL, or no such model, order or id space
+ *          MOETRACE_E_INVALID      NULL, or no such model, order or id space; the stream is of another
+ *                                  device or none, or no context is current in the calling thread
  *          MOETRACE_E_LIMIT        the device has MOETRACE_CUDA_MAX_LANES
  *          MOETRACE_E_UNSUPPORTED  a layer of the model has more than 65534 ids
  *          MOETRACE_E_NOMEM
  *          MOETRACE_E_IO           the driver refused
  *          MOETRACE_E_STATE        this is a forked child, or the stream is being captured
+ *          Why in words: moetrace_errmsg().
  */
 MOETRACE_API MOETRACE_MUST_USE
 int moetrace_cuda_lane_add(struct moetrace_cuda *cuda, const struct moetrace_cuda_lane_info *info,
@@ -175,7 +184,7 @@ struct moetrace_cuda_target {
  * @ret_target   Filled on success, else all zero, which is safe to launch with.
  *
  * Returns  MOETRACE_OK
- *          MOETRACE_E_INVALID  NULL, or no such layer
+ *          MOETRACE_E_INVALID  NULL, or no such layer (counted misuse)
  *          MOETRACE_E_LIMIT    so many rows of a single layer do not fit into a quarter of the
  *                              ring, or more than MOETRACE_CUDA_MAX_ROWS
  * Makes no driver call: may be called while the stream is being captured.
@@ -197,8 +206,10 @@ int moetrace_cuda_target_get(struct moetrace_cuda_lane *lane, uint32_t layer_ind
  *          MOETRACE_E_INVALID   the description is inconsistent (counted misuse); not recorded
  *          MOETRACE_E_LIMIT     the ring is full, or a layer too large; not recorded, counted
  *          MOETRACE_E_STATE     the stream is being captured (nothing was done: call it around
- *                               the launch of the graph, not within), the lane is in use by
- *                               another thread, or this is a forked child
+ *                               the launch of the graph, not within), it is none of the device's
+ *                               or no context is current in the calling thread (nothing was done),
+ *                               the lane is in use by another thread (each counted misuse), or
+ *                               this is a forked child
  *          MOETRACE_E_IO        the driver refused; not recorded, counted
  *          The result may be ignored: moetrace_cuda_pass_end() is right in every case.
  *          A pass that is still open in the lane is lost (counted misuse).
@@ -225,7 +236,8 @@ uint64_t moetrace_cuda_pass_number(const struct moetrace_cuda_lane *lane);
  *
  * @lane  NULL: nothing happens.
  *
- * Returns what moetrace_cuda_pass_begin() returns.
+ * Returns what moetrace_cuda_pass_begin() returns; MOETRACE_E_INVALID: there is no such layer
+ * (counted misuse; the pass goes on).
  */
 MOETRACE_API
 int moetrace_cuda_pass_layers(struct moetrace_cuda_lane *lane, uint32_t layer_index);
@@ -253,7 +265,8 @@ void moetrace_cuda_mark(struct moetrace_cuda_lane *lane, uint32_t layer_index, u
  * @lane  NULL: nothing happens.
  *
  * Returns  MOETRACE_OK
- *          MOETRACE_E_STATE  as moetrace_cuda_pass_begin(), or no pass was begun (counted misuse)
+ *          MOETRACE_E_STATE  as moetrace_cuda_pass_begin(): where nothing was done the pass is still
+ *                            open, and may be ended rightly; or no pass was begun (counted misuse)
  *          MOETRACE_E_IO     the driver refused; the pass is lost and counted
  */
 MOETRACE_API
@@ -282,7 +295,8 @@ struct moetrace_cuda_buffer {
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID  NULL lane, or an inconsistent description
- *          MOETRACE_E_STATE    a pass is open in the lane
+ *          MOETRACE_E_STATE    a pass is open in the lane, or another thread uses it
+ *          Why in words: moetrace_errmsg().
  */
 MOETRACE_API
 int moetrace_cuda_adopt(struct moetrace_cuda_lane *lane, const struct moetrace_cuda_buffer *buffer);
@@ -309,11 +323,12 @@ struct moetrace_cuda_layers {
  * @stream  The lane's, or one that is ordered before the lane's by an event before pass_end.
  *
  * Returns  MOETRACE_OK
- *          MOETRACE_E_INVALID      NULL, or an inconsistent description
+ *          MOETRACE_E_INVALID      NULL, or an inconsistent description (counted misuse)
  *          MOETRACE_E_LIMIT        as moetrace_cuda_target_get()
- *          MOETRACE_E_UNSUPPORTED  the driver refused the kernel's code
- *          MOETRACE_E_IO           the driver refused the launch
+ *          MOETRACE_E_UNSUPPORTED  the driver refused the kernel's code (counted misuse)
+ *          MOETRACE_E_IO           the driver refused the launch (counted misuse)
  *          MOETRACE_E_STATE        this is a forked child
+ *          What is not stored leaves its layers unwritten in the pass.
  */
 MOETRACE_API
 int moetrace_cuda_store(struct moetrace_cuda_lane *lane, void *stream,

@@ -35,8 +35,7 @@ static uint32_t n_good_left;
 static int bad_error;
 static char slow_symbol[64];
 static uint32_t n_stalled;
-#define N_DEVICES 2
-static int contexts[N_DEVICES]; /* a primary context each; that of the first is current */
+int fake_contexts[FAKE_N_DEVICES];
 static _Thread_local int *pushed;
 static _Thread_local int capture_mode;
 
@@ -60,6 +59,8 @@ int fake_called(const char *symbol)
 	int i = 0;
 
 	pthread_mutex_lock(&fake_lock);
+	if (fake_is_destroyed)
+		result = MT_CU_CONTEXT_IS_DESTROYED;
 	while (i < MAX_FUNCTIONS - 1 && functions[i].symbol && functions[i].symbol != symbol)
 		i++;
 	functions[i].symbol = symbol;
@@ -111,7 +112,7 @@ API int cuDeviceGet(int *device, int ordinal);
 API int cuDeviceGet(int *device, int ordinal)
 {
 	*device = ordinal;
-	return ordinal >= 0 && ordinal < N_DEVICES ? 0 : 101;
+	return ordinal >= 0 && ordinal < FAKE_N_DEVICES ? 0 : 101;
 }
 
 API int cuDeviceGetName(char *name, int n_bytes, int device);
@@ -136,14 +137,14 @@ API int cuCtxGetCurrent(void **context);
 API int cuCtxGetCurrent(void **context)
 {
 	CALLED("cuCtxGetCurrent");
-	*context = has_context ? &contexts[0] : NULL;
+	*context = has_context ? &fake_contexts[0] : NULL;
 	return 0;
 }
 
 API int cuCtxGetDevice(int *device);
 API int cuCtxGetDevice(int *device)
 {
-	*device = 0;
+	*device = pushed == &fake_contexts[1];
 	return 0;
 }
 
@@ -151,7 +152,7 @@ API int cuCtxPushCurrent_v2(void *context);
 API int cuCtxPushCurrent_v2(void *context)
 {
 	CALLED("cuCtxPushCurrent");
-	if (context != &contexts[0] && context != &contexts[1])
+	if (context != &fake_contexts[0] && context != &fake_contexts[1])
 		return 201;
 	pushed = context;
 	return 0;
@@ -162,14 +163,6 @@ API int cuCtxPopCurrent_v2(void **context)
 {
 	*context = pushed;
 	pushed = NULL;
-	return 0;
-}
-
-API int cuDevicePrimaryCtxRetain(void **context, int device);
-API int cuDevicePrimaryCtxRetain(void **context, int device)
-{
-	CALLED("cuDevicePrimaryCtxRetain");
-	*context = &contexts[device];
 	return 0;
 }
 
@@ -397,7 +390,8 @@ API const struct fake_api *fake_api(void)
 					    heal,	  stall,      wait_for_stalled,
 					    set_delay,	  hold,	      hold_one,
 					    capture,	  make_current, n_calls,   fake_timer_ns,
-					    allocated_bytes};
+					    allocated_bytes, fake_destroy_contexts,
+					    fake_stream_of_device, fake_n_retained};
 
 	return &api;
 }

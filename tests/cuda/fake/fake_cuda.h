@@ -35,6 +35,12 @@ struct fake_api {
 	/* The GPU's timer: CLOCK_MONOTONIC and an offset. */
 	uint64_t (*timer_ns)(void);
 	uint64_t (*allocated_bytes)(void);
+	/* The contexts are gone, and with them streams' work and what the driver allocated for the host. */
+	void (*destroy_contexts)(void);
+	/* The driver says of the stream that it is this device's. */
+	void (*stream_of_device)(void *stream, uint32_t ordinal);
+	/* Primary contexts that were retained and not released. */
+	uint32_t (*n_retained)(void);
 };
 
 const struct fake_api *fake_api(void);

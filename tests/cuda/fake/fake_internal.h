@@ -45,6 +45,7 @@ struct stream {
 	pthread_t thread;
 	struct work *first, **last;
 	bool is_working, is_closing, is_capturing, is_held;
+	void *context; /* NULL: nobody says */
 };
 
 /* Protects all of it, streams and their work too; work itself runs without it. */
@@ -53,6 +54,10 @@ extern pthread_cond_t fake_changed;
 extern bool fake_is_held;
 extern uint32_t fake_delay_us;
 extern uint64_t fake_n_allocated_bytes;
+extern bool fake_is_destroyed; /* the contexts, with what was made in them */
+
+#define FAKE_N_DEVICES 2
+extern int fake_contexts[FAKE_N_DEVICES]; /* a primary one each; that of the first is current */
 
 /* Count a call of a function; what it is to answer. */
 int fake_called(const char *symbol);
@@ -80,5 +85,11 @@ void fake_wait_for(struct stream *stream);
 /* fake_memory.c: aligned to 256 bytes like device memory. */
 void *fake_memory_new(size_t n_bytes, bool is_event);
 void fake_memory_free(void *memory);
+void fake_memory_free_host(void); /* all that the driver allocated for the host */
+
+/* fake_context.c: for the table of the steering. */
+void fake_destroy_contexts(void);
+void fake_stream_of_device(void *stream, uint32_t ordinal);
+uint32_t fake_n_retained(void);
 
 #endif

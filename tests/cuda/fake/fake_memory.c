@@ -14,7 +14,7 @@
 struct block {
 	struct block *next, **link;
 	size_t n_bytes;
-	bool is_event;
+	bool is_event, is_host;
 };
 
 static struct block *blocks;
@@ -27,6 +27,7 @@ void *fake_memory_new(size_t n_bytes, bool is_event)
 		return NULL;
 	block->n_bytes = n_bytes;
 	block->is_event = is_event;
+	block->is_host = false;
 	pthread_mutex_lock(&fake_lock);
 	block->next = blocks;
 	block->link = &blocks;
@@ -49,6 +50,21 @@ void fake_memory_free(void *memory)
 	fake_n_allocated_bytes -= block->is_event ? 0 : block->n_bytes;
 	pthread_mutex_unlock(&fake_lock);
 	free(block);
+}
+
+void fake_memory_free_host(void)
+{
+	struct block *block;
+
+	do {
+		pthread_mutex_lock(&fake_lock);
+		block = blocks;
+		while (block && !block->is_host)
+			block = block->next;
+		pthread_mutex_unlock(&fake_lock);
+		if (block)
+			fake_memory_free((uint8_t *)block + 256);
+	} while (block);
 }
 
 API int cuMemAlloc_v2(uint64_t *address, size_t n_bytes);
@@ -80,6 +96,8 @@ API int cuMemHostAlloc(void **memory, size_t n_bytes, unsigned int flags)
 	if (fake_is_forbidden())
 		return 900;
 	*memory = fake_memory_new(n_bytes, false);
+	if (*memory)
+		((struct block *)(void *)((uint8_t *)*memory - 256))->is_host = true;
 	return *memory ? 0 : 2;
 }
 

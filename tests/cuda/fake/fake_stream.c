@@ -73,7 +73,8 @@ static void *stream_main(void *argument)
 		pthread_mutex_unlock(&fake_lock);
 		if (pause.tv_nsec)
 			nanosleep(&pause, NULL);
-		do_work(work);
+		if (!fake_is_destroyed)
+			do_work(work);
 		pthread_mutex_lock(&fake_lock);
 		stream->is_working = false;
 		if (work->kind == KIND_RECORD && work->event->n_reached < work->value)

@@ -207,6 +207,11 @@ extern "C" void graph_memory_give(void)
 	taken.clear();
 }
 
+extern "C" void graph_reset(void)
+{
+	CHECK(cudaDeviceReset());
+}
+
 extern "C" void graph_capture_begin(void *stream)
 {
 	CHECK(cudaStreamBeginCapture(static_cast<cudaStream_t>(stream),

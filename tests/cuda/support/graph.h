@@ -37,6 +37,8 @@ void graph_stream_wait(void *stream);
 /* Take the device's memory but for @left_bytes; give it back. */
 void graph_memory_take(size_t left_bytes);
 void graph_memory_give(void);
+/* Destroy the device's context, and all that is in it. */
+void graph_reset(void);
 /* Begin a capture that is thrown away by _end(). */
 void graph_capture_begin(void *stream);
 void graph_capture_end(void *stream);
