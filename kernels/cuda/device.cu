@@ -244,3 +244,21 @@ int mtk_cuda_event_elapsed_us(void *begin, void *end, struct mtk_error *error, d
 		*ret_us = 1e3 * (double)ms;
 	return status;
 }
+
+int mtk_cuda_event_create_untimed(struct mtk_error *error, void **ret_event)
+{
+	cudaEvent_t event;
+	int status = mtk_cuda_fail(error,
+				   cudaEventCreateWithFlags(&event, cudaEventDisableTiming),
+				   "cudaEventCreate");
+
+	if (!status)
+		*ret_event = event;
+	return status;
+}
+
+int mtk_cuda_stream_follow(void *stream, void *event, struct mtk_error *error)
+{
+	return mtk_cuda_fail(error, cudaStreamWaitEvent(stream_of(stream), (cudaEvent_t)event, 0),
+			     "cudaStreamWaitEvent");
+}

@@ -74,6 +74,13 @@ void mtk_cuda_event_destroy(void *event);
 int mtk_cuda_event_record(void *event, void *stream, struct mtk_error *error);
 int mtk_cuda_event_elapsed_us(void *begin, void *end, struct mtk_error *error, double *ret_us);
 
+/*
+ * Order: an event without a time, cheaper to record; and what is launched into a stream from here on
+ * comes behind what the event was last recorded behind. In a capture the stream becomes a part of it.
+ */
+int mtk_cuda_event_create_untimed(struct mtk_error *error, void **ret_event);
+int mtk_cuda_stream_follow(void *stream, void *event, struct mtk_error *error);
+
 #ifdef __cplusplus
 }
 #endif

@@ -247,6 +247,15 @@ static int take_host(struct mtk_cuda_context *c, struct mtk_error *error)
 	return status ? status : mtk_cuda_stream_wait(c->state->stream, error);
 }
 
+static int take_order(struct mtk_cuda_context *c, struct mtk_error *error)
+{
+	int status = mtk_cuda_stream_create(error, &c->side);
+
+	if (!status)
+		status = mtk_cuda_event_create_untimed(error, &c->forked);
+	return status ? status : mtk_cuda_event_create_untimed(error, &c->joined);
+}
+
 /* The rule of each layer, and how wide rows become. */
 static int resolve_rules(struct mtk_cuda_context *c, const struct mtk_oea *oea,
 			 struct mtk_error *error)
@@ -336,6 +345,8 @@ static int fill(struct mtk_cuda_context *c, const struct mtk_context_settings *s
 		status = take_moe(c, error);
 	if (!status)
 		status = take_host(c, error);
+	if (!status)
+		status = take_order(c, error);
 	return status ? status : mtk_cuda_stream_wait(c->state->stream, error);
 }
 
@@ -374,6 +385,9 @@ void mtk_cuda_context_destroy(void *memory)
 	if (!context)
 		return;
 	mtk_cuda_graphs_forget(context);
+	mtk_cuda_event_destroy(context->forked);
+	mtk_cuda_event_destroy(context->joined);
+	mtk_cuda_stream_destroy(context->side);
 	while (context->n_blocks > 0)
 		mtk_cuda_free(context->blocks[--context->n_blocks]);
 	mtk_cuda_host_free(context->host_inputs);

@@ -96,6 +96,11 @@ struct mtk_cuda_context {
 	bool graphs_have_facts; /* they write margins and row_flags */
 	struct moetrace_cuda_lane *lane;
 	bool lane_has_margins;
+	/* Stores of single layers in a graph run on a branch of it, beside what follows the router. */
+	void *side;
+	void *forked; /* events: what the side stream follows, and what follows it */
+	void *joined;
+	bool has_branch; /* it must be joined before the capture ends */
 	/* What hooks are given, made when the first are. */
 	int32_t *host_ids;
 	float *host_weights;
@@ -145,6 +150,8 @@ void mtk_cuda_pass_mark(const struct mtk_cuda_pass *pass, uint32_t role);
 
 /* The experts of a layer, from the router on (cuda_moe.c). */
 int mtk_cuda_pass_moe(struct mtk_cuda_pass *pass);
+/* The end of a graph: what runs on a branch of it is waited for. */
+int mtk_cuda_pass_join(struct mtk_cuda_pass *pass);
 /* What all layers chose, into the lane's ring, where it is set to be gathered. */
 #define MTK_CUDA_GATHER_LAYERS 32u /* a launch */
 int mtk_cuda_pass_gather(struct mtk_cuda_pass *pass);

@@ -157,7 +157,7 @@ static int run_rule(struct mtk_cuda_pass *pass, const struct mtk_oea *rule,
 }
 
 /* Layers into the lane's ring, if a pass is being recorded when this runs. */
-static int store(struct mtk_cuda_pass *pass, uint32_t first_layer, uint32_t n_layers,
+static int store(struct mtk_cuda_pass *pass, void *stream, uint32_t first_layer, uint32_t n_layers,
 		 const uint64_t *ids, const uint64_t *weights)
 {
 	struct mtk_cuda_context *c = pass->context;
@@ -172,12 +172,41 @@ static int store(struct mtk_cuda_pass *pass, uint32_t first_layer, uint32_t n_la
 	layers.ids = ids;
 	layers.weight_type = MOETRACE_TYPE_F32;
 	layers.weights = weights;
-	status = moetrace_cuda_store(c->lane, c->state->stream, &layers);
+	status = moetrace_cuda_store(c->lane, stream, &layers);
 	/* Too large for the ring: that is counted, and the pass goes on. */
 	if (status == MOETRACE_OK || status == MOETRACE_E_LIMIT)
 		return MOETRACE_OK;
 	return mtk_error_set(pass->error, status, "cuda: a layer cannot be recorded: %s",
 			     moetrace_status_string(status));
+}
+
+/*
+ * On a branch of the graph, which begins behind the router: nothing else of the layer waits for the
+ * store. What it reads stays as it is until the next pass, before which the branch is joined.
+ */
+static int store_beside(struct mtk_cuda_pass *pass, const uint64_t *ids, const uint64_t *weights)
+{
+	struct mtk_cuda_context *c = pass->context;
+	int status = mtk_cuda_event_record(c->forked, c->state->stream, pass->error);
+
+	if (!status)
+		status = mtk_cuda_stream_follow(c->side, c->forked, pass->error);
+	if (status)
+		return status;
+	c->has_branch = true;
+	return store(pass, c->side, pass->layer, 1, ids, weights);
+}
+
+int mtk_cuda_pass_join(struct mtk_cuda_pass *pass)
+{
+	struct mtk_cuda_context *c = pass->context;
+	int status;
+
+	if (!c->has_branch)
+		return MOETRACE_OK;
+	c->has_branch = false;
+	status = mtk_cuda_event_record(c->joined, c->side, pass->error);
+	return status ? status : mtk_cuda_stream_follow(c->state->stream, c->joined, pass->error);
 }
 
 /* A layer whose router does not record it itself. A lane has no rule. */
@@ -191,7 +220,9 @@ static int run_record(struct mtk_cuda_pass *pass, const struct chosen *chosen)
 	    c->state->settings.recording == MTK_CUDA_RECORD_GATHER ||
 	    c->state->settings.recording == MTK_CUDA_RECORD_ADOPT)
 		return MOETRACE_OK;
-	return store(pass, pass->layer, 1, &ids, &weights);
+	/* Launched one by one, layers may go to the host in groups meanwhile. */
+	return pass->is_graph ? store_beside(pass, &ids, &weights)
+			      : store(pass, c->state->stream, pass->layer, 1, &ids, &weights);
 }
 
 int mtk_cuda_pass_gather(struct mtk_cuda_pass *pass)
@@ -211,7 +242,7 @@ int mtk_cuda_pass_gather(struct mtk_cuda_pass *pass)
 			ids[i] = (uintptr_t)(c->ids + (first + i) * n);
 			weights[i] = (uintptr_t)(c->weights + (first + i) * n);
 		}
-		status = store(pass, first, i, ids, weights);
+		status = store(pass, c->state->stream, first, i, ids, weights);
 	}
 	return status;
 }

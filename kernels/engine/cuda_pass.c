@@ -280,6 +280,7 @@ int mtk_cuda_pass_launch(struct mtk_cuda_pass *pass)
 	struct mtk_cuda_context *c = pass->context;
 	int status;
 
+	c->has_branch = false;
 	moetrace_cuda_mark(c->lane, MOETRACE_NO_LAYER, MOETRACE_ROLE_EMBED);
 	status = run_embedding(pass);
 	for (uint32_t i = 0; !status && i < c->model->config.n_layers; i++) {
@@ -297,6 +298,8 @@ int mtk_cuda_pass_launch(struct mtk_cuda_pass *pass)
 	moetrace_cuda_mark(c->lane, MOETRACE_NO_LAYER, MOETRACE_ROLE_HEAD);
 	if (!status)
 		status = run_head(pass);
+	if (!status)
+		status = mtk_cuda_pass_join(pass);
 	moetrace_cuda_mark(c->lane, MOETRACE_NO_LAYER, MOETRACE_ROLE_BY_NAME);
 	return status;
 }
