@@ -112,6 +112,26 @@ static void count_passes(void *context, struct mt_pass_counts *ret_counts)
 	ret_counts->n_begun = atomic_load(&ties->n_passes);
 }
 
+_Static_assert(MT_MAX_GPUS == MOETRACE_CUDA_MAX_DEVICES, "each has a place");
+
+static void gpu_passes(void *context, struct mt_gpu_passes *ret_passes)
+{
+	struct mt_ties *ties = ties_of(context);
+
+	for (uint32_t i = 0; i < MT_MAX_GPUS; i++)
+		ret_passes->n_begun[i] = atomic_load(&ties->ways[i].n_begun);
+}
+
+static int gpu_passes_are_through(void *context, const struct mt_gpu_passes *passes)
+{
+	struct mt_ties *ties = ties_of(context);
+
+	for (uint32_t i = 0; i < MT_MAX_GPUS; i++)
+		if (atomic_load(&ties->ways[i].n_arrived) < passes->n_begun[i])
+			return 0;
+	return 1;
+}
+
 void mt_collect_graph_fill(struct mt_collector_out *out)
 {
 	out->graph = add_graph;
@@ -121,4 +141,6 @@ void mt_collect_graph_fill(struct mt_collector_out *out)
 	out->n_layers = n_layers;
 	out->set_on = set_on;
 	out->count_passes = count_passes;
+	out->gpu_passes = gpu_passes;
+	out->gpu_passes_are_through = gpu_passes_are_through;
 }

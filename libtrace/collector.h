@@ -181,6 +181,12 @@ struct mt_pass_counts {
 	uint64_t n_whole; /* records were on from the begin to the end */
 };
 
+/* Passes that had begun on each GPU at some moment. */
+#define MT_MAX_GPUS 16u
+struct mt_gpu_passes {
+	uint64_t n_begun[MT_MAX_GPUS];
+};
+
 /* The device that stands for the host's processors. */
 #define MT_DEVICE_HOST 0u
 #define MT_NO_DEVICE UINT32_MAX
@@ -226,6 +232,12 @@ struct mt_collector_out {
 	/* Records are on, or are about to be off: passes that lie between are whole. */
 	void (*set_on)(void *context, int is_on);
 	void (*count_passes)(void *context, struct mt_pass_counts *ret_counts);
+	/*
+	 * What has begun on GPUs by now; and whether all of that has come to its end there, and its rows to
+	 * the host. A pass that the host has ended may run on its GPU for long.
+	 */
+	void (*gpu_passes)(void *context, struct mt_gpu_passes *ret_passes);
+	int (*gpu_passes_are_through)(void *context, const struct mt_gpu_passes *passes);
 	/* The number of an operation's name, with a role (enum moetrace_kernel_role); 0: no memory. */
 	uint32_t (*name)(void *context, const char *name, uint32_t role, uint32_t moves_data);
 	/* Records that the source itself lost; MT_UNKNOWN: it cannot say, from now on. */

@@ -5,7 +5,9 @@
  *
  * A graph goes on writing the ends of its nodes to where its last recorded launch has them, in each
  * launch that is not recorded, until CUPTI has read them. So records stay on until the pass behind the
- * one that is kept has launched what it launches, too.
+ * one that is kept has launched what it launches, too. What becomes of the records of a graph that is
+ * running when they are switched off is not sure: so they stay on until the GPUs are through with both,
+ * since the host may end a pass as soon as it is launched.
  */
 #include "collectors/cupti/sampler.h"
 
@@ -22,7 +24,7 @@
 #define LEAST_SLEEP_NS UINT64_C(50000)
 #define MOST_SLEEP_NS  UINT64_C(10000000)
 #define PATIENT_LOOKS  8u
-/* Where no further pass ends nothing is launched either, as a rule. */
+/* Where no further pass ends nothing is launched either, as a rule; and a GPU may hang. */
 #define MOST_BEHIND_NS UINT64_C(10000000000)
 
 struct mtc_cupti_sampler {
@@ -124,14 +126,32 @@ static int switch_on(struct mtc_cupti_sampler *sampler)
 	return 1;
 }
 
-/* Until a pass that ends from now on has done so. */
-static void wait_behind(struct mtc_cupti_sampler *sampler)
+/* Until a pass that ends from now on has done so; returns 0 when it is to stop. */
+static int wait_behind(struct mtc_cupti_sampler *sampler)
 {
 	const uint64_t until_ns = now_ns(sampler) + MOST_BEHIND_NS;
 	const uint64_t n_ended = count(sampler).n_ended;
 	uint32_t n_looks = 0;
 
 	while (count(sampler).n_ended == n_ended && now_ns(sampler) < until_ns)
+		if (!rest(sampler, sleep_for(sampler, 1, n_looks++)))
+			return 0;
+	return 1;
+}
+
+/*
+ * Until the GPUs have come to the end of all that has begun by now. Who ends a recording has waited for
+ * its passes before the sampler is stopped.
+ */
+static void wait_for_gpus(struct mtc_cupti_sampler *sampler)
+{
+	const uint64_t until_ns = now_ns(sampler) + MOST_BEHIND_NS;
+	const struct mt_collector_out *out = sampler->out;
+	struct mt_gpu_passes passes;
+	uint32_t n_looks = 0;
+
+	out->gpu_passes(out->context, &passes);
+	while (!out->gpu_passes_are_through(out->context, &passes) && now_ns(sampler) < until_ns)
 		if (!rest(sampler, sleep_for(sampler, 1, n_looks++)))
 			return;
 }
@@ -142,7 +162,8 @@ static void switch_off(struct mtc_cupti_sampler *sampler)
 
 	/* First: a pass that ends from now on was not seen as a whole. */
 	sampler->out->set_on(sampler->out->context, 0);
-	wait_behind(sampler);
+	if (wait_behind(sampler))
+		wait_for_gpus(sampler);
 	mtc_cupti_launches_record(0);
 	result = sampler->api->disable(MTC_CUPTI_CONCURRENT_KERNEL);
 	if (result != MTC_CUPTI_OK)

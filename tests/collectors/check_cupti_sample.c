@@ -160,6 +160,34 @@ START_TEST(test_behind)
 }
 END_TEST
 
+/*
+ * The host is passes ahead of the GPU, which it does not wait for: records stay on until the GPU has come
+ * to the end of those that are kept.
+ */
+START_TEST(test_gpu_behind)
+{
+	struct gpu gpu = cupti_lane_start("ahead.db", SELDOM);
+	const uint64_t begin_ns = suite_now_ns();
+	uint32_t n = 0;
+	sqlite3 *db;
+
+	gpu.fake->hold_one(gpu.stream, true);
+	/* The sampler does not wait for a GPU that hangs: not so long. */
+	for (; n < 200 && suite_now_ns() < begin_ns + 5 * UINT64_C(1000000000); n++)
+		run_pass(&gpu, n, 0);
+	ck_assert(is_on() || suite_now_ns() > begin_ns + 9 * UINT64_C(1000000000));
+	gpu.fake->hold_one(gpu.stream, false);
+	for (; is_on() && suite_now_ns() < begin_ns + PATIENCE_NS; n++)
+		run_pass(&gpu, n, 0);
+	ck_assert(!is_on());
+	db = cupti_lane_finish(&gpu);
+	ck_assert_int_ge(db_int(db, "SELECT count(DISTINCT pass_id) FROM kernel"), 1);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM (SELECT 1 FROM kernel GROUP BY pass_id HAVING"
+				    " count(*) <> %d OR pass_id IS NULL)", N_KERNELS), 0);
+	db_close(db);
+}
+END_TEST
+
 /* A graph of two kernels, whose ends nothing proves; each pass has its own one. */
 static void run_short_graph(struct gpu *gpu, uint64_t graph)
 {
@@ -209,6 +237,7 @@ int main(void)
 	tcase_add_loop_test(tests, test_sampling, 0, sizeof(samplings) / sizeof(samplings[0]));
 	tcase_add_test(tests, test_late_end);
 	tcase_add_test(tests, test_behind);
+	tcase_add_test(tests, test_gpu_behind);
 	tcase_add_loop_test(tests, test_relaunched, 0, 2);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
