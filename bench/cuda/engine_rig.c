@@ -169,6 +169,25 @@ static void forward(struct rig *rig, struct lane *lane, uint32_t n_rows,
 		 "pass");
 }
 
+/* A pass that ends when it is launched, before it is waited for. */
+static void end_pass(void *ctx)
+{
+	const struct lane *lane = ctx;
+
+	(void)moetrace_cuda_pass_end(lane->lane);
+}
+
+static void run_pass(struct rig *rig, struct lane *lane, uint32_t phase, uint32_t n_rows,
+		     const struct mtk_forward_hooks *hooks)
+{
+	const struct mtk_forward_hooks ends = {.ctx = lane, .launched = end_pass};
+
+	pass_begin(lane, phase, n_rows);
+	forward(rig, lane, n_rows, hooks ? hooks : &ends);
+	if (hooks)
+		end_pass(lane);
+}
+
 void rig_decode(struct rig *rig, struct lane *lane, uint32_t n_rows, uint32_t position,
 		const struct mtk_forward_hooks *hooks)
 {
@@ -179,9 +198,7 @@ void rig_decode(struct rig *rig, struct lane *lane, uint32_t n_rows, uint32_t po
 		rows.wanted[r] = rows.is_decode[r] = 1;
 		lane->context->kv->slots[r].length = position;
 	}
-	pass_begin(lane, MOETRACE_PHASE_DECODE, n_rows);
-	forward(rig, lane, n_rows, hooks);
-	(void)moetrace_cuda_pass_end(lane->lane);
+	run_pass(rig, lane, MOETRACE_PHASE_DECODE, n_rows, hooks);
 }
 
 void rig_replay(struct rig *rig, struct lane *lane, uint32_t n_rows, uint32_t n_replays)
@@ -213,7 +230,5 @@ void rig_prefill(struct rig *rig, struct lane *lane, uint32_t n_sequences, uint3
 		rows.is_decode[r] = 0;
 		lane->context->kv->slots[rows.slots[r]].length = 0;
 	}
-	pass_begin(lane, MOETRACE_PHASE_PREFILL, n_rows);
-	forward(rig, lane, n_rows, NULL);
-	(void)moetrace_cuda_pass_end(lane->lane);
+	run_pass(rig, lane, MOETRACE_PHASE_PREFILL, n_rows, NULL);
 }

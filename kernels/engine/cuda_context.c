@@ -253,7 +253,9 @@ static int take_order(struct mtk_cuda_context *c, struct mtk_error *error)
 
 	if (!status)
 		status = mtk_cuda_event_create_untimed(error, &c->forked);
-	return status ? status : mtk_cuda_event_create_untimed(error, &c->joined);
+	if (!status)
+		status = mtk_cuda_event_create_untimed(error, &c->joined);
+	return status ? status : mtk_cuda_event_create_untimed(error, &c->fetched);
 }
 
 /* The rule of each layer, and how wide rows become. */
@@ -387,6 +389,7 @@ void mtk_cuda_context_destroy(void *memory)
 	mtk_cuda_graphs_forget(context);
 	mtk_cuda_event_destroy(context->forked);
 	mtk_cuda_event_destroy(context->joined);
+	mtk_cuda_event_destroy(context->fetched);
 	mtk_cuda_stream_destroy(context->side);
 	while (context->n_blocks > 0)
 		mtk_cuda_free(context->blocks[--context->n_blocks]);

@@ -254,6 +254,8 @@ struct mtk_forward_hooks {
 	 * none, the first one begins now.
 	 */
 	void (*operation)(void *ctx, enum mtk_op op, uint32_t layer);
+	/* On a GPU: all of the pass is launched, and its results are waited for next. */
+	void (*launched)(void *ctx);
 	/* Taps of the tests: [n_rows][columns of the router], and [n_rows][n_hidden] twice (the block's input
 	 * is the normalised hidden state, its output is taken before the residual is added). */
 	void (*router_logits)(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t n_columns,

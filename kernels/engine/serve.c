@@ -338,6 +338,8 @@ static int pass_run(struct mtk_server *server, const struct mtk_schedule_pass *p
 					  .operation = server->recorder.times ?
 							       mtk_serve_record_operation :
 							       NULL};
+	const struct mtk_forward_hooks ends = {.ctx = &server->recorder,
+					       .launched = mtk_serve_record_launched};
 	struct mtk_batch batch = {.n_rows = pass->n_rows,
 				  .token_ids = pass->token_ids,
 				  .positions = pass->positions,
@@ -358,7 +360,10 @@ static int pass_run(struct mtk_server *server, const struct mtk_schedule_pass *p
 	decode_rows_mark(server, pass);
 	n_padding = ops->padding_rows ? ops->padding_rows(server->context, &batch) : 0;
 	mtk_serve_record_pass_begin(&server->recorder, pass, n_padding);
-	status = ops->forward(server->context, &batch, server->recorder.pass ? &hooks : NULL,
+	status = ops->forward(server->context, &batch,
+			      server->recorder.pass	? &hooks
+			      : server->recorder.lane ? &ends
+						      : NULL,
 			      &result, error);
 	mtk_serve_record_pass_end(&server->recorder);
 	return status;

@@ -287,6 +287,14 @@ void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
 	recorder->n_passes++;
 }
 
+void mtk_serve_record_launched(void *ctx)
+{
+	struct mtk_serve_recorder *recorder = ctx;
+
+	(void)moetrace_cuda_pass_end(recorder->lane);
+	recorder->has_ended = true;
+}
+
 void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,
 			   const int32_t *ids)
 {
@@ -337,8 +345,9 @@ void mtk_serve_record_pass_end(struct mtk_serve_recorder *recorder)
 {
 	moetrace_pass_kernels(recorder->pass, recorder->times, recorder->n_times);
 	recorder->n_times = 0;
-	if (recorder->lane)
+	if (recorder->lane && !recorder->has_ended)
 		(void)moetrace_cuda_pass_end(recorder->lane);
+	recorder->has_ended = false;
 	moetrace_pass_end(recorder->pass);
 	recorder->pass = NULL;
 }

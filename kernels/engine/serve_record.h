@@ -35,6 +35,7 @@ struct mtk_serve_recorder {
 	uint64_t *reused_slots;		     /* [n_context] */
 	uint32_t n_context;
 	struct moetrace_cuda_lane *lane;     /* where passes run that record themselves; or NULL */
+	bool has_ended;			     /* its pass, which was launched whole */
 	uint64_t n_passes;		     /* the engine's own number of the pass */
 	uint32_t names[MTK_N_OPS];	     /* handles; 0: operations are not timed */
 	struct moetrace_kernel_time *times;  /* [n_times_max] of the pass; NULL: not timed */
@@ -110,6 +111,9 @@ int mtk_serve_record_end(struct mtk_serve_recorder *recorder, uint32_t index,
 
 void mtk_serve_record_pass_begin(struct mtk_serve_recorder *recorder,
 				 const struct mtk_schedule_pass *pass, uint32_t n_padding_rows);
+
+/* The launched hook of the model: a pass in the lane is ended, which the end below then leaves out. */
+void mtk_serve_record_launched(void *ctx);
 
 /* The base_experts hook of the model, for the next call of the one below. */
 void mtk_serve_record_base(void *ctx, uint32_t layer, uint32_t n_rows, uint32_t width,

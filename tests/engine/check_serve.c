@@ -10,6 +10,7 @@
 
 #include <check.h>
 
+#include "kernels/engine/backend.h"
 #include "kernels/engine/qwen3moe_config.h"
 #include "kernels/engine/serve.h"
 #include "kernels/oea/oea.h"
@@ -272,6 +273,86 @@ static bool stop_after_two(void *context, const struct mtk_serve_stats *stats)
 	return ++*n_calls < 2;
 }
 
+/*
+ * A back end with a lane, which launches a pass and then waits for it. One that does not say when all is
+ * launched is told by its return; the third pass fails, on the way or while it is waited for.
+ */
+enum lane_case { LANE_TELLS, LANE_IS_SILENT, LANE_FAILS_LAUNCHING, LANE_FAILS_WAITING, N_LANE_CASES };
+
+static struct {
+	enum lane_case is;
+	uint32_t n_passes;
+} lane_state;
+
+/* The positions of the pass were not computed after all. */
+static int lane_failed(const struct mtk_batch *batch, const char *what, struct mtk_error *error)
+{
+	for (uint32_t row = 0; row < batch->n_rows; row++)
+		fake_recorder()->requests[batch->requests[row]].n_computed--;
+	return mtk_error_set(error, MOETRACE_E_IO, "%s", what);
+}
+
+static int lane_forward(void *context, const struct mtk_batch *batch,
+			const struct mtk_forward_hooks *hooks,
+			const struct mtk_forward_result *result, struct mtk_error *error)
+{
+	const bool fails = ++lane_state.n_passes == 3;
+
+	ck_assert(fake_recorder_lane_is_open());
+	ck_assert_ptr_nonnull(hooks);
+	ck_assert_ptr_null(hooks->select_experts);
+	if (lane_state.is == LANE_FAILS_LAUNCHING && fails)
+		return lane_failed(batch, "the launch failed", error);
+	if (lane_state.is != LANE_IS_SILENT) {
+		hooks->launched(hooks->ctx);
+		ck_assert(!fake_recorder_lane_is_open());
+	}
+	if (lane_state.is == LANE_FAILS_WAITING && fails)
+		return lane_failed(batch, "the GPU failed", error);
+	return mtk_backend_cpu(model).ops->forward(context, batch, NULL, result, error);
+}
+
+static struct moetrace_cuda_lane *lane_record(void *context, struct moetrace_session *session,
+					      uint32_t number, bool with_margins)
+{
+	(void)context;
+	(void)session;
+	(void)number;
+	(void)with_margins;
+	return fake_recorder_lane();
+}
+
+/* Each pass is ended once, where it can be before it is waited for. */
+START_TEST(test_lane)
+{
+	struct mtk_backend backend = mtk_backend_cpu(model);
+	struct mtk_backend_ops ops = *backend.ops;
+	struct mtk_serve_options options = usual;
+	struct mtk_serve_recording recording = {.session = fake_recorder_reset(),
+						.model_name = "tinymoe"};
+	struct mtk_error error = {.text = ""};
+	const bool fails = _i >= LANE_FAILS_LAUNCHING;
+	struct mtk_serve_stats stats;
+	struct mtk_server *server;
+
+	ops.forward = lane_forward;
+	ops.record = lane_record;
+	backend.ops = &ops;
+	options.backend = &backend;
+	lane_state.is = (enum lane_case)_i;
+	lane_state.n_passes = 0;
+	workload->n_requests = 4;
+	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, &error), MOETRACE_OK);
+	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, &error),
+			 fails ? MOETRACE_E_IO : MOETRACE_OK);
+	ck_assert_uint_eq(fake_recorder()->n_passes, lane_state.n_passes);
+	ck_assert(!fake_recorder_lane_is_open());
+	if (fails)
+		ck_assert_uint_eq(lane_state.n_passes, 3);
+	mtk_server_destroy(server);
+}
+END_TEST
+
 START_TEST(test_interrupted)
 {
 	struct mtk_serve_options options = usual;
@@ -531,6 +612,7 @@ int main(void)
 	tcase_add_test(tcase, test_alone_gives_the_same);
 	tcase_add_test(tcase, test_seed_and_temperature);
 	tcase_add_test(tcase, test_stop_byte);
+	tcase_add_loop_test(tcase, test_lane, 0, N_LANE_CASES);
 	tcase_add_test(tcase, test_interrupted);
 	tcase_add_test(tcase, test_retracted);
 	tcase_add_loop_test(tcase, test_prefixes_reused, 0, 3);

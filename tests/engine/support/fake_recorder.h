@@ -63,4 +63,8 @@ struct moetrace_session *fake_recorder_reset(void);
 
 struct fake_recorder *fake_recorder(void);
 
+/* A lane for a back end that pretends to have one; whether a pass is open in it. */
+struct moetrace_cuda_lane *fake_recorder_lane(void);
+bool fake_recorder_lane_is_open(void);
+
 #endif
