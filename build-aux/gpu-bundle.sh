@@ -57,7 +57,7 @@ for test; do
 done
 mkdir -p "$root/tests/support" "$root/tests/data" "$root/examples"
 cp "$source/tests/support/"*.sh "$root/tests/support/"
-cp -R "$source/tests/data/tinymoe" "$root/tests/data/"
+cp -R "$source/tests/data/router-oracle" "$source/tests/data/tinymoe" "$root/tests/data/"
 cp -R "$source/examples/tinymoe" "$root/examples/"
 cp "$source/build-aux/gpu-run.sh" "$root/run.sh"
 # Programs share much of their code: a window that holds them all pays.

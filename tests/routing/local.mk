@@ -32,7 +32,8 @@ TESTS += $(%C%_programs)
 %C%_check_oea_cases_LDADD = $(%C%_libs)
 
 %C%_check_oracle_SOURCES = %D%/check_oracle.c \
-	%D%/support/brute.c %D%/support/brute.h
+	%D%/support/brute.c %D%/support/brute.h \
+	%D%/support/oracle.c %D%/support/oracle.h
 %C%_check_oracle_CFLAGS = $(%C%_cflags)
 %C%_check_oracle_LDADD = $(%C%_libs)
 

@@ -12,6 +12,7 @@ if HAVE_NVCC
 	%D%/check_layers_cuda \
 	%D%/check_moe_cuda \
 	%D%/check_oea_cuda \
+	%D%/check_oracle_cuda \
 	%D%/check_peaks_cuda \
 	%D%/check_route_cuda
 
@@ -49,6 +50,10 @@ dist_check_SCRIPTS += %D%/sanitize.sh
 
 %C%_check_moe_cuda_SOURCES = %D%/check_moe_cuda.c $(%C%_support) $(%C%_values)
 %C%_check_moe_cuda_LDADD = $(mtk_cuda_libs)
+
+%C%_check_oracle_cuda_SOURCES = %D%/check_oracle_cuda.c $(%C%_support) \
+	tests/routing/support/oracle.c tests/routing/support/oracle.h
+%C%_check_oracle_cuda_LDADD = $(mtk_cuda_libs)
 
 %C%_check_peaks_cuda_SOURCES = %D%/check_peaks_cuda.c
 %C%_check_peaks_cuda_LDADD = $(mtk_cuda_libs)
