@@ -2,7 +2,8 @@
 /*
  * Map, alignment, both permutations and combination on a GPU against their definitions, to the bit:
  * every rule and layout, ids that name no expert, no row at all, sizes about a warp, a block and
- * the limit between the one launch and the three, and more experts than a block has threads.
+ * the limit between the one launch and the three, and more experts than a block has threads. With
+ * MOETRACE_TEST_SMALL set the batches are small.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +19,13 @@
 #include "tests/kernels/cuda/support/gpu.h"
 #include "tests/kernels/cuda/support/values.h"
 
-static const uint32_t row_counts[] = {0, 1, 2, 31, 32, 33, 127, 1009, 4096, 20011};
-#define N_ROW_COUNTS (sizeof(row_counts) / sizeof(row_counts[0]))
+static const uint32_t row_counts[] = {0, 1, 2, 31, 32, 33, 127, 1009, 4096, 20011, 32768};
+#define N_SMALL_ROW_COUNTS 8
+
+static size_t n_row_counts(void)
+{
+	return gpu_is_small() ? N_SMALL_ROW_COUNTS : sizeof(row_counts) / sizeof(row_counts[0]);
+}
 
 /* Compares device memory with what is wanted. */
 static void same(const void *want, const void *device, size_t n_bytes, const char *what)
@@ -108,7 +114,7 @@ static void check_map(struct random *random)
 
 		gpu_must(mtk_map_create(&settings, &error, &map), &error, "the map");
 		gpu_must(mtk_map_cuda_create(map, &error, &on_device), &error, "its copy");
-		for (size_t s = 0; s < N_ROW_COUNTS; s++)
+		for (size_t s = 0; s < n_row_counts(); s++)
 			check_map_rows(random, map, on_device, row_counts[s], s % 2);
 		mtk_map_cuda_destroy(on_device);
 		mtk_map_destroy(map);
@@ -208,7 +214,7 @@ static void check_align(struct random *random)
 	for (uint32_t i = 0; i < 300; i++)
 		map[i] = i % 3 == 0 ? -1 : (int32_t)(i % 64);
 	for (size_t e = 0; e < sizeof(experts) / sizeof(experts[0]); e++)
-		for (size_t s = 0; s < N_ROW_COUNTS; s++) {
+		for (size_t s = 0; s < n_row_counts(); s++) {
 			struct mtk_align_settings settings = {.n_experts = experts[e],
 							      .top_k = 1 + (uint32_t)(s % 8),
 							      .block_rows = s % 3 ? 16 : 7,
@@ -300,7 +306,7 @@ static void check_rows(struct random *random)
 {
 	static const size_t row_bytes[] = {1, 16, 18, 512, 4098};
 
-	for (size_t s = 0; s < N_ROW_COUNTS - 1; s++) {
+	for (size_t s = 0; s < n_row_counts(); s++) {
 		const struct mtk_align_settings settings = {
 			.n_experts = 33, .top_k = 6, .block_rows = 8};
 		struct aligned a = align(random, settings, row_counts[s]);

@@ -3,7 +3,8 @@
  * Opportunistic expert activation on a GPU against its definition: random routers and rules, rows
  * that are hard to route, prefill and padding rows among them. The router's own choice is that of the
  * definition on both sides. Double precision may round two scores apart on one side alone, so a row
- * in some thousands may differ; the union of its batch then does, too.
+ * in some thousands may differ; the union of its batch then does, too. With MOETRACE_TEST_SMALL set
+ * there are few batches, of which nothing is said by how many rows differ.
  */
 #include <math.h>
 #include <stdio.h>
@@ -147,10 +148,11 @@ static uint32_t compare(const struct batch *b)
 int main(void)
 {
 	struct random random = {5};
+	const uint32_t n_wanted = gpu_is_small() ? N_SETTINGS / 10 : N_SETTINGS;
 	uint32_t n_rows = 0, n_different = 0, n_settings = 0;
 
 	gpu_open_or_skip();
-	while (n_settings < N_SETTINGS) {
+	while (n_settings < n_wanted) {
 		struct batch b = {.route = random_setting(&random)};
 
 		if (!random_rule(&random, &b.route, &b.oea))
@@ -172,6 +174,6 @@ int main(void)
 		free(b.weights);
 	}
 	printf("oea: %u rows under %u rules, %u with other ids\n", n_rows, n_settings, n_different);
-	gpu_check(n_different * 2000 <= n_rows, "%u of %u rows have other ids", n_different, n_rows);
+	gpu_check(gpu_is_small() || n_different * 2000 <= n_rows, "%u of %u rows have other ids", n_different, n_rows);
 	return 0;
 }

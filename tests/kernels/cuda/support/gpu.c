@@ -106,6 +106,11 @@ void gpu_free_all(void)
 		mtk_cuda_free(buffers[--n_buffers]);
 }
 
+bool gpu_is_small(void)
+{
+	return getenv("MOETRACE_TEST_SMALL") != NULL;
+}
+
 void *gpu_host(size_t n_bytes)
 {
 	void *memory = malloc(n_bytes > 0 ? n_bytes : 1);

@@ -35,6 +35,9 @@ void gpu_read(void *to, const void *from_device, size_t n_bytes);
 /* What gpu_copy_of() and gpu_memory() gave out. */
 void gpu_free_all(void);
 
+/* With MOETRACE_TEST_SMALL set: for tools that make each launch take a thousand times as long. */
+bool gpu_is_small(void);
+
 /* malloc() that cannot fail. */
 void *gpu_host(size_t n_bytes);
 
