@@ -135,17 +135,6 @@ static void prepare_fast(struct route_args *args, uint32_t width)
 		args->error += 4e-6f;
 }
 
-template <int N>
-static void launch_fast(const struct route_args *args, size_t n_bytes, cudaStream_t stream)
-{
-	/* Few rows are spread over all multiprocessors, many share blocks. */
-	const uint32_t n_warps = args->n_rows <= 1024 ? 1 : ROUTE_MAX_THREADS / 32;
-	const uint32_t n_blocks = route_blocks<struct route_no_hook>(args, n_warps);
-
-	route_fast_kernel<N>
-		<<<n_blocks, 32 * n_warps, n_warps * n_bytes, stream>>>(*args, route_no_hook());
-}
-
 /* The definition's buffer can exceed what a block has without asking. */
 static int launch_define(const struct route_args *args, size_t n_bytes, bool has_weights,
 			 cudaStream_t stream, struct mtk_error *error)
@@ -172,28 +161,28 @@ static int launch(const struct route_args *args, uint32_t width, cudaStream_t st
 		return MOETRACE_OK;
 	switch (width) {
 	case 2:
-		launch_fast<2>(args, n_bytes, stream);
+		route_fast_launch<2>(args, n_bytes, route_no_hook(), stream);
 		break;
 	case 4:
-		launch_fast<4>(args, n_bytes, stream);
+		route_fast_launch<4>(args, n_bytes, route_no_hook(), stream);
 		break;
 	case 5:
-		launch_fast<5>(args, n_bytes, stream);
+		route_fast_launch<5>(args, n_bytes, route_no_hook(), stream);
 		break;
 	case 8:
-		launch_fast<8>(args, n_bytes, stream);
+		route_fast_launch<8>(args, n_bytes, route_no_hook(), stream);
 		break;
 	case 12:
-		launch_fast<12>(args, n_bytes, stream);
+		route_fast_launch<12>(args, n_bytes, route_no_hook(), stream);
 		break;
 	case 16:
-		launch_fast<16>(args, n_bytes, stream);
+		route_fast_launch<16>(args, n_bytes, route_no_hook(), stream);
 		break;
 	case 28:
-		launch_fast<28>(args, n_bytes, stream);
+		route_fast_launch<28>(args, n_bytes, route_no_hook(), stream);
 		break;
 	case 32:
-		launch_fast<32>(args, n_bytes, stream);
+		route_fast_launch<32>(args, n_bytes, route_no_hook(), stream);
 		break;
 	default:
 		return launch_define(args, n_bytes, false, stream, error);
@@ -220,11 +209,33 @@ static int launch_margins(const struct route_args *args, uint32_t width,
 				      has_weights, stream, error);
 }
 
+static struct route_args prepare(const struct mtk_route_config *config,
+				 const struct mtk_route_cuda_batch *batch, uint32_t width)
+{
+	struct route_args args;
+
+	memset(&args, 0, sizeof(args));
+	args.config = *config;
+	args.n = columns_of(config);
+	args.n_rows = batch->n_rows;
+	args.n_valid_rows = batch->n_valid_rows;
+	args.logits = batch->logits;
+	args.bias = config->bias != MTK_ROUTE_BIAS_NONE ? batch->bias : NULL;
+	args.token_ids = batch->token_ids;
+	args.hash_table = batch->hash_table;
+	if (width > 0)
+		prepare_fast(&args, width);
+	return args;
+}
+
 bool mtk_route_cuda_records(const struct mtk_route_config *config)
 {
+	const struct mtk_route_cuda_batch batch = {};
 	const char *reason;
+	const uint32_t width = mtk_route_cuda_lane_columns(config, &reason);
+	const struct route_args args = prepare(config, &batch, width);
 
-	return mtk_route_record_has(config, mtk_route_cuda_lane_columns(config, &reason));
+	return mtk_route_record_has(&args, width);
 }
 
 bool mtk_route_cuda_records_margins(const struct mtk_route_config *config)
@@ -235,37 +246,27 @@ bool mtk_route_cuda_records_margins(const struct mtk_route_config *config)
 int mtk_route_cuda(const struct mtk_route_config *config, const struct mtk_route_cuda_batch *batch,
 		   const struct mtk_route_result *result, void *stream, struct mtk_error *error)
 {
-	const bool records = batch->target && batch->target->word;
-	const bool records_margins = records && (batch->with_margins || result->margins) &&
+	const bool has_target = batch->target && batch->target->word;
+	const bool records_margins = has_target && (batch->with_margins || result->margins) &&
 				     mtk_route_cuda_records_margins(config);
-	struct route_args args;
+	const bool records = has_target && mtk_route_cuda_records(config);
 	const char *reason;
-	uint32_t width = mtk_route_cuda_lane_columns(config, &reason);
-	int status;
+	const uint32_t width = mtk_route_cuda_lane_columns(config, &reason);
+	struct route_args args = prepare(config, batch, width);
+	int status = MOETRACE_OK;
 
 	if (batch->n_rows == 0)
 		return MOETRACE_OK;
-	memset(&args, 0, sizeof(args));
-	args.config = *config;
-	args.n = columns_of(config);
-	args.n_rows = batch->n_rows;
-	args.n_valid_rows = batch->n_valid_rows;
-	args.logits = batch->logits;
-	args.bias = config->bias != MTK_ROUTE_BIAS_NONE ? batch->bias : NULL;
-	args.token_ids = batch->token_ids;
-	args.hash_table = batch->hash_table;
 	args.result = *result;
-	if (width > 0)
-		prepare_fast(&args, width);
-	if (records_margins || result->margins) {
+	if (records_margins || result->margins)
 		status = launch_margins(&args, width, records_margins ? batch->target : NULL,
 					(cudaStream_t)stream, error);
-	} else if (records && mtk_route_record_has(config, width)) {
-		mtk_route_record_launch(&args, width, (args.n + config->n_groups) * sizeof(double),
-					batch->target, (cudaStream_t)stream);
-		status = MOETRACE_OK;
-	} else {
+	else if (!records)
 		status = launch(&args, width, (cudaStream_t)stream, error);
-	}
+	else if (!mtk_route_record_launch(&args, width,
+					  (args.n + config->n_groups) * sizeof(double),
+					  batch->target, (cudaStream_t)stream))
+		/* The kernel wants what these rows do not have: the definition records any. */
+		status = launch_margins(&args, width, batch->target, (cudaStream_t)stream, error);
 	return status ? status : mtk_cuda_launched(error, "routing");
 }

@@ -135,6 +135,18 @@ __global__ void __launch_bounds__(ROUTE_MAX_THREADS, N <= 16 ? 8 : 5)
 	route_do_columns<N>(&args, row, logits, args.bias ? all_bias : NULL, x, bias, to);
 }
 
+/* The general kernel's launch; args are prepared. */
+template <int N, class Hook>
+static void route_fast_launch(const struct route_args *args, size_t n_bytes, const Hook &hook,
+			      cudaStream_t stream)
+{
+	/* Few rows are spread over all multiprocessors, many share blocks. */
+	const uint32_t n_warps = args->n_rows <= 1024 ? 1 : ROUTE_MAX_THREADS / 32;
+
+	route_fast_kernel<N><<<route_blocks<Hook>(args, n_warps), 32 * n_warps, n_warps * n_bytes,
+			       stream>>>(*args, hook);
+}
+
 /* What a hook stores of a row whose margin is known. */
 template <class Row> struct route_margin_row {
 	const Row &to;

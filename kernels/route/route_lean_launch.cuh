@@ -85,7 +85,7 @@ static inline enum route_lean route_lean_kind_of(const struct route_args *args)
 {
 	const struct mtk_route_config *config = &args->config;
 
-	if (!args->is_full || !args->result.ids || !args->result.weights || config->top_k > 31 ||
+	if (!args->is_full || config->top_k > 31 ||
 	    (config->n_shared_slots > 0 && config->shared == MTK_ROUTE_SHARED_BLOCK))
 		return ROUTE_LEAN_NONE;
 	if (config->bias == MTK_ROUTE_BIAS_NONE && !args->has_groups)
@@ -98,7 +98,7 @@ static inline enum route_lean route_lean_kind_of(const struct route_args *args)
 }
 
 template <enum route_lean KIND, int N, class Hook>
-static bool route_lean_start(const struct route_args *args, size_t n_bytes, const Hook &hook,
+static void route_lean_start(const struct route_args *args, size_t n_bytes, const Hook &hook,
 			     cudaStream_t stream)
 {
 	constexpr int SHORT = KIND == ROUTE_LEAN_GROUPS ? 6 : 4, LONG = N < 8 ? 4 : 8;
@@ -112,36 +112,49 @@ static bool route_lean_start(const struct route_args *args, size_t n_bytes, cons
 	else
 		route_lean_kernel<KIND, N, 0, LONG>
 			<<<n_blocks, 32 * n_warps, n_warps * n_bytes, stream>>>(lean, hook, *args);
-	return true;
 }
 
-/*
- * Launch the kernel for a setting whose lanes hold `width` columns, if there is one; args are
- * prepared. Returns false where there is none: then nothing was launched.
- */
+/* X(kind, columns of a lane): the kernels that there are. */
+#define ROUTE_LEAN_KERNELS(X) \
+	X(SIGMOID, 4)         \
+	X(SIGMOID, 8)         \
+	X(SIGMOID, 12)        \
+	X(SIGMOID, 16)        \
+	X(SIGMOID, 28)        \
+	X(GROUPS, 8)          \
+	X(LOGIT, 4)           \
+	X(LOGIT, 8)           \
+	X(LOGIT, 16)
+
+#define ROUTE_LEAN_KEY(kind, width) ((uint32_t)(kind) << 8 | (width))
+
+/* Whether there is one for a setting whose lanes hold `width` columns; args are prepared. */
+static inline bool route_lean_has(const struct route_args *args, uint32_t width)
+{
+	switch (ROUTE_LEAN_KEY(route_lean_kind_of(args), width)) {
+#define ROUTE_LEAN_CASE(kind, width) case ROUTE_LEAN_KEY(ROUTE_LEAN_##kind, width):
+		ROUTE_LEAN_KERNELS(ROUTE_LEAN_CASE)
+#undef ROUTE_LEAN_CASE
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* Launch it. Returns false where there is none: then nothing was launched. */
 template <class Hook>
 static bool route_lean_launch(const struct route_args *args, uint32_t width, size_t n_bytes,
 			      const Hook &hook, cudaStream_t stream)
 {
-	switch ((uint32_t)route_lean_kind_of(args) << 8 | width) {
-	case ROUTE_LEAN_SIGMOID << 8 | 4:
-		return route_lean_start<ROUTE_LEAN_SIGMOID, 4>(args, n_bytes, hook, stream);
-	case ROUTE_LEAN_SIGMOID << 8 | 8:
-		return route_lean_start<ROUTE_LEAN_SIGMOID, 8>(args, n_bytes, hook, stream);
-	case ROUTE_LEAN_SIGMOID << 8 | 12:
-		return route_lean_start<ROUTE_LEAN_SIGMOID, 12>(args, n_bytes, hook, stream);
-	case ROUTE_LEAN_SIGMOID << 8 | 16:
-		return route_lean_start<ROUTE_LEAN_SIGMOID, 16>(args, n_bytes, hook, stream);
-	case ROUTE_LEAN_SIGMOID << 8 | 28:
-		return route_lean_start<ROUTE_LEAN_SIGMOID, 28>(args, n_bytes, hook, stream);
-	case ROUTE_LEAN_GROUPS << 8 | 8:
-		return route_lean_start<ROUTE_LEAN_GROUPS, 8>(args, n_bytes, hook, stream);
-	case ROUTE_LEAN_LOGIT << 8 | 4:
-		return route_lean_start<ROUTE_LEAN_LOGIT, 4>(args, n_bytes, hook, stream);
-	case ROUTE_LEAN_LOGIT << 8 | 8:
-		return route_lean_start<ROUTE_LEAN_LOGIT, 8>(args, n_bytes, hook, stream);
-	case ROUTE_LEAN_LOGIT << 8 | 16:
-		return route_lean_start<ROUTE_LEAN_LOGIT, 16>(args, n_bytes, hook, stream);
+	if (!args->result.ids || !args->result.weights)
+		return false;
+	switch (ROUTE_LEAN_KEY(route_lean_kind_of(args), width)) {
+#define ROUTE_LEAN_CASE(kind, width)                    \
+	case ROUTE_LEAN_KEY(ROUTE_LEAN_##kind, width):  \
+		route_lean_start<ROUTE_LEAN_##kind, width>(args, n_bytes, hook, stream); \
+		return true;
+		ROUTE_LEAN_KERNELS(ROUTE_LEAN_CASE)
+#undef ROUTE_LEAN_CASE
 	default:
 		return false;
 	}

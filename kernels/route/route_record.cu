@@ -53,23 +53,17 @@ struct route_record_hook {
 	}
 };
 
-template <int N>
-static void launch(const struct route_args *args, size_t n_bytes,
-		   const struct route_record_hook &hook, cudaStream_t stream)
+bool mtk_route_record_has(const struct route_args *args, uint32_t width)
 {
-	const uint32_t n_warps = args->n_rows <= 1024 ? 1 : ROUTE_MAX_THREADS / 32;
-	const uint32_t n_blocks = route_blocks<struct route_record_hook>(args, n_warps);
+	const struct mtk_route_config *config = &args->config;
 
-	route_fast_kernel<N><<<n_blocks, 32 * n_warps, n_warps * n_bytes, stream>>>(*args, hook);
+	if (config->top_k + config->n_shared_slots > 31)
+		return false;
+	return width == 2 || width == 4 || width == 8 || width == 12 ||
+	       (config->n_shared_slots == 0 && route_lean_has(args, width));
 }
 
-bool mtk_route_record_has(const struct mtk_route_config *config, uint32_t width)
-{
-	return config->top_k + config->n_shared_slots <= 31 &&
-	       (width == 2 || width == 4 || width == 8 || width == 12);
-}
-
-void mtk_route_record_launch(const struct route_args *args, uint32_t width, size_t shared_bytes,
+bool mtk_route_record_launch(const struct route_args *args, uint32_t width, size_t shared_bytes,
 			     const struct moetrace_cuda_target *target, cudaStream_t stream)
 {
 	struct route_record_hook hook = {};
@@ -79,15 +73,23 @@ void mtk_route_record_launch(const struct route_args *args, uint32_t width, size
 	/* The lean ones do not hold what is in shared slots. */
 	if (args->config.n_shared_slots == 0 &&
 	    route_lean_launch(args, width, shared_bytes, hook, stream))
-		return;
-	if (width == 2)
-		launch<2>(args, shared_bytes, hook, stream);
-	else if (width == 4)
-		launch<4>(args, shared_bytes, hook, stream);
-	else if (width == 8)
-		launch<8>(args, shared_bytes, hook, stream);
-	else
-		launch<12>(args, shared_bytes, hook, stream);
+		return true;
+	switch (width) {
+	case 2:
+		route_fast_launch<2>(args, shared_bytes, hook, stream);
+		return true;
+	case 4:
+		route_fast_launch<4>(args, shared_bytes, hook, stream);
+		return true;
+	case 8:
+		route_fast_launch<8>(args, shared_bytes, hook, stream);
+		return true;
+	case 12:
+		route_fast_launch<12>(args, shared_bytes, hook, stream);
+		return true;
+	default:
+		return false;
+	}
 }
 
 int mtk_route_record_define(const struct route_args *args, const struct moetrace_cuda_target *target,

@@ -19,10 +19,13 @@ bool mtk_route_lean_launch(const struct route_args *args, uint32_t width, size_t
 			   cudaStream_t stream);
 
 /* Whether rows of a setting can be recorded by the kernel that chooses. */
-bool mtk_route_record_has(const struct mtk_route_config *config, uint32_t width);
+bool mtk_route_record_has(const struct route_args *args, uint32_t width);
 
-/* The kernels that record what they choose, of settings that have one. */
-void mtk_route_record_launch(const struct route_args *args, uint32_t width, size_t shared_bytes,
+/*
+ * The kernels that record what they choose, of settings that have one. Returns false where these rows
+ * have none: then nothing was launched.
+ */
+bool mtk_route_record_launch(const struct route_args *args, uint32_t width, size_t shared_bytes,
 			     const struct moetrace_cuda_target *target, cudaStream_t stream);
 
 /*
