@@ -10,6 +10,7 @@ TESTS += \
 	%D%/check-symbols.sh \
 	%D%/check-all.sh \
 	%D%/embed.sh \
+	%D%/ptx.sh \
 	%D%/man.sh \
 	%D%/dist.sh \
 	%D%/install.sh \
@@ -24,7 +25,8 @@ tree_tests += \
 	%D%/check-symbols.sh \
 	%D%/dist.sh \
 	%D%/install.sh \
-	%D%/man.sh
+	%D%/man.sh \
+	%D%/ptx.sh
 
 long_tests += %D%/clean-machine.sh
 
@@ -42,6 +44,7 @@ EXTRA_DIST += \
 	%D%/check-headers.sh \
 	%D%/check-symbols.sh \
 	%D%/embed.sh \
+	%D%/ptx.sh \
 	%D%/man.sh \
 	%D%/dist.sh \
 	%D%/install.sh \
