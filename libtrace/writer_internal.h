@@ -225,14 +225,24 @@ int mt_writer_commit(struct mt_writer *writer);
 int mt_writer_close_store(struct mt_writer *writer);
 void mt_writer_end_full(struct mt_writer *writer);
 void mt_writer_abandon_gpus(struct mt_writer *writer);
-void mt_writer_count_failure(struct mt_writer *writer);
+void mt_writer_publish(struct mt_writer *writer);
 int mt_writer_revive(struct mt_writer *writer);
 /* Counters and load of a recording begin, as the message says. */
 void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message *message);
-/* Take what the hot path lost: into table gap, or into the memory of flight mode. */
+uint64_t mt_writer_reserve_bytes(const struct mt_writer *writer);
+
+/* writer_losses.c: what the hot path lost, into table gap, or into the memory of flight mode. */
 int mt_writer_collect_losses(struct mt_writer *writer);
 int mt_writer_lose(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_lost *lost);
-uint64_t mt_writer_reserve_bytes(const struct mt_writer *writer);
+/* What was lost until now is of no recording. */
+void mt_writer_forget_losses(struct mt_writer *writer);
+int mt_writer_collect_misuse(struct mt_writer *writer);
+int mt_writer_write_cut_gap(struct mt_writer *writer, uint64_t end_ns, uint64_t n_lost,
+			    const char *reason);
+/* Passes that wait in the rings and will not be stored. */
+uint64_t mt_writer_discard_rings(struct mt_writer *writer);
+/* The store failed: what since the last commit was taken, or waits, is not in the file. */
+void mt_writer_count_failure(struct mt_writer *writer);
 
 /*
  * flight.c: a record or a message of the recording that is kept in memory, or a loss. Each lets
