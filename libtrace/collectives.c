@@ -69,8 +69,8 @@ void moetrace_pass_collective(struct moetrace_pass *pass,
 	reservation = mt_stream_reserve(pass, ring, MT_RECORD_COLLECTIVE, sizeof(*to));
 	to = (struct mt_record_collective *)reservation.record;
 	if (!to)
-		return mt_count_loss(pass->session, MT_LOSS_COLLECTIVE_RING_FULL, sizeof(*to),
-				     now_ns);
+		return mt_count_loss(pass->session, mt_recording_of(pass),
+				     MT_LOSS_COLLECTIVE_RING_FULL, sizeof(*to), now_ns);
 	to->record.time_ns = now_ns;
 	to->collective = *collective;
 	to->collective.start_ns = mt_session_ns(pass->session, collective->start_ns);

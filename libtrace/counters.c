@@ -183,7 +183,8 @@ void moetrace_dispatch(struct moetrace_pass *pass, const struct moetrace_dispatc
 	reservation = mt_stream_reserve(pass, ring, MT_RECORD_DISPATCH, n_bytes);
 	to = (struct mt_record_dispatch *)reservation.record;
 	if (!to)
-		return mt_count_loss(pass->session, MT_LOSS_DISPATCH_RING_FULL, n_bytes, now_ns);
+		return mt_count_loss(pass->session, mt_recording_of(pass),
+				     MT_LOSS_DISPATCH_RING_FULL, n_bytes, now_ns);
 	memcpy((uint8_t *)to + sizeof(to->record), (uint8_t *)&header + sizeof(header.record),
 	       sizeof(header) - sizeof(header.record));
 	to->record.time_ns = now_ns;

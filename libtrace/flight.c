@@ -157,8 +157,6 @@ int mt_flight_lose(struct mt_writer *writer, enum mt_loss_kind kind, const struc
 	entry->time_ns = lost->last_ns;
 	loss->kind = kind;
 	loss->lost = *lost;
-	if (!loss->lost.first_ns)
-		loss->lost.first_ns = lost->last_ns;
 	return MOETRACE_OK;
 }
 
@@ -194,6 +192,7 @@ int mt_flight_reserve(struct mt_writer *writer, const struct mt_message *start)
 void mt_flight_start(struct mt_writer *writer, const struct mt_message *start)
 {
 	struct mt_flight *flight = &writer->flight;
+	struct mt_loss_counts seen;
 
 	flight->recording_id = start->recording_id;
 	flight->is_writing = 0;
@@ -201,7 +200,8 @@ void mt_flight_start(struct mt_writer *writer, const struct mt_message *start)
 	flight->start_ns = start->time_ns;
 	flight->n_passes = 0;
 	flight->n_let_go = 0;
-	flight->n_lost_passes = mt_lost_passes(&writer->losses_seen);
+	mt_writer_losses_seen(writer, &seen);
+	flight->n_lost_passes = mt_lost_passes(&seen);
 	memset(flight->let_go_numbers, 0, sizeof(flight->let_go_numbers));
 	mt_assembly_end_numbers(&writer->assembly);
 	/* Nothing reaches the file, and the ledger stays idle. */
@@ -336,7 +336,7 @@ static int end_recording(struct mt_writer *writer, const char *reason, uint64_t 
 
 int mt_flight_write(struct mt_writer *writer, const char *reason, uint64_t until_ns)
 {
-	int status = mt_writer_collect_losses(writer);
+	int status = mt_writer_collect_losses(writer, 1);
 
 	if (!status)
 		status = mt_writer_write_ranges(writer);
@@ -363,7 +363,7 @@ int mt_flight_end(struct mt_writer *writer, const char *reason, uint64_t end_ns)
 {
 	struct mt_flight *flight = &writer->flight;
 	const struct mt_record *entry;
-	int status = mt_writer_collect_losses(writer);
+	int status = mt_writer_collect_losses(writer, 1);
 
 	if (!status)
 		status = mt_writer_write_ranges(writer);

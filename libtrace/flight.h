@@ -34,7 +34,7 @@ struct mt_flight_log {
 struct mt_lost {
 	uint64_t n;
 	uint64_t n_bytes;
-	uint64_t first_ns; /* 0: its time was taken by the look before */
+	uint64_t first_ns;
 	uint64_t last_ns;
 };
 

@@ -16,12 +16,19 @@
 /* Kept free in the ring while a pass runs, so that its end always fits, behind padding. */
 #define MT_END_BYTES ((sizeof(struct mt_record_end) + MT_LINE_BYTES) * 2)
 
-void mt_count_loss(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n_bytes,
-		   uint64_t now_ns);
+/* Something of a recording is lost. */
+void mt_count_loss(struct moetrace_session *session, uint32_t recording_id, enum mt_loss_kind kind,
+		   uint64_t n_bytes, uint64_t now_ns);
 
 /* The same for @n records at once. */
-void mt_count_losses(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n,
-		     uint64_t n_bytes, uint64_t now_ns);
+void mt_count_losses(struct moetrace_session *session, uint32_t recording_id,
+		     enum mt_loss_kind kind, uint64_t n, uint64_t n_bytes, uint64_t now_ns);
+
+/* The recording of a pass that runs. */
+static inline uint32_t mt_recording_of(const struct moetrace_pass *pass)
+{
+	return atomic_load_explicit(&pass->recording_id, memory_order_relaxed);
+}
 
 /* A layer's records did not fit: the pass says so at its end. */
 void mt_drop_layer(struct moetrace_pass *pass, uint32_t layer, uint64_t n_bytes, uint64_t now_ns);

@@ -179,6 +179,7 @@ int mt_ledger_begin(struct mt_ledger *ledger, struct mt_message *message)
 	request->prompt_positions = message->number ? (int64_t)message->number : MT_NULL;
 	request->begin_ns = message->time_ns;
 	request->attempt_begin_ns = message->time_ns;
+	request->attempt_lost_passes = message->n_lost_passes;
 	if (ledger->n_requests >= ledger->n_buckets)
 		grow(ledger);
 	request->next = *bucket(ledger, request->handle);
@@ -256,6 +257,7 @@ int mt_ledger_retract(struct mt_ledger *ledger, const struct mt_message *message
 	end_pause(request, message->time_ns);
 	request->attempt++;
 	request->attempt_begin_ns = message->time_ns;
+	request->attempt_lost_passes = message->n_lost_passes;
 	if (request->request_id)
 		status = mt_attempt_open(request, message->n_lost_passes);
 	return status ? status : write_progress(ledger, request);
@@ -435,7 +437,11 @@ int mt_ledger_start(struct mt_ledger *ledger, int64_t recording_id, uint64_t sta
 	for (size_t i = 0; !status && i < ledger->n_buckets; i++)
 		for (struct mt_request *request = ledger->buckets[i]; !status && request;
 		     request = request->next)
-			status = insert_row(ledger, request, n_lost_passes);
+			/* It may have begun when the writer had not started the recording yet. */
+			status = insert_row(ledger, request,
+					    request->attempt_lost_passes > n_lost_passes ?
+						    request->attempt_lost_passes :
+						    n_lost_passes);
 	return status;
 }
 

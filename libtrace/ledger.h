@@ -107,6 +107,7 @@ struct mt_request {
 	struct mt_ledger_attribute *attributes;
 	uint32_t attempt;         /* the open one */
 	uint64_t attempt_begin_ns;
+	uint64_t attempt_lost_passes; /* of the session, when it began */
 	int is_paused;
 	uint64_t pause_begin_ns;
 

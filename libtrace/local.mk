@@ -81,6 +81,7 @@ moetrace_HEADERS = \
 	%D%/options.c %D%/options.h \
 	%D%/overhead.c %D%/overhead.h \
 	%D%/parts.c %D%/parts.h \
+	%D%/losses.c \
 	%D%/pass.c \
 	%D%/queue.c %D%/queue.h \
 	%D%/range_tool.c %D%/range_tool.h \

@@ -25,57 +25,24 @@ void mt_misuse(struct moetrace_session *session, enum mt_misuse misuse)
 	atomic_fetch_add_explicit(&session->misuse[misuse], 1, memory_order_relaxed);
 }
 
-void mt_count_losses(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n,
-		     uint64_t n_bytes, uint64_t now_ns)
+void mt_count_losses(struct moetrace_session *session, uint32_t recording_id,
+		     enum mt_loss_kind kind, uint64_t n, uint64_t n_bytes, uint64_t now_ns)
 {
-	struct mt_loss *loss = &session->losses[kind];
+	struct mt_loss *loss = &session->losses[recording_id % MT_N_LOSS_TURNS][kind];
 	uint64_t none = 0;
 
 	atomic_compare_exchange_strong_explicit(&loss->first_ns, &none, now_ns,
 						memory_order_relaxed, memory_order_relaxed);
 	atomic_store_explicit(&loss->last_ns, now_ns, memory_order_relaxed);
 	atomic_fetch_add_explicit(&loss->n_bytes, n_bytes, memory_order_relaxed);
-	/* Pairs with mt_losses_read(): the times are in place once the count is. */
+	/* Pairs with mt_losses_read_turn(): the times are in place once the count is. */
 	atomic_fetch_add_explicit(&loss->n, n, memory_order_release);
 }
 
-void mt_count_loss(struct moetrace_session *session, enum mt_loss_kind kind, uint64_t n_bytes,
-		   uint64_t now_ns)
+void mt_count_loss(struct moetrace_session *session, uint32_t recording_id, enum mt_loss_kind kind,
+		   uint64_t n_bytes, uint64_t now_ns)
 {
-	mt_count_losses(session, kind, 1, n_bytes, now_ns);
-}
-
-void mt_losses_read(struct moetrace_session *session, struct mt_loss_counts *ret_counts)
-{
-	for (int i = 0; i < MT_N_LOSS; i++) {
-		/* Pairs with mt_count_losses(). */
-		ret_counts->n[i] = atomic_load_explicit(&session->losses[i].n, memory_order_acquire);
-		ret_counts->n_bytes[i] = atomic_load(&session->losses[i].n_bytes);
-	}
-}
-
-uint64_t mt_lost_passes(const struct mt_loss_counts *counts)
-{
-	return counts->n[MT_LOSS_PASS_NO_RING] + counts->n[MT_LOSS_PASS_RING_FULL] +
-	       counts->n[MT_LOSS_PASS_DEVICE_FULL] + counts->n[MT_LOSS_PASS_DEVICE];
-}
-
-uint64_t mt_lost_passes_ns(struct moetrace_session *session)
-{
-	static const enum mt_loss_kind kinds[] = {MT_LOSS_PASS_NO_RING, MT_LOSS_PASS_RING_FULL,
-						  MT_LOSS_PASS_DEVICE_FULL, MT_LOSS_PASS_DEVICE};
-	uint64_t last_ns = 0;
-
-	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-		struct mt_loss *loss = &session->losses[kinds[i]];
-
-		/* Pairs with mt_count_losses(). */
-		if (!atomic_load_explicit(&loss->n, memory_order_acquire))
-			continue;
-		if (atomic_load(&loss->last_ns) > last_ns)
-			last_ns = atomic_load(&loss->last_ns);
-	}
-	return last_ns;
+	mt_count_losses(session, recording_id, kind, 1, n_bytes, now_ns);
 }
 
 static int is_slice_phase(uint32_t phase)
@@ -226,6 +193,7 @@ static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_in
 
 	pass->model = session->models[info->model - 1];
 	pass->number += MT_MAX_RINGS;
+	atomic_store_explicit(&pass->last_id, mt_recording_of(pass), memory_order_relaxed);
 	pass->n_rows = info->n_rows;
 	pass->padding_rows = info->padding_rows;
 	pass->mode = atomic_load_explicit(&session->mode, memory_order_relaxed);
@@ -324,9 +292,11 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 	struct mt_pass_start start;
 	struct moetrace_pass *pass;
 	struct mt_ring *ring;
+	uint32_t recording_id;
 	uint64_t n_bytes;
 
-	if (!session || !atomic_load_explicit(&session->recording_id, memory_order_relaxed))
+	if (!session || !(recording_id = atomic_load_explicit(&session->recording_id,
+							      memory_order_relaxed)))
 		return NULL;
 	if (!info || !mt_abi_knows(info->size, MT_FIRST_PASS_INFO))
 		return mt_misuse(session, MT_MISUSE_SIZE), NULL;
@@ -339,7 +309,7 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 	start.begin_ns = mt_session_ns(session, mt_monotonic_ns());
 	ring = mt_ring_claim(&session->pool);
 	if (!ring) {
-		mt_count_loss(session, MT_LOSS_PASS_NO_RING, n_bytes, start.begin_ns);
+		mt_count_loss(session, recording_id, MT_LOSS_PASS_NO_RING, n_bytes, start.begin_ns);
 		tie_left_out(session);
 		return NULL;
 	}
@@ -350,7 +320,8 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 	mt_pass_latch(session, info, &start);
 	reservation = mt_ring_reserve_alone(ring, MT_RECORD_BEGIN, n_bytes, MT_END_BYTES);
 	if (!reservation.record) {
-		mt_count_loss(session, MT_LOSS_PASS_RING_FULL, n_bytes, start.begin_ns);
+		mt_count_loss(session, mt_recording_of(pass), MT_LOSS_PASS_RING_FULL, n_bytes,
+			      start.begin_ns);
 		goto err_release;
 	}
 	reset_pass(pass, info, &start);
@@ -368,24 +339,42 @@ err_release:
 	return NULL;
 }
 
+/* Does nothing of a later recording lie in the ring? Its holder is told for sure. */
+static int fits(struct moetrace_session *session, uint32_t index, uint32_t recording_id)
+{
+	return atomic_load_explicit(&session->passes[index].last_id, memory_order_relaxed) <=
+		       recording_id ||
+	       !mt_ring_waiting_bytes(&session->pool.rings[index]);
+}
+
 /*
  * A ring for a pass of this recording. If the next one is on already, what waits in a ring may be of
  * that, and stays there until the writer has ended this one: the pass must not come behind it.
  */
 static struct mt_ring *claim_late(struct moetrace_session *session, uint32_t recording_id)
 {
-	struct mt_ring *ring = mt_ring_claim(&session->pool);
+	struct mt_ring_pool *pool = &session->pool;
+	int is_current = atomic_load(&session->recording_id) <= recording_id &&
+			 atomic_load(&session->last_recording_id) <= recording_id;
+	/* Else rings that the next one's passes claim are left to them. */
+	struct mt_ring *ring = is_current ? mt_ring_claim(pool) : NULL;
 
-	/*
-	 * Asked after the claim: who had the ring before asked earlier. The next one may have been
-	 * stopped already, and its number may not be the last one yet.
-	 */
-	if (!ring || !mt_ring_waiting_bytes(ring) ||
-	    (atomic_load(&session->recording_id) <= recording_id &&
-	     atomic_load(&session->last_recording_id) <= recording_id))
+	if (ring && fits(session, mt_ring_index(pool, ring), recording_id))
 		return ring;
-	mt_ring_release(&session->pool, ring);
-	return mt_ring_claim_empty(&session->pool);
+	if (ring)
+		mt_ring_release(pool, ring);
+	for (uint32_t i = 0; i < pool->n_rings; i++) {
+		if (!fits(session, i, recording_id) || !mt_ring_claim_one(pool, i))
+			continue;
+		if (fits(session, i, recording_id))
+			return &pool->rings[i];
+		mt_ring_release(pool, &pool->rings[i]);
+	}
+	ring = is_current ? NULL : mt_ring_claim_late(pool);
+	if (!ring || fits(session, mt_ring_index(pool, ring), recording_id))
+		return ring;
+	mt_ring_release(pool, ring);
+	return NULL;
 }
 
 int mt_pass_begin_late(struct moetrace_session *session, const struct moetrace_pass_info *info,

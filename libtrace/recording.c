@@ -7,6 +7,7 @@
  */
 #include "libtrace/writer_internal.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -148,6 +149,8 @@ void mt_writer_publish(struct mt_writer *writer)
 		.earlier_pass_id = (uint64_t)writer->earlier_pass_id,
 		.commit_ns = writer->committed_ns,
 	};
+	/* The writer alone changes it. */
+	snprintf(published.path, sizeof(published.path), "%s", writer->session->path);
 	measure_rates(writer, &published);
 	pthread_mutex_lock(&session->text);
 	session->published = published;
@@ -159,7 +162,7 @@ static int write_facts(struct mt_writer *writer)
 {
 	struct mt_store_stats stats;
 	uint64_t now = mt_writer_now_ns(writer);
-	int status = mt_writer_collect_losses(writer);
+	int status = mt_writer_collect_losses(writer, 0);
 	int is_due;
 
 	if (!status)
@@ -242,7 +245,7 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 	writer->committed_losses = 0;
 	writer->committed_ns = message->time_ns;
 	memset(&writer->losses, 0, sizeof(writer->losses));
-	writer->losses_at_start = writer->losses_seen;
+	mt_writer_losses_seen(writer, &writer->losses_at_start);
 	writer->discarded_passes = 0;
 	memset(writer->n_readings, 0, sizeof(writer->n_readings));
 	memset(writer->n_invalid, 0, sizeof(writer->n_invalid));
@@ -253,6 +256,7 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 		(void)mt_tied_open(&writer->tied);
 	mt_collect_reset(writer->session->collect);
 	memset(writer->gaps, 0, sizeof(writer->gaps));
+	writer->has_lost = 0;
 	writer->first_commit = stats.n_commits;
 	writer->earlier_pass_id = own_pass_id(writer, writer->assembly.last_pass_id);
 	writer->passes_before = writer->assembly.last_pass_id;
@@ -269,6 +273,7 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 
 int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message *message)
 {
+	struct mt_loss_counts seen;
 	int status;
 
 	/* A rotation starts what goes on; what was lost before a start is of no recording. */
@@ -284,9 +289,10 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 	if (!status)
 		status = write_clock(writer);
 	/* In mode STAT requests have no rows: the ledger stays idle. */
+	mt_writer_losses_seen(writer, &seen);
 	if (!status && !message->request && message->state != MOETRACE_MODE_STAT)
 		status = mt_ledger_start(&writer->ledger, message->recording_id, message->time_ns,
-					 message->n_lost_passes);
+					 mt_lost_passes(&seen));
 	/* What was lost since the last look is kept with the rest, as soon as anything is. */
 	writer->flight.is_writing = message->request != 0;
 	/* At once, so that a process killed from now on leaves a recording without an end. */
@@ -328,7 +334,7 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 		end_ns = writer->start_ns;
 	writer->end_ns = end_ns;
 	status = mt_assembly_cut(&writer->assembly);
-	n_unended = writer->assembly.counts.unended - n_unended;
+	n_unended = writer->assembly.counts.unended - n_unended + mt_writer_count_untold(writer);
 	if (!status)
 		status = mt_writer_write_cut_gap(writer, end_ns, n_unended, "stop_timeout");
 	if (!status)
@@ -352,14 +358,14 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 	return status ? status : mt_store_checkpoint(writer->store, 1);
 }
 
-/* Recording is off, and what is still on a GPU will not be stored. */
-void mt_writer_abandon_gpus(struct mt_writer *writer)
+/* Recordings up to this one are off, and what is still on a GPU will not be stored. */
+void mt_writer_abandon_gpus(struct mt_writer *writer, uint32_t last_id)
 {
 	struct moetrace_session *session = writer->session;
 	struct mt_cuda_mark mark;
 
 	mt_cuda_mark(session, &mark);
-	(void)mt_cuda_abandon(session, atomic_load(&session->last_recording_id), &mark);
+	(void)mt_cuda_abandon(session, last_id, &mark);
 }
 
 void mt_writer_end_full(struct mt_writer *writer)
@@ -368,7 +374,8 @@ void mt_writer_end_full(struct mt_writer *writer)
 	uint64_t n_lost, end_ns;
 	int status;
 
-	atomic_store(&session->recording_id, 0);
+	/* One that was switched to does not begin any more: what it lost is of this one. */
+	writer->newest_id = mt_session_end_now(session);
 	/* After it: what sees the recording running has begun before its end. */
 	end_ns = mt_writer_now_ns(writer);
 	mt_writer_rotation_cancel(writer);
@@ -377,7 +384,7 @@ void mt_writer_end_full(struct mt_writer *writer)
 			 "%s: the file limit of %llu bytes is reached; the recording has ended; "
 			 "rotate into another file",
 			 session->path, (unsigned long long)writer->limit_bytes);
-	mt_writer_abandon_gpus(writer);
+	mt_writer_abandon_gpus(writer, writer->newest_id);
 	status = mt_assembly_cut(&writer->assembly);
 	n_lost = mt_writer_discard_rings(writer) + mt_flight_abandon(writer);
 	writer->losses.passes += n_lost;

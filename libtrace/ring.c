@@ -35,36 +35,57 @@ void mt_ring_open(struct mt_ring *ring, uint8_t *data, uint64_t n_bytes)
 	ring->key = random_key();
 }
 
+static void open_pair(struct mt_ring_pool *pool, uint32_t index, uint8_t *main, uint8_t *side,
+		      uint64_t ring_bytes)
+{
+	mt_ring_open(&pool->rings[index], main, ring_bytes);
+	mt_ring_open(&pool->rings[pool->n_rings + index], side, ring_bytes / 4);
+}
+
 int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring_bytes)
 {
 	uint64_t side_bytes = ring_bytes / 4;
-	uint64_t total_bytes = (ring_bytes + side_bytes) * n_rings;
-	void *memory = mmap(NULL, total_bytes, PROT_READ | PROT_WRITE,
+	uint64_t memory_bytes = (ring_bytes + side_bytes) * n_rings;
+	uint32_t n_late = n_rings < MT_MAX_RINGS;
+	uint64_t mapped_bytes = memory_bytes + n_late * (ring_bytes + side_bytes);
+	void *memory = mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
 	if (memory == MAP_FAILED)
 		return MOETRACE_E_NOMEM;
 	/* Huge pages spare the hot path TLB misses; a refusal changes nothing. */
-	(void)madvise(memory, total_bytes, MADV_HUGEPAGE);
-	memset(memory, 0, total_bytes);
+	(void)madvise(memory, mapped_bytes, MADV_HUGEPAGE);
+	memset(memory, 0, memory_bytes);
 	memset(pool->rings, 0, sizeof(pool->rings));
 	pool->memory = memory;
-	pool->memory_bytes = total_bytes;
-	pool->n_rings = n_rings;
-	pool->n_streams = 2 * n_rings;
-	for (uint32_t i = 0; i < n_rings; i++) {
-		mt_ring_open(&pool->rings[i], pool->memory + i * ring_bytes, ring_bytes);
-		mt_ring_open(&pool->rings[n_rings + i],
-			    pool->memory + n_rings * ring_bytes + i * side_bytes, side_bytes);
-	}
-	atomic_store(&pool->free, n_rings == 64 ? UINT64_MAX : (UINT64_C(1) << n_rings) - 1);
+	pool->mapped_bytes = mapped_bytes;
+	atomic_store(&pool->memory_bytes, memory_bytes);
+	pool->n_rings = n_rings + n_late;
+	pool->n_streams = 2 * pool->n_rings;
+	for (uint32_t i = 0; i < n_rings; i++)
+		open_pair(pool, i, pool->memory + i * ring_bytes,
+			  pool->memory + n_rings * ring_bytes + i * side_bytes, ring_bytes);
+	if (n_late)
+		open_pair(pool, n_rings, pool->memory + memory_bytes,
+			  pool->memory + memory_bytes + ring_bytes, ring_bytes);
+	pool->late_bit = n_late ? UINT64_C(1) << n_rings : 0;
+	atomic_store(&pool->free, n_late ? pool->late_bit - 1 : UINT64_MAX);
+	atomic_store(&pool->free_late, pool->late_bit);
 	return MOETRACE_OK;
+}
+
+void mt_ring_pool_touch_late(struct mt_ring_pool *pool)
+{
+	uint64_t memory_bytes = atomic_load(&pool->memory_bytes);
+
+	memset(pool->memory + memory_bytes, 0, pool->mapped_bytes - memory_bytes);
+	atomic_store(&pool->memory_bytes, pool->mapped_bytes);
 }
 
 void mt_ring_pool_close(struct mt_ring_pool *pool)
 {
 	if (pool->memory)
-		munmap(pool->memory, pool->memory_bytes);
+		munmap(pool->memory, pool->mapped_bytes);
 	pool->memory = NULL;
 }
 
@@ -107,9 +128,10 @@ struct mt_ring *mt_ring_claim(struct mt_ring_pool *pool)
 	return NULL;
 }
 
-static int claim_bit(struct mt_ring_pool *pool, uint64_t bit)
+int mt_ring_claim_one(struct mt_ring_pool *pool, uint32_t index)
 {
 	uint64_t free = atomic_load_explicit(&pool->free, memory_order_relaxed);
+	uint64_t bit = UINT64_C(1) << index;
 
 	/* As in mt_ring_claim(). */
 	while (free & bit)
@@ -118,24 +140,20 @@ static int claim_bit(struct mt_ring_pool *pool, uint64_t bit)
 	return 0;
 }
 
-struct mt_ring *mt_ring_claim_empty(struct mt_ring_pool *pool)
+struct mt_ring *mt_ring_claim_late(struct mt_ring_pool *pool)
 {
-	for (uint32_t i = 0; i < pool->n_rings; i++) {
-		struct mt_ring *ring = &pool->rings[i];
+	/* As in mt_ring_claim(). */
+	uint64_t bit = atomic_exchange(&pool->free_late, 0);
 
-		if (mt_ring_waiting_bytes(ring) || !claim_bit(pool, UINT64_C(1) << i))
-			continue;
-		if (!mt_ring_waiting_bytes(ring))
-			return ring;
-		mt_ring_release(pool, ring);
-	}
-	return NULL;
+	return bit ? &pool->rings[__builtin_ctzll(bit)] : NULL;
 }
 
 void mt_ring_release(struct mt_ring_pool *pool, struct mt_ring *ring)
 {
+	uint64_t bit = UINT64_C(1) << (ring - pool->rings);
+
 	/* Releases what this holder wrote into the ring's pass to the next holder. */
-	atomic_fetch_or(&pool->free, UINT64_C(1) << (ring - pool->rings));
+	atomic_fetch_or(bit == pool->late_bit ? &pool->free_late : &pool->free, bit);
 }
 
 uint32_t mt_ring_index(const struct mt_ring_pool *pool, const struct mt_ring *ring)

@@ -30,9 +30,12 @@ struct mt_ring {
 
 struct mt_ring_pool {
 	_Alignas(MT_LINE_BYTES) _Atomic uint64_t free; /* a bit a ring that nobody holds */
-	uint32_t n_rings;
+	_Atomic uint64_t free_late; /* the same of the ring for late passes, late_bit or 0 */
+	uint64_t late_bit; /* it is the last ring; 0: there is none */
+	uint32_t n_rings;  /* with it */
 	uint32_t n_streams; /* main streams [n_rings], then side streams [n_rings] */
-	uint64_t memory_bytes;
+	_Atomic uint64_t memory_bytes; /* that were touched */
+	uint64_t mapped_bytes;
 	uint8_t *memory;
 	struct mt_ring rings[MT_MAX_STREAMS];
 };
@@ -46,16 +49,33 @@ struct mt_reservation {
 /* A ring of a pool's kind over other memory, of a power of two bytes; all its members are zero. */
 void mt_ring_open(struct mt_ring *ring, uint8_t *data, uint64_t n_bytes);
 
-/* Returns MOETRACE_OK or MOETRACE_E_NOMEM. Touches every page. */
+/*
+ * Returns MOETRACE_OK or MOETRACE_E_NOMEM. Touches every page of @n_rings rings. Behind them lies
+ * the ring for late passes, unless they are MT_MAX_RINGS: nobody claims it before its pages were
+ * touched, too.
+ */
 int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring_bytes);
+void mt_ring_pool_touch_late(struct mt_ring_pool *pool);
 void mt_ring_pool_close(struct mt_ring_pool *pool);
 
 /* Claim a ring that is at most half full, else the emptiest free one; NULL: none is free. */
 struct mt_ring *mt_ring_claim(struct mt_ring_pool *pool);
-/* One with nothing in its main stream; NULL: no such one is free. */
-struct mt_ring *mt_ring_claim_empty(struct mt_ring_pool *pool);
+/* This one; 0: it is not free. */
+int mt_ring_claim_one(struct mt_ring_pool *pool, uint32_t index);
+/*
+ * While the writer ends a recording, what the next one has put into a ring stays there, and a pass
+ * of the old one that comes late must not lie behind it. So there is a ring that passes of the
+ * current recording never claim; NULL: somebody has it, or there is none.
+ */
+struct mt_ring *mt_ring_claim_late(struct mt_ring_pool *pool);
 void mt_ring_release(struct mt_ring_pool *pool, struct mt_ring *ring);
 uint32_t mt_ring_index(const struct mt_ring_pool *pool, const struct mt_ring *ring);
+
+/* A bit a ring that nobody holds. */
+static inline uint64_t mt_ring_unheld(struct mt_ring_pool *pool)
+{
+	return atomic_load(&pool->free) | atomic_load(&pool->free_late);
+}
 
 /* The side stream of a main stream. */
 static inline struct mt_ring *mt_ring_side(struct mt_ring_pool *pool, struct mt_ring *ring)

@@ -125,12 +125,9 @@ static int start_again(struct mt_writer *writer, uint32_t recording_id, uint64_t
 {
 	struct mt_message none = { .type = MT_MESSAGE_START };
 	struct mt_message *start = writer->start ? writer->start : &none;
-	struct mt_loss_counts losses;
 
-	mt_losses_read(writer->session, &losses);
 	start->recording_id = recording_id;
 	start->time_ns = time_ns;
-	start->n_lost_passes = mt_lost_passes(&losses);
 	return mt_writer_start_recording(writer, start);
 }
 

@@ -210,7 +210,8 @@ void mt_drop_layer(struct moetrace_pass *pass, uint32_t layer, uint64_t n_bytes,
 	atomic_fetch_or_explicit(&pass->dropped[layer / 64], UINT64_C(1) << (layer % 64),
 				 memory_order_relaxed);
 	atomic_fetch_add_explicit(&pass->n_dropped, 1, memory_order_relaxed);
-	mt_count_loss(pass->session, MT_LOSS_LAYER_RING_FULL, n_bytes, now_ns);
+	mt_count_loss(pass->session, mt_recording_of(pass), MT_LOSS_LAYER_RING_FULL, n_bytes,
+		      now_ns);
 }
 
 /*

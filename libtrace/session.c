@@ -397,13 +397,13 @@ int moetrace_start(struct moetrace_session *session, const struct moetrace_recor
  */
 uint32_t mt_session_in_flight(struct moetrace_session *session, uint32_t recording_id)
 {
-	uint64_t free_rings = atomic_load(&session->pool.free);
+	uint64_t unheld = mt_ring_unheld(&session->pool);
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < session->pool.n_rings; i++) {
 		uint32_t latched = atomic_load(&session->passes[i].recording_id);
 
-		n += !(free_rings >> i & 1) && (latched == recording_id || latched == 0);
+		n += !(unheld >> i & 1) && (latched == recording_id || latched == 0);
 	}
 	return n;
 }
@@ -428,6 +428,22 @@ uint32_t mt_session_wait_for_passes(struct moetrace_session *session, uint32_t r
 	return n_abandoned + (n_left ? mt_session_in_flight(session, recording_id) : 0);
 }
 
+/* The writer and a caller may come here at once. */
+static uint32_t raise_last(struct moetrace_session *session, uint32_t recording_id)
+{
+	uint32_t last = atomic_load(&session->last_recording_id);
+
+	while (last < recording_id &&
+	       !atomic_compare_exchange_weak(&session->last_recording_id, &last, recording_id))
+		continue;
+	return last > recording_id ? last : recording_id;
+}
+
+uint32_t mt_session_end_now(struct moetrace_session *session)
+{
+	return raise_last(session, atomic_exchange(&session->recording_id, 0));
+}
+
 uint32_t mt_session_next_recording(struct moetrace_session *session, uint32_t recording_id)
 {
 	uint32_t last = atomic_load(&session->last_recording_id);
@@ -435,10 +451,7 @@ uint32_t mt_session_next_recording(struct moetrace_session *session, uint32_t re
 
 	if (!atomic_compare_exchange_strong(&session->recording_id, &recording_id, next))
 		return 0;
-	/* The writer and a caller may come here at once, but one of them alone gets through. */
-	while (last < next &&
-	       !atomic_compare_exchange_weak(&session->last_recording_id, &last, next))
-		continue;
+	(void)raise_last(session, next);
 	return next;
 }
 

@@ -100,7 +100,10 @@ struct mt_model {
 	struct moetrace_layer_info *layer_infos;
 };
 
-/* Losses of one kind. The counts only grow; the times are those since the writer last looked. */
+/*
+ * Losses of one kind, of one recording and of those whose numbers are MT_N_LOSS_TURNS apart. The
+ * counts only grow; the times are those since the writer last looked.
+ */
 struct mt_loss {
 	_Atomic uint64_t n;
 	_Atomic uint64_t n_bytes;
@@ -121,12 +124,20 @@ enum mt_loss_kind {
 	MT_N_LOSS,
 };
 
+/*
+ * While the writer ends a recording the next one may be on, or the one after it: a switch of its
+ * own, and one of a caller. What is lost of them is not of the recording that it ends.
+ */
+#define MT_N_LOSS_TURNS 8u
+#define MT_N_AHEAD	2u
+
 /* The pass that holds a ring. Written by the thread that begins it, then the atomics by any. */
 struct moetrace_pass {
 	struct moetrace_session *session;
 	struct mt_ring *ring;
 	const struct mt_model *model;
 	_Atomic uint32_t recording_id; /* stop looks at it from another thread */
+	_Atomic uint32_t last_id;      /* of the last pass that began in the ring: its recording */
 	uint64_t number;               /* of the ring's passes: each MT_MAX_RINGS more than the last */
 	uint32_t n_rows;
 	uint32_t padding_rows;
@@ -162,13 +173,15 @@ struct mt_loss_counts {
 	uint64_t n_bytes[MT_N_LOSS];
 };
 
+#define MT_PATH_BYTES 4096u
+
 /* Counters that the writer publishes at each commit. */
 struct mt_published {
 	uint64_t recorded_passes;
 	uint64_t recorded_rows;
 	uint64_t recorded_assignments;
 	uint64_t discarded_passes;     /* taken from the rings and not stored: the file is full */
-	struct mt_loss_counts at_start; /* losses when the recording started */
+	struct mt_loss_counts at_start; /* losses of the recordings before it, and between them */
 	uint64_t misuse;
 	uint64_t file_bytes;
 	uint64_t file_limit_bytes;
@@ -178,7 +191,8 @@ struct mt_published {
 	uint64_t flight_bytes;
 	uint64_t flight_fill_bytes;
 	uint64_t flight_passes;
-	uint32_t recording_id; /* last one in the file in force; 0: none */
+	char path[MT_PATH_BYTES]; /* of the file in force, and */
+	uint32_t recording_id;    /* the last one in it; 0: none */
 	uint64_t last_pass_id;
 	uint64_t earlier_pass_id; /* of the recording before it */
 	uint64_t commit_ns;
@@ -195,8 +209,6 @@ struct mt_recording_opts {
 	int has_source;
 	char source[256];
 };
-
-#define MT_PATH_BYTES 4096u
 
 struct moetrace_session {
 	/* Fixed at open. */
@@ -226,7 +238,7 @@ struct moetrace_session {
 	_Atomic uint32_t map_epochs[MOETRACE_MAX_MODELS]; /* in force; 0: none */
 	_Atomic uint64_t n_sampled[MOETRACE_MAX_MODELS]; /* passes of the phases in question */
 	struct mt_ring *_Atomic ranges; /* NULL: no range has a name */
-	_Alignas(MT_LINE_BYTES) struct mt_loss losses[MT_N_LOSS];
+	_Alignas(MT_LINE_BYTES) struct mt_loss losses[MT_N_LOSS_TURNS][MT_N_LOSS];
 	_Atomic uint64_t misuse[MT_N_MISUSE];
 	_Atomic uint32_t n_measuring; /* threads that may look at what overhead points to */
 
@@ -265,8 +277,11 @@ static inline uint64_t mt_session_ns(const struct moetrace_session *session, uin
 	return monotonic_ns - session->start_monotonic_ns;
 }
 
-/* Read the losses; the times are left alone. */
+/* Read the losses, of one turn or of all; the times are left alone. */
+void mt_losses_read_turn(struct moetrace_session *session, uint32_t turn,
+			 struct mt_loss_counts *ret_counts);
 void mt_losses_read(struct moetrace_session *session, struct mt_loss_counts *ret_counts);
+void mt_losses_add(struct mt_loss_counts *to, const struct mt_loss_counts *counts);
 uint64_t mt_lost_passes(const struct mt_loss_counts *counts);
 /* When the last pass was lost whole, on the session's clock; 0: none was. */
 uint64_t mt_lost_passes_ns(struct moetrace_session *session);
@@ -297,6 +312,9 @@ uint32_t mt_session_wait_for_passes(struct moetrace_session *session, uint32_t r
  */
 uint32_t mt_session_next_recording(struct moetrace_session *session, uint32_t recording_id);
 
+/* The writer ends what is recorded, whoever switches at this moment; returns the last recording. */
+uint32_t mt_session_end_now(struct moetrace_session *session);
+
 /* What moetrace_start() does, for whoever is not the program; @opts of the library's version. */
 int mt_session_start(struct moetrace_session *session, const struct moetrace_recording_opts *opts);
 
@@ -315,6 +333,10 @@ int mt_session_flight_opts(struct moetrace_session *session,
 
 /* Let passes that begin from now on be of the next recording. 0: nothing is recorded. */
 uint32_t mt_session_switch(struct moetrace_session *session, uint32_t *ret_old);
+
+/* What was committed last: the file, its last recording and that one's last pass. */
+void mt_session_watermark(struct moetrace_session *session, uint32_t flight_id,
+			  struct moetrace_dump_result *ret_result);
 
 /* The path of the file in force, absolute where the current folder is known. */
 void mt_session_path(struct moetrace_session *session, char *ret_path, size_t path_bytes);

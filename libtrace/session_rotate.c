@@ -80,6 +80,23 @@ int moetrace_rotate(struct moetrace_session *session, const char *path)
 	return status;
 }
 
+void mt_session_watermark(struct moetrace_session *session, uint32_t flight_id,
+			  struct moetrace_dump_result *ret_result)
+{
+	const struct mt_published *published = &session->published;
+
+	pthread_mutex_lock(&session->text);
+	ret_result->recording_id = flight_id ? flight_id : published->recording_id;
+	/* After a dump of flight mode the next recording has begun. */
+	ret_result->last_pass_id = ret_result->recording_id == published->recording_id ?
+					   published->last_pass_id :
+					   published->earlier_pass_id;
+	ret_result->commit_ns = published->commit_ns;
+	/* Not the session's: the writer may have moved on, and not committed anything there yet. */
+	snprintf(ret_result->path, sizeof(ret_result->path), "%s", published->path);
+	pthread_mutex_unlock(&session->text);
+}
+
 int moetrace_dump(struct moetrace_session *session, struct moetrace_dump_result *ret_result)
 {
 	struct moetrace_dump_result result = { .size = sizeof(result) };
@@ -99,15 +116,7 @@ int moetrace_dump(struct moetrace_session *session, struct moetrace_dump_result 
 		status = mt_session_flight_dump(session, "dump", &flight_id);
 	else
 		status = moetrace_flush(session);
-	pthread_mutex_lock(&session->text);
-	result.recording_id = flight_id ? flight_id : session->published.recording_id;
-	/* After a dump of flight mode the next recording has begun. */
-	result.last_pass_id = result.recording_id == session->published.recording_id ?
-				      session->published.last_pass_id :
-				      session->published.earlier_pass_id;
-	result.commit_ns = session->published.commit_ns;
-	snprintf(result.path, sizeof(result.path), "%s", session->path);
-	pthread_mutex_unlock(&session->text);
+	mt_session_watermark(session, flight_id, &result);
 	pthread_mutex_unlock(&session->control);
 	if (!status && !result.recording_id)
 		return mt_session_error(session, MOETRACE_E_NOT_FOUND,

@@ -49,10 +49,10 @@ static void fill_status(struct moetrace_session *session, const struct mt_publis
 	ret_status->misuse = published->misuse;
 	ret_status->file_bytes = published->file_bytes;
 	ret_status->file_limit_bytes = published->file_limit_bytes;
-	ret_status->ring_bytes = session->opts.ring_bytes * session->pool.n_rings;
+	ret_status->ring_bytes = session->opts.ring_bytes * session->opts.n_rings;
 	ret_status->ring_peak_bytes = published->ring_peak_bytes;
 	ret_status->writer_cpu_ns = published->writer_cpu_ns;
-	ret_status->memory_bytes = session->pool.memory_bytes + published->store_memory_bytes +
+	ret_status->memory_bytes = atomic_load(&session->pool.memory_bytes) + published->store_memory_bytes +
 				   published->flight_bytes;
 	ret_status->flight_bytes = published->flight_bytes;
 	ret_status->flight_fill_bytes = published->flight_fill_bytes;

@@ -81,8 +81,8 @@ void moetrace_pass_kernels(struct moetrace_pass *pass, const struct moetrace_ker
 	reservation = mt_stream_reserve(pass, ring, MT_RECORD_KERNELS, n_bytes);
 	to = (struct mt_record_kernels *)reservation.record;
 	if (!to)
-		return mt_count_losses(pass->session, MT_LOSS_KERNEL_RING_FULL, n_times, n_bytes,
-				       now_ns);
+		return mt_count_losses(pass->session, mt_recording_of(pass),
+				       MT_LOSS_KERNEL_RING_FULL, n_times, n_bytes, now_ns);
 	to->record.time_ns = now_ns;
 	to->n_times = n_times;
 	to->reserved = 0;
@@ -147,6 +147,7 @@ void moetrace_range_pop(struct moetrace_session *session, struct moetrace_range 
 	struct mt_reservation reservation;
 	struct mt_record_range *to;
 	struct mt_ring *ring;
+	uint32_t recording_id;
 	uint64_t now_ns;
 
 	if (!session || !range || !range->name)
@@ -157,14 +158,16 @@ void moetrace_range_pop(struct moetrace_session *session, struct moetrace_range 
 		return mt_misuse(session, MT_MISUSE_RANGE_NAME);
 	}
 	end_for_tool(session, range);
-	if (!atomic_load_explicit(&session->recording_id, memory_order_relaxed))
+	recording_id = atomic_load_explicit(&session->recording_id, memory_order_relaxed);
+	if (!recording_id)
 		return;
 	/* The name was added, and with it the ring made. */
 	ring = atomic_load_explicit(&session->ranges, memory_order_acquire);
 	reservation = mt_ring_reserve(ring, MT_RECORD_RANGE, sizeof(*to));
 	to = (struct mt_record_range *)reservation.record;
 	if (!to)
-		return mt_count_loss(session, MT_LOSS_RANGE_RING_FULL, sizeof(*to), now_ns);
+		return mt_count_loss(session, recording_id, MT_LOSS_RANGE_RING_FULL, sizeof(*to),
+				     now_ns);
 	to->record.time_ns = now_ns;
 	to->start_ns = range->start_ns;
 	to->thread = mt_thread_number();

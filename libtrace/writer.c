@@ -27,16 +27,17 @@
 static void give_up(struct mt_writer *writer, int status)
 {
 	struct moetrace_session *session = writer->session;
+	uint32_t last_id;
 
 	if (writer->status)
 		return;
 	writer->status = status == MOETRACE_E_NOMEM ? status : MOETRACE_E_IO;
-	atomic_store(&session->recording_id, 0);
+	last_id = mt_session_end_now(session);
 	atomic_store(&session->failed, MOETRACE_E_IO);
 	mt_session_error(session, writer->status, "%s",
 			 status == MOETRACE_E_NOMEM ? "out of memory while writing" :
 						      mt_store_error(writer->store));
-	mt_writer_abandon_gpus(writer);
+	mt_writer_abandon_gpus(writer, last_id);
 	if (mt_writer_current_id(writer))
 		mt_writer_count_failure(writer);
 	/* From here on requests are kept in mind, and not in the file. */

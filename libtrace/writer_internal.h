@@ -96,6 +96,7 @@ struct mt_writer {
 	struct mt_message *start;    /* of the recording, or of the last one; NULL: none yet */
 	uint32_t file_recording_id;  /* last one in this file; 0: none */
 	uint32_t newest_id;          /* recordings above it have not started for the writer */
+	uint64_t begun_rings;        /* a bit a ring: of its pass BEGIN was taken, and END not */
 	uint64_t limit_bytes;        /* of this file and the parts before it */
 	uint64_t parts_bytes;        /* of the parts that rotation by size or time has left behind */
 	uint32_t n_parts;            /* files before this one */
@@ -154,8 +155,11 @@ struct mt_writer {
 	uint64_t last_loss_ns;
 	struct mt_open_gap gaps[MT_N_LOSS];
 	struct mt_losses losses;
-	struct mt_loss_counts losses_seen;
+	struct mt_loss_counts losses_seen[MT_N_LOSS_TURNS];
 	struct mt_loss_counts losses_at_start;
+	struct mt_lost lost[MT_N_LOSS]; /* in flight mode, if has_lost: it waits until the rings */
+	uint64_t lost_heads[MT_MAX_STREAMS]; /* were taken up to there */
+	int has_lost;
 	uint64_t discarded_passes;
 	struct mt_assembly_counts committed; /* counters of the last commit */
 	uint64_t committed_losses;  /* passes lost, as of the last commit */
@@ -224,21 +228,30 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 int mt_writer_commit(struct mt_writer *writer);
 int mt_writer_close_store(struct mt_writer *writer);
 void mt_writer_end_full(struct mt_writer *writer);
-void mt_writer_abandon_gpus(struct mt_writer *writer);
+void mt_writer_abandon_gpus(struct mt_writer *writer, uint32_t last_id);
 void mt_writer_publish(struct mt_writer *writer);
 int mt_writer_revive(struct mt_writer *writer);
 /* Counters and load of a recording begin, as the message says. */
 void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message *message);
 uint64_t mt_writer_reserve_bytes(const struct mt_writer *writer);
 
-/* writer_losses.c: what the hot path lost, into table gap, or into the memory of flight mode. */
-int mt_writer_collect_losses(struct mt_writer *writer);
+/*
+ * writer_losses.c: take what the hot path lost since the last look, into table gap, or into the
+ * memory of flight mode; there it may wait, but not at the end.
+ */
+int mt_writer_collect_losses(struct mt_writer *writer, int is_end);
 int mt_writer_lose(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_lost *lost);
 /* What was lost until now is of no recording. */
 void mt_writer_forget_losses(struct mt_writer *writer);
+/* All that was taken, or forgotten. */
+void mt_writer_losses_seen(const struct mt_writer *writer, struct mt_loss_counts *ret_counts);
 int mt_writer_collect_misuse(struct mt_writer *writer);
 int mt_writer_write_cut_gap(struct mt_writer *writer, uint64_t end_ns, uint64_t n_lost,
 			    const char *reason);
+/* A record of a pass is taken out of its ring, whatever becomes of it. */
+void mt_writer_note_taken(struct mt_writer *writer, uint32_t ring, const struct mt_record *record);
+/* Passes of the recording that their threads had not told when it was to end: they are not taken. */
+uint64_t mt_writer_count_untold(struct mt_writer *writer);
 /* Passes that wait in the rings and will not be stored. */
 uint64_t mt_writer_discard_rings(struct mt_writer *writer);
 /* The store failed: what since the last commit was taken, or waits, is not in the file. */

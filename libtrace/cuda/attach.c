@@ -259,6 +259,9 @@ static int attach_locked(struct moetrace_session *session, const struct moetrace
 	cuda->set = set;
 	cuda->index = atomic_load(&set->n_devices);
 	cuda->ring_bytes = opts->ring_bytes ? opts->ring_bytes : DEFAULT_RING_BYTES;
+	/* Only now passes can be late. */
+	if (!cuda->index)
+		mt_ring_pool_touch_late(&session->pool);
 	mode = mt_cu_capture_relaxed(cu);
 	status = open_device(cuda, opts);
 	/* Else the device would keep a context that nobody uses. */

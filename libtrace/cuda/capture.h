@@ -139,7 +139,10 @@ struct moetrace_cuda {
 
 	_Atomic uint32_t n_stamps;
 	_Atomic uint64_t n_numbers; /* of passes */
-	/* Passes that have begun, and are neither delivered nor lost yet; by their recording. */
+	/*
+	 * Passes that have begun, and are neither delivered nor lost yet, by their recording: low
+	 * half. High half: those that are being refused, whose loss is about to be counted.
+	 */
 	_Atomic uint64_t n_open[MT_CUDA_N_TURNS];
 	_Atomic uint64_t n_delivered;
 	_Atomic uint64_t n_lost;
@@ -180,15 +183,45 @@ static inline _Atomic uint64_t *mt_cuda_open_of(struct moetrace_cuda *cuda, uint
 	return &cuda->n_open[recording_id % MT_CUDA_N_TURNS];
 }
 
+#define MT_CUDA_OPEN_MASK   UINT64_C(0xffffffff)
+#define MT_CUDA_REFUSED_ONE (UINT64_C(1) << 32)
+
+static inline uint64_t mt_cuda_n_open(uint64_t word)
+{
+	return (word & MT_CUDA_OPEN_MASK) + word / MT_CUDA_REFUSED_ONE;
+}
+
+/* The count of open passes less one, and @more; 0: there was none. */
+static inline int mt_cuda_leave_open(struct moetrace_cuda *cuda, uint32_t recording_id,
+				     uint64_t more)
+{
+	_Atomic uint64_t *n_open = mt_cuda_open_of(cuda, recording_id);
+	uint64_t word = atomic_load(n_open);
+
+	while ((word & MT_CUDA_OPEN_MASK) &&
+	       !atomic_compare_exchange_weak(n_open, &word, word - 1 + more))
+		continue;
+	return (word & MT_CUDA_OPEN_MASK) != 0;
+}
+
 /* A pass is open no more; 0: who gave up waiting for its recording has counted it as lost. */
 static inline int mt_cuda_uncount(struct moetrace_cuda *cuda, uint32_t recording_id)
 {
-	_Atomic uint64_t *n_open = mt_cuda_open_of(cuda, recording_id);
-	uint64_t n = atomic_load(n_open);
+	return mt_cuda_leave_open(cuda, recording_id, 0);
+}
 
-	while (n && !atomic_compare_exchange_weak(n_open, &n, n - 1))
-		continue;
-	return n != 0;
+/*
+ * The same of a pass whose loss its own thread counts, between the two: until then everybody waits
+ * for it, but nobody else counts it.
+ */
+static inline int mt_cuda_refusal_begin(struct moetrace_cuda *cuda, uint32_t recording_id)
+{
+	return mt_cuda_leave_open(cuda, recording_id, MT_CUDA_REFUSED_ONE);
+}
+
+static inline void mt_cuda_refusal_end(struct moetrace_cuda *cuda, uint32_t recording_id)
+{
+	atomic_fetch_sub(mt_cuda_open_of(cuda, recording_id), MT_CUDA_REFUSED_ONE);
 }
 
 /* driver calls of the hot path; see issue.c. */
@@ -231,7 +264,7 @@ void mt_cuda_drain_stop(struct moetrace_cuda *cuda);
 struct mt_cuda_scratch;
 void mt_cuda_deliver(struct moetrace_cuda *cuda, struct mt_cuda_record *record);
 void mt_cuda_deliver_end(struct moetrace_cuda_lane *lane, uint64_t end_ns);
-void mt_cuda_lose(struct moetrace_cuda *cuda, uint64_t n);
+void mt_cuda_lose(struct moetrace_cuda *cuda, uint32_t recording_id, uint64_t n);
 void mt_cuda_scratch_free(struct mt_cuda_scratch *scratch);
 
 /* Where the parts of a description lie, behind its record. */
@@ -261,7 +294,7 @@ static inline uint64_t mt_cuda_in_flight(struct moetrace_cuda *cuda)
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < MT_CUDA_N_TURNS; i++)
-		n += atomic_load(&cuda->n_open[i]);
+		n += mt_cuda_n_open(atomic_load(&cuda->n_open[i]));
 	return n;
 }
 

@@ -31,12 +31,10 @@ void mt_cuda_scratch_free(struct mt_cuda_scratch *scratch)
 	free(scratch);
 }
 
-void mt_cuda_lose(struct moetrace_cuda *cuda, uint64_t n)
+void mt_cuda_lose(struct moetrace_cuda *cuda, uint32_t recording_id, uint64_t n)
 {
-	uint64_t now_ns = mt_session_ns(cuda->session, mt_monotonic_ns());
-
-	for (uint64_t i = 0; i < n; i++)
-		mt_count_loss(cuda->session, MT_LOSS_PASS_DEVICE, 0, now_ns);
+	mt_count_losses(cuda->session, recording_id, MT_LOSS_PASS_DEVICE, n, 0,
+			mt_session_ns(cuda->session, mt_monotonic_ns()));
 	atomic_fetch_add(&cuda->n_lost, n);
 }
 
@@ -343,7 +341,7 @@ static int deliver_begin(struct moetrace_cuda_lane *lane, struct mt_cuda_record 
 	if (lane->pass)
 		return 1;
 	if (status)
-		mt_cuda_lose(cuda, 1);
+		mt_cuda_lose(cuda, record->start.recording_id, 1);
 	settle(cuda, record, !status);
 	return 0;
 }

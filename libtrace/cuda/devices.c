@@ -15,6 +15,9 @@
 #include "libtrace/clock.h"
 #include "libtrace/cuda/capture.h"
 
+/* How long the thread of a pass that is refused may take to count that. */
+#define REFUSAL_PATIENCE_NS (5 * MT_NS_PER_S)
+
 _Static_assert(MOETRACE_CUDA_MAX_DEVICES <= MT_MAX_STREAMS, "a message has a position for each");
 
 struct mt_cuda_set *mt_cuda_set_of(struct moetrace_session *session)
@@ -138,7 +141,7 @@ static uint64_t count_open(struct moetrace_cuda *cuda, uint32_t recording_id)
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < MT_CUDA_N_LIVE && i < recording_id; i++)
-		n += atomic_load(mt_cuda_open_of(cuda, recording_id - i));
+		n += mt_cuda_n_open(atomic_load(mt_cuda_open_of(cuda, recording_id - i)));
 	return n;
 }
 
@@ -177,23 +180,47 @@ uint64_t mt_cuda_wait(struct moetrace_session *session, uint32_t recording_id,
 	return count_left(atomic_load(&session->cuda), recording_id, mark);
 }
 
-/* Under the lock deliver: take the count of the passes that are left. */
-static uint64_t take_open(struct moetrace_cuda *cuda, uint32_t recording_id)
+/* Passes of one recording whose groups came in part: they are stored with the others dropped. */
+static uint64_t end_partial(struct moetrace_cuda *cuda, uint32_t recording_id, uint64_t now_ns)
 {
 	uint64_t n = 0;
 
-	for (uint32_t i = 0; i < MT_CUDA_N_LIVE && i < recording_id; i++)
-		n += atomic_exchange(mt_cuda_open_of(cuda, recording_id - i), 0);
-	if (recording_id > cuda->abandoned_id)
-		cuda->abandoned_id = recording_id;
+	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++) {
+		struct moetrace_pass *pass = cuda->lanes[i].pass;
+
+		if (!pass || atomic_load(&pass->recording_id) != recording_id)
+			continue;
+		mt_cuda_deliver_end(&cuda->lanes[i], now_ns);
+		n++;
+	}
 	return n;
+}
+
+/* Under the lock deliver: the passes of one recording that are left are open no more. */
+static uint64_t abandon_one(struct moetrace_cuda *cuda, uint32_t recording_id, uint64_t now_ns)
+{
+	uint64_t n = atomic_fetch_and(mt_cuda_open_of(cuda, recording_id), ~MT_CUDA_OPEN_MASK) &
+		     MT_CUDA_OPEN_MASK;
+	uint64_t n_ended = end_partial(cuda, recording_id, now_ns);
+
+	if (n > n_ended)
+		mt_cuda_lose(cuda, recording_id, n - n_ended);
+	return n;
+}
+
+/* Whoever is refused now counts that at once, if it is not stopped at that very moment. */
+static void wait_for_refusals(struct moetrace_cuda *cuda, uint32_t recording_id)
+{
+	uint64_t until_ns = mt_monotonic_ns() + REFUSAL_PATIENCE_NS;
+
+	while (count_open(cuda, recording_id) && mt_monotonic_ns() < until_ns)
+		mt_cuda_rest();
 }
 
 static uint64_t abandon(struct moetrace_cuda *cuda, uint32_t recording_id)
 {
 	uint64_t now_ns = mt_session_ns(cuda->session, mt_monotonic_ns());
-	uint64_t n_ended = 0;
-	uint64_t n;
+	uint64_t n = 0;
 
 	if (!count_open(cuda, recording_id))
 		return 0;
@@ -201,19 +228,12 @@ static uint64_t abandon(struct moetrace_cuda *cuda, uint32_t recording_id)
 	atomic_fetch_add(&cuda->n_hurried, 1);
 	pthread_mutex_lock(&cuda->deliver);
 	atomic_fetch_sub(&cuda->n_hurried, 1);
-	n = take_open(cuda, recording_id);
-	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++) {
-		struct moetrace_pass *pass = cuda->lanes[i].pass;
-
-		if (!pass || atomic_load(&pass->recording_id) > recording_id)
-			continue;
-		/* Some of its groups came: it is stored with the others dropped. */
-		mt_cuda_deliver_end(&cuda->lanes[i], now_ns);
-		n_ended++;
-	}
-	if (n > n_ended)
-		mt_cuda_lose(cuda, n - n_ended);
+	for (uint32_t i = 0; i < MT_CUDA_N_LIVE && i < recording_id; i++)
+		n += abandon_one(cuda, recording_id - i, now_ns);
+	if (recording_id > cuda->abandoned_id)
+		cuda->abandoned_id = recording_id;
 	pthread_mutex_unlock(&cuda->deliver);
+	wait_for_refusals(cuda, recording_id);
 	return n;
 }
 

@@ -252,12 +252,13 @@ static int refuse(struct moetrace_cuda_lane *lane, uint32_t recording_id, enum m
 {
 	struct moetrace_cuda *cuda = lane->cuda;
 
-	if (kind == MT_LOSS_PASS_DEVICE_FULL)
-		atomic_fetch_add(&cuda->n_refused, 1);
-	else
-		atomic_fetch_add(&cuda->n_lost, 1);
-	mt_count_loss(cuda->session, kind, n_bytes, now_ns(lane));
-	(void)mt_cuda_uncount(cuda, recording_id);
+	/* Else it was counted as lost already, when its recording was given up. */
+	if (mt_cuda_refusal_begin(cuda, recording_id)) {
+		atomic_fetch_add(kind == MT_LOSS_PASS_DEVICE_FULL ? &cuda->n_refused :
+								    &cuda->n_lost, 1);
+		mt_count_loss(cuda->session, recording_id, kind, n_bytes, now_ns(lane));
+		mt_cuda_refusal_end(cuda, recording_id);
+	}
 	(void)clear_word(lane);
 	return status;
 }

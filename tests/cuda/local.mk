@@ -25,6 +25,7 @@ check_LTLIBRARIES += %D%/libcuda.la %D%/old/libcuda.la
 	%D%/check_buffers \
 	%D%/check_devices \
 	%D%/check_lane \
+	%D%/check_late \
 	%D%/check_life \
 	%D%/check_stranger \
 	%D%/check_switch
@@ -56,6 +57,12 @@ long_tests += %D%/check_life
 %C%_check_lane_SOURCES = %D%/check_lane.c $(%C%_support)
 %C%_check_lane_CFLAGS = $(%C%_cflags)
 %C%_check_lane_LDADD = $(%C%_libs)
+
+# With what the library does not export.
+%C%_check_late_SOURCES = %D%/check_late.c $(%C%_support)
+%C%_check_late_CFLAGS = $(%C%_cflags)
+%C%_check_late_LDADD = tests/unit/libmt_test.la libtrace/libmt_trace.la \
+	$(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 
 %C%_check_life_SOURCES = %D%/check_life.c $(%C%_support)
 %C%_check_life_CFLAGS = $(%C%_cflags)

@@ -209,7 +209,7 @@ static bool is_stamp(const void *object)
 	const char *at = object;
 	const char *memory = (const char *)pool.memory;
 
-	return at >= memory && at < memory + pool.memory_bytes;
+	return at >= memory && at < memory + pool.mapped_bytes;
 }
 
 static bool is_tail(const void *object)

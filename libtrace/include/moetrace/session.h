@@ -51,7 +51,9 @@ struct moetrace_session_opts {
 	uint32_t n_rings;            /* passes that can be in flight at once, 1 to 64; 0: 4 */
 	uint64_t ring_bytes;         /* memory of each ring, a power of two from 64 KiB to 4 GiB;
 	                                0: 32 MiB. A quarter more is made for passes that several
-	                                threads hand layers to. All of it is touched at open. */
+	                                threads hand layers to. All of it is touched at open. One
+	                                ring more, unless there are 64, is touched when a GPU is
+	                                attached: for passes that come late from it. */
 	uint32_t commit_interval_ms; /* time between commits, 10 to 10000; 0: 200 */
 	uint32_t stop_timeout_ms;    /* what moetrace_stop() waits for passes in flight; 0: 2000 */
 	uint64_t file_limit_bytes;   /* the recording ends (end_reason 'file_limit') before file and
@@ -326,7 +328,7 @@ struct moetrace_session_status {
 	uint64_t misuse;               /* calls refused as inconsistent; table diagnostic says which */
 	uint64_t file_bytes;           /* file and journal */
 	uint64_t file_limit_bytes;
-	uint64_t ring_bytes;           /* all rings */
+	uint64_t ring_bytes;           /* n_rings of them */
 	uint64_t ring_peak_bytes;      /* most that was waiting in one ring */
 	uint64_t writer_cpu_ns;        /* CPU time of the writing thread in that recording */
 	uint64_t ring_fill_bytes;      /* waiting in all rings now */
