@@ -15,6 +15,8 @@
 
 /* No device draws as much: 100 kW. */
 #define MAX_MW "100000000"
+/* Linux has no larger number of a thread. */
+#define MAX_THREADS "4194304"
 
 /* Whether @text is a number from @least to @most, in digits alone. */
 #define IS_NUMBER(text, least, most)                                                             \
@@ -95,6 +97,11 @@ static const struct check_sql_proof source_proofs[] = {
 	 "OVER same AS slack_ns FROM device_clock WINDOW same AS (PARTITION BY process_id, "
 	 "device_id, clock ORDER BY device_clock_id)) WHERE clock = 'gpu_timer' "
 	 "AND abs(counted_ns - passed_ns) > passed_ns / 1000 + slack_ns"},
+	{CHECK_TIMES, NULL,
+	 "SELECT 'device_clock', c.device_clock_id, 'CUPTI''s clock was read while nothing was "
+	 "recorded' FROM device_clock AS c WHERE c.clock = 'cupti' AND NOT EXISTS (SELECT 1 FROM "
+	 "recording AS r WHERE r.process_id = c.process_id AND r.start_ns <= c.session_ns "
+	 "AND coalesce(r.end_ns, c.session_ns) >= c.session_ns)"},
 	/* A clock of the host may be set: then the snapshots around it tell of that. */
 	{CHECK_TIMES, NULL,
 	 "SELECT 'device_clock', device_clock_id, 'CUPTI''s clock goes on otherwise than that of the "
@@ -163,9 +170,10 @@ static const struct check_sql_proof source_proofs[] = {
 	{CHECK_POWER, NULL, OUTSIDE_RECORDING("host_sample", "host_sample_id")},
 	{CHECK_POWER, NULL,
 	 "SELECT 'host_sample', host_sample_id, CASE WHEN n_threads < 1 THEN 'a process without a "
-	 "thread' WHEN resident_bytes < 1 THEN 'a process without memory' WHEN recorder_cpu_ns > "
+	 "thread' WHEN n_threads > " MAX_THREADS " THEN 'more threads than a kernel has' WHEN resident_bytes < 1 THEN 'a process without memory' WHEN recorder_cpu_ns > "
 	 "process_cpu_ns THEN 'the recorder''s threads took more than the process' ELSE 'threads "
-	 "are read with their time' END FROM host_sample WHERE n_threads < 1 OR resident_bytes < 1 "
+	 "are read with their time' END FROM host_sample WHERE n_threads NOT BETWEEN 1 AND " MAX_THREADS " "
+	 "OR resident_bytes < 1 "
 	 "OR recorder_cpu_ns > process_cpu_ns OR (n_threads IS NULL) <> (recorder_cpu_ns IS NULL)"},
 	{CHECK_POWER, "SELECT count(*) FROM device_link",
 	 "SELECT 'device_link', device_link_id, CASE WHEN active_nvlinks > nvlinks THEN 'more links "
@@ -246,6 +254,11 @@ static const struct check_sql_proof source_proofs[] = {
 	 "OR (state IN ('absent', 'denied', 'busy') AND n_rows > 0) "
 	 "OR longest_call_ns > calls_ns OR calls_ns / max(n_calls, 1) > longest_call_ns "
 	 "OR (n_calls = 0 AND calls_ns > 0) OR n_invalid > n_rows"},
+	/* Ten times a second at most, and some more at the ends. */
+	{CHECK_COLLECTORS, NULL,
+	 "SELECT 'collector', c.recording_id || ',' || c.name, 'n_calls is ' || c.n_calls || ', too "
+	 "many for that time' FROM collector AS c JOIN recording AS r USING (recording_id) "
+	 "WHERE c.n_calls > (r.end_ns - r.start_ns) / 100000000 + 10"},
 	/* It doubles up to 10 s when calls are slow. */
 	{CHECK_COLLECTORS, NULL,
 	 "SELECT 'collector', recording_id || ',' || name, 'interval_ns is none of its own' "

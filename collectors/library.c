@@ -17,6 +17,17 @@
 #include "collectors/report.h"
 
 #define CLASS (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32)
+#define ORDER (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__ ? ELFDATA2LSB : ELFDATA2MSB)
+/* Of others the loader says that there is no such file. */
+#if defined(__x86_64__)
+#define MACHINE EM_X86_64
+#elif defined(__aarch64__)
+#define MACHINE EM_AARCH64
+#elif defined(__powerpc64__)
+#define MACHINE EM_PPC64
+#else
+#define MACHINE EM_NONE /* not looked at */
+#endif
 
 static int read_all(int fd, void *ret_bytes, size_t n_bytes, uint64_t offset)
 {
@@ -33,7 +44,8 @@ static const char *look_at(int fd, uint64_t size)
 	if (read_all(fd, &header, sizeof(header), 0) ||
 	    memcmp(header.e_ident, ELFMAG, SELFMAG) != 0)
 		return "no ELF file";
-	if (header.e_ident[EI_CLASS] != CLASS || header.e_type != ET_DYN ||
+	if (header.e_ident[EI_CLASS] != CLASS || header.e_ident[EI_DATA] != ORDER ||
+	    header.e_type != ET_DYN || (MACHINE != EM_NONE && header.e_machine != MACHINE) ||
 	    header.e_phentsize != sizeof(segment))
 		return "no shared object for this machine";
 	for (unsigned i = 0; i < header.e_phnum; i++) {

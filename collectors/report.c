@@ -53,7 +53,8 @@ int mtc_read_number(const char *path, int64_t *ret_value)
 		return -1;
 	errno = 0;
 	value = strtoll(text, &end, 10);
-	if (end == text || *end || errno) {
+	/* A text that fills the room may go on. */
+	if (end == text || *end || errno || strlen(text) == sizeof(text) - 1) {
 		errno = EINVAL;
 		return -1;
 	}

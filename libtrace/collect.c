@@ -16,6 +16,7 @@
 /* A call that lasts for longer is taken for one that never ends. */
 #define DEFAULT_HANG_MS 3000u
 #define MAX_HANG_MS	3600000ul
+#define DEFAULT_CUPTI_MODE "graph"
 /* How long the end of a recording waits for the last look: 500 ms by default. */
 #define LAST_LOOK_PART	 6
 #define MIN_LAST_LOOK_NS (500 * MT_NS_PER_MS)
@@ -188,6 +189,14 @@ static void wait_until_open(struct mt_source *source)
 	pthread_mutex_unlock(&source->collect->lock);
 }
 
+/* A variable of the environment; "" where it is not set. */
+static const char *variable(const char *name)
+{
+	const char *value = secure_getenv(name);
+
+	return value ? value : "";
+}
+
 /* How long a call may last; 0: what the environment says is no such number. */
 static uint64_t hang_ms(const char *value)
 {
@@ -198,6 +207,22 @@ static uint64_t hang_ms(const char *value)
 	while (*value >= '0' && *value <= '9' && ms <= MAX_HANG_MS)
 		ms = ms * 10 + (uint64_t)(*value++ - '0');
 	return *value || ms > MAX_HANG_MS ? 0 : ms;
+}
+
+/* Each collector knows its own. */
+static int check_places(void)
+{
+	const char *mode = variable("MOETRACE_CUPTI_MODE");
+	const struct mt_collector_places places = {
+		.cupti_mode = *mode ? mode : DEFAULT_CUPTI_MODE,
+		.kernel_roles = variable("MOETRACE_KERNEL_ROLES"),
+	};
+	char why[400];
+
+	for (uint32_t i = 0; mtc_registry[i]; i++)
+		if (mtc_registry[i]->check && !mtc_registry[i]->check(&places, why, sizeof(why)))
+			return mt_open_error(MOETRACE_E_INVALID, "%s", why);
+	return MOETRACE_OK;
 }
 
 int mt_collect_check_environment(void)
@@ -219,7 +244,7 @@ int mt_collect_check_environment(void)
 					     "%s has %zu bytes: set it to at most %u", places[i],
 					     strlen(value), MT_PLACE_BYTES - 1);
 	}
-	return MOETRACE_OK;
+	return check_places();
 }
 
 int mt_collect_open(struct moetrace_session *session, const char *list,
@@ -237,10 +262,18 @@ int mt_collect_open(struct moetrace_session *session, const char *list,
 	collect = calloc(1, sizeof(*collect));
 	if (!collect)
 		return MOETRACE_E_NOMEM;
+	/* A copy: the program may set variables while a thread reads. */
+	collect->kernel_roles = strdup(variable("MOETRACE_KERNEL_ROLES"));
+	if (!collect->kernel_roles) {
+		free(collect);
+		return MOETRACE_E_NOMEM;
+	}
+	collect->places.kernel_roles = collect->kernel_roles;
 	collect->session = session;
 	collect->start_monotonic_ns = session->start_monotonic_ns;
 	collect->places.cupti = place(collect->paths[3], "MOETRACE_CUPTI", "");
-	collect->places.cupti_mode = place(collect->paths[4], "MOETRACE_CUPTI_MODE", "graph");
+	collect->places.cupti_mode = place(collect->paths[4], "MOETRACE_CUPTI_MODE",
+					  DEFAULT_CUPTI_MODE);
 	collect->places.proc = place(collect->paths[0], "MOETRACE_PROC", "/proc");
 	collect->places.powercap = place(collect->paths[1], "MOETRACE_POWERCAP", "/sys/class/powercap");
 	collect->places.nvml = place(collect->paths[2], "MOETRACE_NVML", "libnvidia-ml.so.1");
@@ -360,6 +393,7 @@ void mt_collect_free(struct mt_collect *collect)
 	while (collect->tail < collect->head)
 		mt_reading_release(&collect->readings[collect->tail++ % MT_MAX_READINGS]);
 	mt_collect_graphs_free(collect);
+	free(collect->kernel_roles);
 	free(collect);
 }
 

@@ -34,6 +34,7 @@ struct mt_collect {
 	uint64_t start_monotonic_ns;
 	struct mt_collector_places places;
 	char paths[5][MT_PLACE_BYTES];
+	char *kernel_roles;
 	uint64_t hang_ns;
 	struct mt_ties ties;              /* its own memory, since callbacks may outlive the session */
 	pthread_mutex_t lock;             /* protects all that follows */

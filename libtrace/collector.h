@@ -10,6 +10,7 @@
 #ifndef MT_COLLECTOR_H
 #define MT_COLLECTOR_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* A number that the source does not tell. */
@@ -254,6 +255,7 @@ struct mt_collector_places {
 	const char *nvml;     /* libnvidia-ml.so.1 */
 	const char *cupti;    /* "": where it usually is */
 	const char *cupti_mode; /* see docs/collectors.md */
+	const char *kernel_roles; /* the same; "": none */
 };
 
 struct mt_collector_ops {
@@ -263,6 +265,11 @@ struct mt_collector_ops {
 	/* Whether a text behind NAME= in a list is a way to ask it. NULL: it has one way. */
 	int (*is_mode)(const char *mode);
 	const char *modes; /* these, for people; NULL: it has one way */
+	/*
+	 * Whether it can follow what its own places are set to: before it is opened, also where nobody
+	 * asks for it. 0: no, and which variable it is, and what to do. NULL: it has none.
+	 */
+	int (*check)(const struct mt_collector_places *places, char *ret_why, size_t why_bytes);
 	/*
 	 * Look for the source and get ready. The report is filled whatever comes of it; with
 	 * another state than ON nothing is open. @out and @places outlive the collector.

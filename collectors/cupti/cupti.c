@@ -47,6 +47,7 @@ static struct {
 struct cupti {
 	const struct mt_collector_out *out;
 	struct mtc_cupti_mode mode;
+	const char *kernel_roles;
 	struct mtc_cupti_records records;
 	struct mtc_cupti_sampler *sampler; /* NULL: kernels are not sampled, or nothing is recorded */
 	uint64_t quiet_ns;    /* when the last record came, or the recording began */
@@ -55,6 +56,12 @@ struct cupti {
 	struct mtc_retry retry;
 	char library_note[160];
 };
+
+/* Kernels of some passes, or of some moments, by a thread that switches their records. */
+static int is_sampled(const struct cupti *cupti)
+{
+	return cupti->mode.has_kernels && cupti->mode.sampling != MTC_CUPTI_ALWAYS;
+}
 
 /* ---- polling ---- */
 
@@ -190,6 +197,12 @@ static void cupti_poll(void *collector, struct mt_collector_report *report)
 
 	if (!mtc_retry_is_due(&cupti->retry) || check_clock(report))
 		return;
+	if (cupti->is_recording && is_sampled(cupti) && !cupti->sampler) {
+		mtc_report(report, MT_COLLECTOR_FAILED,
+			   "no thread to take samples with: let the program have more memory and threads, "
+			   "and start it again");
+		return;
+	}
 	if (cupti->is_recording && cupti->sampler)
 		result = mtc_cupti_sampler_result(cupti->sampler);
 	else if (cupti->is_recording && cupti->mode.has_kernels)
@@ -218,7 +231,7 @@ static void cupti_begin(void *collector)
 	cupti->is_recording = cupti->records.is_wanted = 1;
 	cupti->quiet_ns = cupti->out->now_ns(cupti->out->context);
 	mtc_cupti_records_begin(&cupti->records);
-	if (cupti->mode.has_kernels && cupti->mode.sampling != MTC_CUPTI_ALWAYS)
+	if (is_sampled(cupti))
 		cupti->sampler = mtc_cupti_sampler_start(&shared.api, &cupti->mode, cupti->out);
 }
 
@@ -254,26 +267,33 @@ static int is_mode(const char *text)
 	return mtc_cupti_mode_parse(text, &mode) == 0;
 }
 
-static int set_mode(struct cupti *cupti, const char *mode, struct mt_collector_report *report)
+static int check(const struct mt_collector_places *places, char *ret_why, size_t why_bytes)
 {
 	char wrong[60];
 
-	if (mtc_cupti_mode_parse(mode, &cupti->mode)) {
-		mtc_report(report, MT_COLLECTOR_FAILED, "the mode is '%.40s': set it to " MODES, mode);
-		return -1;
-	}
-	if (mtc_cupti_roles_check(wrong, sizeof(wrong))) {
-		mtc_report(report, MT_COLLECTOR_FAILED,
-			   "MOETRACE_KERNEL_ROLES has '%s': write PATTERN=ROLE, with commas between "
-			   "entries and a role that table string names, such as *my_gemm*=experts",
-			   wrong);
-		return -1;
-	}
-	snprintf(report->mode, sizeof(report->mode), "%s", mode);
-	if (!cupti->mode.is_off)
+	if (!is_mode(places->cupti_mode)) {
+		snprintf(ret_why, why_bytes, "MOETRACE_CUPTI_MODE is '%.40s': set it to " MODES,
+			 places->cupti_mode);
 		return 0;
-	mtc_report(report, MT_COLLECTOR_ABSENT, "mode off was asked for");
-	return -1;
+	}
+	if (mtc_cupti_roles_check(places->kernel_roles, wrong, sizeof(wrong)) == 0)
+		return 1;
+	snprintf(ret_why, why_bytes,
+		 "MOETRACE_KERNEL_ROLES has '%s': write PATTERN=ROLE, with commas between entries; "
+		 "roles are gate, topk, align, dispatch, experts, combine, shared, attention, norm, "
+		 "embed, head, collective, copy and other",
+		 wrong);
+	return 0;
+}
+
+/* Returns whether anything is to be recorded. The words were checked when the session was opened. */
+static int set_mode(struct cupti *cupti, const char *mode, struct mt_collector_report *report)
+{
+	(void)mtc_cupti_mode_parse(mode, &cupti->mode);
+	snprintf(report->mode, sizeof(report->mode), "%s", mode);
+	if (cupti->mode.is_off)
+		mtc_report(report, MT_COLLECTOR_ABSENT, "mode off was asked for");
+	return !cupti->mode.is_off;
 }
 
 /* Looked for only where CUPTI does not start, since it says no more than that it failed. */
@@ -411,10 +431,10 @@ static int make_memory(struct cupti *cupti)
 		return -1;
 	cupti->records.api = &shared.api;
 	cupti->records.out = cupti->out;
-	cupti->records.is_sampled =
-		cupti->mode.has_kernels && cupti->mode.sampling != MTC_CUPTI_ALWAYS;
+	cupti->records.is_sampled = is_sampled(cupti);
 	cupti->records.serial = mtc_cupti_serial_make(cupti->out);
-	cupti->records.graphs = mtc_cupti_graphs_make(cupti->out, cupti->records.serial);
+	cupti->records.graphs = mtc_cupti_graphs_make(cupti->out, cupti->records.serial,
+							 cupti->kernel_roles);
 	mtc_cupti_records_begin(&cupti->records);
 	return cupti->records.graphs && cupti->records.serial ? 0 : -1;
 }
@@ -432,7 +452,8 @@ static void cupti_open(const struct mt_collector_places *places, const struct mt
 		return;
 	}
 	cupti->out = out;
-	if (set_mode(cupti, places->cupti_mode, ret_report))
+	cupti->kernel_roles = places->kernel_roles;
+	if (!set_mode(cupti, places->cupti_mode, ret_report))
 		goto err_cupti;
 	if (!atomic_compare_exchange_strong(&shared.is_used, &none, 1)) {
 		mtc_report(ret_report, MT_COLLECTOR_BUSY,
@@ -494,6 +515,7 @@ const struct mt_collector_ops mtc_cupti = {
 	.is_early = 1,
 	.is_mode = is_mode,
 	.modes = MODES,
+	.check = check,
 	.open = cupti_open,
 	.begin = cupti_begin,
 	.poll = cupti_poll,

@@ -62,6 +62,7 @@ struct name {
 struct mtc_cupti_graphs {
 	const struct mt_collector_out *out;
 	struct mtc_cupti_serial *serial;
+	const char *kernel_roles;
 	struct open_launch open[MAX_OPEN];
 	uint32_t n_open;
 	struct known_graph *known; /* [n_known] */
@@ -70,7 +71,8 @@ struct mtc_cupti_graphs {
 };
 
 struct mtc_cupti_graphs *mtc_cupti_graphs_make(const struct mt_collector_out *out,
-					       struct mtc_cupti_serial *serial)
+					       struct mtc_cupti_serial *serial,
+					       const char *kernel_roles)
 {
 	struct mtc_cupti_graphs *graphs = calloc(1, sizeof(*graphs));
 
@@ -78,6 +80,7 @@ struct mtc_cupti_graphs *mtc_cupti_graphs_make(const struct mt_collector_out *ou
 		return NULL;
 	graphs->out = out;
 	graphs->serial = serial;
+	graphs->kernel_roles = kernel_roles;
 	return graphs;
 }
 
@@ -102,7 +105,7 @@ uint32_t mtc_cupti_graphs_name(struct mtc_cupti_graphs *graphs, const char *name
 	if (known->number && known->name == text && known->role == role)
 		return known->number;
 	if (role == MT_MARK_NO_ROLE)
-		mtc_cupti_role(text, &own_role, &moves_data);
+		mtc_cupti_role(graphs->kernel_roles, text, &own_role, &moves_data);
 	else
 		moves_data = mtc_cupti_role_moves_data(role);
 	*known = (struct name){ text, role,
@@ -217,7 +220,8 @@ static void describe(struct mtc_cupti_graphs *graphs, const struct open_launch *
 		is_marked |= mark != 0;
 	}
 	if (!is_marked && tie.pass)
-		mtc_cupti_order(nodes, open->nodes, open->n_nodes, mt_mark_model(tie.mark),
+		mtc_cupti_order(graphs->kernel_roles, nodes, open->nodes, open->n_nodes,
+				mt_mark_model(tie.mark),
 				graphs->out->n_layers(graphs->out->context,
 						      mt_mark_model(tie.mark)));
 }

@@ -34,7 +34,8 @@ struct mtc_cupti_launch_record {
 };
 
 struct mtc_cupti_graphs *mtc_cupti_graphs_make(const struct mt_collector_out *out,
-					       struct mtc_cupti_serial *serial);
+					       struct mtc_cupti_serial *serial,
+					       const char *kernel_roles);
 void mtc_cupti_graphs_free(struct mtc_cupti_graphs *graphs);
 
 /* A node ran; -1: out of memory, it is lost. */

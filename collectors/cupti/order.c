@@ -9,12 +9,12 @@
 
 #include "collectors/cupti/roles.h"
 
-static uint32_t role_of(const struct mtc_cupti_node_record *record)
+static uint32_t role_of(const char *kernel_roles, const struct mtc_cupti_node_record *record)
 {
 	uint32_t role = MOETRACE_ROLE_OTHER, moves_data;
 
 	if (record->name)
-		mtc_cupti_role(record->name, &role, &moves_data);
+		mtc_cupti_role(kernel_roles, record->name, &role, &moves_data);
 	return role;
 }
 
@@ -25,25 +25,27 @@ static int begins_layer(uint32_t role)
 	       role == MOETRACE_ROLE_GATE || role == MOETRACE_ROLE_TOPK;
 }
 
-static uint32_t count_choices(const struct mtc_cupti_node_record *records, uint32_t n_nodes)
+static uint32_t count_choices(const char *kernel_roles, const struct mtc_cupti_node_record *records,
+			      uint32_t n_nodes)
 {
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < n_nodes; i++)
-		n += role_of(&records[i]) == MOETRACE_ROLE_TOPK;
+		n += role_of(kernel_roles, &records[i]) == MOETRACE_ROLE_TOPK;
 	return n;
 }
 
-void mtc_cupti_order(struct mt_graph_node *nodes, const struct mtc_cupti_node_record *records,
-		     uint32_t n_nodes, uint32_t model, uint32_t n_layers)
+void mtc_cupti_order(const char *kernel_roles, struct mt_graph_node *nodes,
+		     const struct mtc_cupti_node_record *records, uint32_t n_nodes, uint32_t model,
+		     uint32_t n_layers)
 {
 	uint32_t layer = 0;
 	int has_chosen = 0, has_begun = 0;
 
-	if (!n_layers || count_choices(records, n_nodes) != n_layers)
+	if (!n_layers || count_choices(kernel_roles, records, n_nodes) != n_layers)
 		return;
 	for (uint32_t i = 0; i < n_nodes; i++) {
-		uint32_t role = role_of(&records[i]);
+		uint32_t role = role_of(kernel_roles, &records[i]);
 
 		if (has_chosen && begins_layer(role)) {
 			layer++;

@@ -12,7 +12,8 @@
  * and what follows its experts is the next one's. Nothing is marked where there are not exactly
  * @n_layers choices.
  */
-void mtc_cupti_order(struct mt_graph_node *nodes, const struct mtc_cupti_node_record *records,
-		     uint32_t n_nodes, uint32_t model, uint32_t n_layers);
+void mtc_cupti_order(const char *kernel_roles, struct mt_graph_node *nodes,
+		     const struct mtc_cupti_node_record *records, uint32_t n_nodes, uint32_t model,
+		     uint32_t n_layers);
 
 #endif

@@ -110,13 +110,12 @@ static const char *next_own(const char *at, char *ret_pattern, size_t pattern_by
 }
 
 /* Returns whether an entry of the person's own table matches. */
-static int find_own(const char *name, uint32_t *ret_role)
+static int find_own(const char *at, const char *name, uint32_t *ret_role)
 {
-	const char *at = secure_getenv("MOETRACE_KERNEL_ROLES");
 	char pattern[PATTERN_BYTES];
 	uint32_t role;
 
-	while (at && *at) {
+	while (*at) {
 		at = next_own(at, pattern, sizeof(pattern), &role);
 		if (role != UINT32_MAX && fnmatch(pattern, name, FNM_CASEFOLD) == 0) {
 			*ret_role = role;
@@ -126,13 +125,13 @@ static int find_own(const char *name, uint32_t *ret_role)
 	return 0;
 }
 
-int mtc_cupti_roles_check(char *ret_wrong, size_t wrong_bytes)
+int mtc_cupti_roles_check(const char *own_table, char *ret_wrong, size_t wrong_bytes)
 {
-	const char *at = secure_getenv("MOETRACE_KERNEL_ROLES");
+	const char *at = own_table;
 	char pattern[PATTERN_BYTES];
 	uint32_t role;
 
-	while (at && *at) {
+	while (*at) {
 		const char *entry = at;
 
 		at = next_own(at, pattern, sizeof(pattern), &role);
@@ -144,14 +143,15 @@ int mtc_cupti_roles_check(char *ret_wrong, size_t wrong_bytes)
 	return 0;
 }
 
-void mtc_cupti_role(const char *name, uint32_t *ret_role, uint32_t *ret_moves_data)
+void mtc_cupti_role(const char *own_table, const char *name, uint32_t *ret_role,
+		    uint32_t *ret_moves_data)
 {
 	char room[1024];
 	const char *own = own_name(name, room, sizeof(room));
 
 	*ret_role = MOETRACE_ROLE_OTHER;
 	*ret_moves_data = 0;
-	if (find_own(name, ret_role) || find_own(own, ret_role)) {
+	if (find_own(own_table, name, ret_role) || find_own(own_table, own, ret_role)) {
 		*ret_moves_data = mtc_cupti_role_moves_data(*ret_role);
 		return;
 	}

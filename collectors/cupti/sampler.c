@@ -8,6 +8,9 @@
  * one that is kept has launched what it launches, too. What becomes of the records of a graph that is
  * running when they are switched off is not sure: so they stay on until the GPUs are through with both,
  * since the host may end a pass as soon as it is launched.
+ *
+ * Records that are on cost the program time, whether it says what its passes are or not. So where none
+ * comes they are off again after a while, until one has begun.
  */
 #include "collectors/cupti/sampler.h"
 
@@ -26,6 +29,9 @@
 #define PATIENT_LOOKS  8u
 /* Where no further pass ends nothing is launched either, as a rule; and a GPU may hang. */
 #define MOST_BEHIND_NS UINT64_C(10000000000)
+/* Records stay on for so long without a pass, and twice as long each time that it was in vain. */
+#define FIRST_WAIT_NS UINT64_C(10000000000)
+#define MOST_WAIT_NS  UINT64_C(640000000000)
 
 struct mtc_cupti_sampler {
 	const struct mtc_cupti *api;
@@ -33,6 +39,7 @@ struct mtc_cupti_sampler {
 	const struct mt_collector_out *out;
 	uint64_t start_ns;
 	uint64_t pass_ns; /* about what a pass takes; 0: not known yet */
+	uint64_t wait_ns; /* how long records wait for a pass */
 	pthread_t thread;
 	pthread_mutex_t lock; /* protects is_stopping */
 	pthread_cond_t stopping;
@@ -156,13 +163,14 @@ static void wait_for_gpus(struct mtc_cupti_sampler *sampler)
 			return;
 }
 
-static void switch_off(struct mtc_cupti_sampler *sampler)
+/* Behind so many whole passes that were on. */
+static void switch_off(struct mtc_cupti_sampler *sampler, uint64_t n_before)
 {
 	int result;
 
 	/* First: a pass that ends from now on was not seen as a whole. */
 	sampler->out->set_on(sampler->out->context, 0);
-	if (wait_behind(sampler))
+	if (count(sampler).n_whole != n_before && wait_behind(sampler))
 		wait_for_gpus(sampler);
 	mtc_cupti_launches_record(0);
 	result = sampler->api->disable(MTC_CUPTI_CONCURRENT_KERNEL);
@@ -170,10 +178,11 @@ static void switch_off(struct mtc_cupti_sampler *sampler)
 		atomic_store(&sampler->result, result);
 }
 
-/* On until a pass has gone through. */
-static int sample_pass(struct mtc_cupti_sampler *sampler)
+/* On until a pass has gone through, or none came for long. Returns 0 when it is to stop, or CUPTI failed. */
+static int sample_pass(struct mtc_cupti_sampler *sampler, int *ret_has_come)
 {
 	const uint64_t n_before = count(sampler).n_whole;
+	const uint64_t until_ns = now_ns(sampler) + sampler->wait_ns;
 	uint32_t n_looks = 0;
 	int goes_on;
 
@@ -181,46 +190,61 @@ static int sample_pass(struct mtc_cupti_sampler *sampler)
 		return 0;
 	do {
 		goes_on = rest(sampler, sleep_for(sampler, 1, n_looks++));
-	} while (goes_on && count(sampler).n_whole == n_before);
-	switch_off(sampler);
+		*ret_has_come = count(sampler).n_whole != n_before;
+	} while (goes_on && !*ret_has_come && now_ns(sampler) < until_ns);
+	if (!*ret_has_come && sampler->wait_ns < MOST_WAIT_NS)
+		sampler->wait_ns *= 2;
+	switch_off(sampler, n_before);
 	return goes_on;
+}
+
+static int wait_for_next_pass(struct mtc_cupti_sampler *sampler)
+{
+	return wait_for_pass(sampler, count(sampler).n_begun + 1);
 }
 
 static void sample_all(struct mtc_cupti_sampler *sampler)
 {
+	const uint64_t n_before = count(sampler).n_whole;
+
 	if (!switch_on(sampler))
 		return;
 	while (rest(sampler, NS_PER_S))
 		continue;
-	switch_off(sampler);
+	switch_off(sampler, n_before);
 }
 
 static void sample_every(struct mtc_cupti_sampler *sampler)
 {
 	uint64_t n_passes = count(sampler).n_begun;
+	int has_come, goes_on;
 
 	if (sampler->mode.n == 1) {
 		sample_all(sampler);
 		return;
 	}
-	while (sample_pass(sampler)) {
+	while (sample_pass(sampler, &has_come)) {
 		n_passes += sampler->mode.n;
-		if (!wait_for_pass(sampler, n_passes))
+		goes_on = has_come ? wait_for_pass(sampler, n_passes) : wait_for_next_pass(sampler);
+		if (!goes_on)
 			return;
+		if (!has_come)
+			n_passes = count(sampler).n_begun;
 	}
 }
 
 static void sample_by_time(struct mtc_cupti_sampler *sampler)
 {
 	uint64_t due_ns = sampler->start_ns;
+	int has_come;
 
-	while (sample_pass(sampler)) {
+	while (sample_pass(sampler, &has_come)) {
 		const uint64_t time_ns = now_ns(sampler);
 
 		/* What was missed is not made up for. */
 		due_ns += NS_PER_S / sampler->mode.n;
 		due_ns = due_ns > time_ns ? due_ns : time_ns;
-		if (!wait_until(sampler, due_ns))
+		if (!wait_until(sampler, due_ns) || (!has_come && !wait_for_next_pass(sampler)))
 			return;
 	}
 }
@@ -228,11 +252,15 @@ static void sample_by_time(struct mtc_cupti_sampler *sampler)
 static void sample_window(struct mtc_cupti_sampler *sampler)
 {
 	uint64_t begin_ns = sampler->start_ns + sampler->mode.start_ns;
+	uint64_t n_before;
 
-	if (!wait_until(sampler, begin_ns) || !switch_on(sampler))
+	if (!wait_until(sampler, begin_ns))
+		return;
+	n_before = count(sampler).n_whole;
+	if (!switch_on(sampler))
 		return;
 	(void)wait_until(sampler, begin_ns + sampler->mode.length_ns);
-	switch_off(sampler);
+	switch_off(sampler, n_before);
 }
 
 static void *run(void *argument)
@@ -275,6 +303,7 @@ struct mtc_cupti_sampler *mtc_cupti_sampler_start(const struct mtc_cupti *api,
 	sampler->mode = *mode;
 	sampler->out = out;
 	sampler->start_ns = now_ns(sampler);
+	sampler->wait_ns = FIRST_WAIT_NS;
 	pthread_mutex_init(&sampler->lock, NULL);
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);

@@ -39,14 +39,23 @@ struct rapl {
 	struct domain domains[MAX_DOMAINS];
 };
 
+static int is_taken(const struct rapl *rapl, const char *name)
+{
+	for (int i = 0; i < rapl->n_domains; i++)
+		if (strcmp(rapl->domains[i].name, name) == 0)
+			return 1;
+	return 0;
+}
+
 /* A name that no domain before it has: two sockets have a "dram" each. */
-static void name_domain(struct rapl *rapl, struct domain *domain, const char *name,
+static void name_domain(const struct rapl *rapl, struct domain *domain, const char *name,
 			const char *folder)
 {
 	snprintf(domain->name, sizeof(domain->name), "%.31s", name[0] ? name : folder);
-	for (int i = 0; i < rapl->n_domains; i++)
-		if (strcmp(rapl->domains[i].name, domain->name) == 0)
-			snprintf(domain->name, sizeof(domain->name), "%.15s %.15s", name, folder);
+	if (is_taken(rapl, domain->name))
+		snprintf(domain->name, sizeof(domain->name), "%.12s %.18s", name, folder);
+	for (int i = rapl->n_domains; is_taken(rapl, domain->name); i++)
+		snprintf(domain->name, sizeof(domain->name), "%.20s %d", name, i);
 }
 
 /* What is wrong with the number of a file, and where. */
@@ -190,24 +199,24 @@ static void find_domains(struct rapl *rapl, const char *root, struct mt_collecto
  */
 static int advance(struct domain *domain, uint64_t now_ns, char *ret_why)
 {
-	int64_t now_uj, went_on_uj;
+	int64_t now_uj;
+	uint64_t went_on_uj;
 	uint64_t passed_ns = now_ns - domain->last_ns;
 	int error = read_counter(domain, &now_uj, ret_why);
 
 	if (error)
 		return error;
-	went_on_uj = now_uj - domain->last_uj;
-	if (went_on_uj < 0)
-		went_on_uj += domain->range_uj + 1;
+	went_on_uj = (uint64_t)now_uj - (uint64_t)domain->last_uj;
+	if (now_uj < domain->last_uj)
+		went_on_uj += (uint64_t)domain->range_uj + 1;
 	domain->last_uj = now_uj;
 	domain->last_ns = now_ns;
-	if (passed_ns < INT64_MAX / MAX_UJ_PER_NS &&
-	    went_on_uj > (int64_t)(passed_ns + 100000000) * MAX_UJ_PER_NS) {
-		snprintf(ret_why, WHY_BYTES, "%.90s went on by %lld J at once", domain->path,
-			 (long long)(went_on_uj / 1000000));
+	if (went_on_uj / MAX_UJ_PER_NS > passed_ns + 100000000) {
+		snprintf(ret_why, WHY_BYTES, "%.90s went on by %llu J at once", domain->path,
+			 (unsigned long long)(went_on_uj / 1000000));
 		return ERANGE;
 	}
-	domain->total_uj += went_on_uj;
+	domain->total_uj += (int64_t)went_on_uj;
 	return 0;
 }
 

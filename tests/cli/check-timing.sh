@@ -87,15 +87,17 @@ violates times "UPDATE range SET end_ns = 4000 WHERE range_id = 1;"
 violates times "INSERT INTO device_clock VALUES (3, 1, 2, 'gpu_timer', 100, 777100, 40),
 	(4, 1, 2, 'gpu_timer', 50, 777050, 40);"
 violates times "INSERT INTO device_clock VALUES (3, 1, 2, 'gpu_timer', 1000000, 1778181, 40);"
+violates times "UPDATE device_clock SET session_ns = 9500 WHERE clock = 'cupti';"
 # A clock of the host is set back, which the snapshots around it say, or say not; without any after it
 # nothing is known.
-holds "INSERT INTO device_clock VALUES (3, 1, 2, 'gpu_timer', 1000000, 1777900, 40),
+longer="UPDATE recording SET end_ns = 2000000 WHERE recording_id = 2;"
+holds "$longer INSERT INTO device_clock VALUES (3, 1, 2, 'gpu_timer', 1000000, 1777900, 40),
 	(4, 1, NULL, 'cupti', 1000000, 1600000000000000000, 30);"
-holds "INSERT INTO device_clock VALUES (4, 1, NULL, 'cupti', 1000000, 1600000000000000000, 30);
+holds "$longer INSERT INTO device_clock VALUES (4, 1, NULL, 'cupti', 1000000, 1600000000000000000, 30);
 	INSERT INTO clock_snapshot VALUES (2, 1, 2000000, 2005000, 1600000000001000000, 10);"
-violates times "INSERT INTO device_clock VALUES (4, 1, NULL, 'cupti', 1000000, 1600000000000000000, 30);
+violates times "$longer INSERT INTO device_clock VALUES (4, 1, NULL, 'cupti', 1000000, 1600000000000000000, 30);
 	INSERT INTO clock_snapshot VALUES (2, 1, 2000000, 2005000, 1700000000002000000, 10);"
-violates times "INSERT INTO device_clock VALUES (4, 1, NULL, 'cupti', 1000000, 1700000000004000000, 30);
+violates times "$longer INSERT INTO device_clock VALUES (4, 1, NULL, 'cupti', 1000000, 1700000000004000000, 30);
 	INSERT INTO clock_snapshot VALUES (2, 1, 2000000, 2005000, 1700000000002000000, 10);"
 holds "UPDATE kernel SET end_ns = 5000, flags = 2 WHERE kernel_id = 2;
 	UPDATE collector SET n_invalid = 3 WHERE name = 'cupti' AND recording_id = 1;"
@@ -219,6 +221,7 @@ violates power "UPDATE device SET power_limit_mw = 650000 WHERE device_id = 2;"
 violates power "UPDATE host_sample SET time_ns = 900000000000 WHERE host_sample_id = 2;"
 violates power "UPDATE host_sample SET recorder_cpu_ns = 901 WHERE host_sample_id = 2;"
 violates power "UPDATE host_sample SET n_threads = 0 WHERE host_sample_id = 2;"
+violates power "UPDATE host_sample SET n_threads = 4194305 WHERE host_sample_id = 2;"
 violates power "UPDATE device_link SET time_ns = 9001;"
 violates power "UPDATE device_link SET device_id = 1;"
 violates power "UPDATE device_link SET nvlinks = NULL;"
@@ -248,6 +251,7 @@ violates collectors "DELETE FROM kernel WHERE kernel_id = 3;"
 violates collectors "UPDATE collector SET reason = NULL WHERE name = 'nvtx';"
 violates collectors "UPDATE collector SET longest_call_ns = 101 WHERE name = 'host';"
 violates collectors "UPDATE collector SET n_calls = 0 WHERE name = 'rapl';"
+violates collectors "UPDATE collector SET n_calls = 11 WHERE name = 'rapl';"
 violates collectors "DELETE FROM collector_overhead WHERE collector_overhead_id = 1;"
 violates collectors "UPDATE collector SET n_invalid = 3 WHERE name = 'cupti' AND recording_id = 1;"
 violates collectors "UPDATE collector SET n_invalid = 1 WHERE name = 'host';"

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Collectors against fakes: a management library, and a powercap tree made of files. Expected values
- * are those that the fakes give out.
+ * Collectors against fakes: a management library beside the others; what is not there, what hangs, and
+ * how recordings come and go. Expected values are those that the fakes give out.
  */
+#include <link.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,94 +12,10 @@
 #include <unistd.h>
 
 #include "tests/collectors/support/fakes.h"
+#include "tests/collectors/support/sources.h"
 #include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
-#include "tests/unit/support/toy.h"
-
-enum { N_LAYERS = 1, N_EXPERTS = 64, TOP_K = 2 };
-
-/* Two sockets with a part each that has the same name, in folders of their own. */
-static const char *make_powercap(const char *root)
-{
-	static const struct {
-		const char *folder, *name, *energy_uj;
-	} domains[] = {
-		{ "intel-rapl:0", "package-0", "1000000" },
-		{ "intel-rapl:0:0", "dram", "262143000000" },
-		{ "intel-rapl:1", "package-1", "5" },
-		{ "intel-rapl:1:0", "dram", "7" },
-	};
-	char folder[1024];
-
-	ck_assert_int_eq(mkdir(root, 0755), 0);
-	for (size_t i = 0; i < sizeof(domains) / sizeof(domains[0]); i++) {
-		snprintf(folder, sizeof(folder), "%s/%s", root, domains[i].folder);
-		ck_assert_int_eq(mkdir(folder, 0755), 0);
-		fakes_put_file(folder, "name", domains[i].name);
-		fakes_put_file(folder, "max_energy_range_uj", "262143328850");
-		fakes_put_file(folder, "energy_uj", domains[i].energy_uj);
-	}
-	fakes_set("MOETRACE_POWERCAP", root);
-	return root;
-}
-
-static struct toy start(const char *name, const char *collectors)
-{
-	struct moetrace_session_opts opts = toy_opts();
-
-	fakes_be_patient();
-	opts.collectors = collectors;
-	return toy_start(name, &opts, N_LAYERS, N_EXPERTS, TOP_K);
-}
-
-/* Whether what was read so far fits @sql. */
-static bool holds_now(const struct toy *toy, const char *path, const char *sql)
-{
-	bool holds;
-	sqlite3 *db;
-
-	suite_sleep_ms(10);
-	ck_assert_int_eq(moetrace_flush(toy->session), MOETRACE_OK);
-	db = db_open(path);
-	holds = db_int(db, "%s", sql) > 0;
-	db_close(db);
-	return holds;
-}
-
-/* Until a condition on the collectors of the recording that runs holds in the file @path. */
-static void wait_in(const struct toy *toy, const char *path, const char *condition)
-{
-	char sql[1024];
-
-	snprintf(sql, sizeof(sql), "SELECT count(*) > 0 AND min(%s) FROM collector WHERE recording_id ="
-				   " (SELECT max(recording_id) FROM recording)", condition);
-	WAIT_UNTIL(holds_now(toy, path, sql));
-}
-
-/* Every source has been opened, and has read where it is on. */
-#define ANSWERED "iif(state = 'on', n_calls >= 2, instr(reason, 'has not answered yet') = 0)"
-
-static void wait_until_read(const struct toy *toy)
-{
-	wait_in(toy, toy->path, ANSWERED);
-}
-
-static sqlite3 *finish(struct toy *toy)
-{
-	sqlite3 *db;
-
-	toy_close(toy);
-	db = db_open(toy->path);
-	agree_check(db);
-	db_check_integrity(db);
-	return db;
-}
-
-static const char *state(sqlite3 *db, const char *name)
-{
-	return db_text(db, "SELECT state FROM collector WHERE name = '%s'", name);
-}
 
 /* The vendor's libraries, as a program may have them in itself. */
 #pragma GCC visibility push(default)
@@ -127,47 +45,9 @@ int ncclGetVersion(int *ret_version)
 
 /* ---- all at once ---- */
 
-START_TEST(test_readings)
+/* Both GPUs, none of them attached: ten times a second at most, the rest once a second. */
+static void expect_gpus(sqlite3 *db, int n_s)
 {
-	const char *root = make_powercap(suite_path("powercap"));
-	const uint64_t begin_ns = suite_now_ns();
-	struct toy toy;
-	char folder[1024];
-	int n_s; /* seconds that it may have been recorded */
-	sqlite3 *db;
-
-	fakes_use("MOETRACE_NVML", "libfake_nvml.so");
-	fakes_set("FAKE_NVML", "limit_falls");
-	toy = start("all.db", "host,rapl,nvml,null");
-	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
-	wait_until_read(&toy);
-	/* 1500 J on, and past the end of the counter. */
-	snprintf(folder, sizeof(folder), "%s/intel-rapl:0", root);
-	fakes_put_file(folder, "energy_uj", "1501000000");
-	snprintf(folder, sizeof(folder), "%s/intel-rapl:0:0", root);
-	fakes_put_file(folder, "energy_uj", "671149");
-	/* Both were read, the rest of it once a second, and some of the driver's samples. */
-	WAIT_UNTIL(holds_now(&toy, toy.path,
-			     "SELECT max(iif(domain = 'package-0', energy_mj, 0)) = 1500000 AND"
-			     " max(iif(domain = 'dram', energy_mj, 0)) = 1000 AND sum(source = 'buffer')"
-			     " >= 10 AND max(limit_mw = 650000) FROM power_sample"));
-	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	n_s = 1 + (int)((suite_now_ns() - begin_ns) / 1000000000);
-	db = finish(&toy);
-	agree_prove(toy.path);
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(name || ':' || state) FROM (SELECT * FROM"
-				     " collector ORDER BY name)"),
-			 "host:on,null:on,nvml:on,rapl:on");
-	/* The counters begin at 0, whatever they stood at. */
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(domain || '=' || first || '-' || last)"
-				     " FROM (SELECT domain, min(energy_mj) AS first, max(energy_mj)"
-				     " AS last FROM power_sample WHERE device_id = 1 GROUP BY domain"
-				     " ORDER BY domain)"),
-			 "dram=0-1000,dram intel-rapl:1:0=0-0,package-0=0-1500000,"
-			 "package-1=0-0");
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE device_id = 1 AND"
-				    " coalesce(instant_mw, average_mw, limit_mw) IS NOT NULL"), 0);
-	/* Both GPUs, none of them attached: ten times a second at most, the rest once a second. */
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(name || power_limit_mw) FROM device"
 				     " WHERE kind = 'cuda'"), "Fake GPU650000,Fake GPU650000");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) BETWEEN 2 AND 3 + 10 * %d FROM"
@@ -180,7 +60,18 @@ START_TEST(test_readings)
 				    " device_id = 2 AND limit_mw IN (700000, 650000) AND throttle_reasons = 4 AND"
 				    " processor_mhz = 1980 AND memory_mhz = 2619 AND"
 				    " temperature_c = 45", n_s), 1);
-	/* Parts of them are domains of their own, as often as the GPU, and told in the same call. */
+	/* Every change of the limit is there, and counts from when it was seen. */
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(limit_w) FROM (SELECT CAST(limit_w AS INTEGER) AS"
+				     " limit_w, min(time_ns) AS since FROM power WHERE device_id = 2 AND"
+				     " source = 'poll' GROUP BY 1 ORDER BY since)"), "700,650");
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(device_id || ':' || pcie_generation || 'x' ||"
+				     " pcie_width || ':' || coalesce(active_nvlinks || '/' || nvlinks,"
+				     " '-')) FROM device_link"), "2:5x16:17/18,3:5x16:-");
+}
+
+/* Parts of them are domains of their own, as often as the GPU, and told in the same call. */
+static void expect_parts(sqlite3 *db)
+{
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(device_id || domain || instant_mw || '/' ||"
 				     " average_mw || '/' || n) FROM (SELECT p.*, count(*) - (SELECT count(*)"
 				     " FROM power_sample AS g WHERE g.device_id = p.device_id AND g.domain ="
@@ -191,16 +82,16 @@ START_TEST(test_readings)
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(DISTINCT device_id || domain || limit_mw) FROM"
 				     " power_sample WHERE domain <> 'gpu' AND limit_mw IS NOT NULL"),
 			 "3module900000");
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE device_id > 1 AND"
-				    " source = 'buffer' AND domain <> 'gpu'"), 0);
 	ck_assert_str_eq(db_text(db, "SELECT reason FROM collector WHERE name = 'nvml'"),
 			 "power of GPUs is read; power of the module by 1, of memory by 1 of 2 GPU(s) "
 			 "is not supported: it is unknown, not 0");
-	/* Every change of the limit is there, and counts from when it was seen. */
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(limit_w) FROM (SELECT CAST(limit_w AS INTEGER) AS"
-				     " limit_w, min(time_ns) AS since FROM power WHERE device_id = 2 AND"
-				     " source = 'poll' GROUP BY 1 ORDER BY since)"), "700,650");
-	/* The driver's samples lie 20 ms apart, and only those of the recording are there. */
+}
+
+/* The driver's samples lie 20 ms apart, and only those of the recording are there. */
+static void expect_samples(sqlite3 *db, int n_s)
+{
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE device_id > 1 AND"
+				    " source = 'buffer' AND domain <> 'gpu'"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) BETWEEN 10 AND 50 * (1 + %d) FROM"
 				    " power_sample WHERE device_id = 2 AND source = 'buffer'", n_s), 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE device_id = 3 AND"
@@ -214,15 +105,45 @@ START_TEST(test_readings)
 				    " 20000000 AS n FROM (SELECT time_ns - lag(time_ns) OVER (ORDER BY"
 				    " power_sample_id) AS gap FROM power_sample WHERE source = 'buffer')"
 				    " WHERE gap IS NOT NULL)"), 1);
-	ck_assert_str_eq(db_text(db, "SELECT group_concat(device_id || ':' || pcie_generation || 'x' ||"
-				     " pcie_width || ':' || coalesce(active_nvlinks || '/' || nvlinks,"
-				     " '-')) FROM device_link"), "2:5x16:17/18,3:5x16:-");
+}
+
+static void expect_host(sqlite3 *db)
+{
 	ck_assert_int_eq(db_int(db, "SELECT count(*) >= 2 AND min(process_cpu_ns) > 0 AND"
-				    " min(recorder_cpu_ns) >= 0 AND min(n_threads) >= 5 AND"
+				    " min(recorder_cpu_ns) >= 0 AND min(n_threads) >= 4 AND"
 				    " min(resident_bytes) > 1000000 FROM host_sample"), 1);
 	/* Some kernels do not tell the time of threads. */
 	if (access("/proc/self/schedstat", R_OK) == 0)
 		ck_assert_int_eq(db_int(db, "SELECT max(recorder_cpu_ns) > 0 FROM host_sample"), 1);
+}
+
+START_TEST(test_readings)
+{
+	const uint64_t begin_ns = suite_now_ns();
+	struct toy toy;
+	int n_s; /* seconds that it may have been recorded */
+	sqlite3 *db;
+
+	fakes_use("MOETRACE_NVML", "libfake_nvml.so");
+	fakes_set("FAKE_NVML", "limit_falls");
+	toy = sources_start("all.db", "host,nvml,null");
+	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
+	sources_wait_until_read(&toy);
+	/* The rest of it once a second, and some of the driver's samples. */
+	WAIT_UNTIL(sources_hold(&toy, toy.path,
+				"SELECT sum(source = 'buffer') >= 10 AND max(limit_mw = 650000) FROM"
+				" power_sample"));
+	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
+	n_s = 1 + (int)((suite_now_ns() - begin_ns) / 1000000000);
+	db = sources_finish(&toy);
+	agree_prove(toy.path);
+	ck_assert_str_eq(db_text(db, "SELECT group_concat(name || ':' || state) FROM (SELECT * FROM"
+				     " collector ORDER BY name)"),
+			 "host:on,null:on,nvml:on");
+	expect_gpus(db, n_s);
+	expect_parts(db);
+	expect_samples(db, n_s);
+	expect_host(db);
 	ck_assert_str_eq(db_text(db, "SELECT version FROM collector WHERE name = 'nvml'"), "999.1");
 	ck_assert_str_eq(db_text(db, "SELECT group_concat(substr(key, 9) || '=' || value) FROM (SELECT *"
 				     " FROM meta WHERE key LIKE 'version.%%' ORDER BY key)"),
@@ -254,12 +175,12 @@ START_TEST(test_nvml_state)
 	if (nvml_states[_i].library)
 		fakes_set("MOETRACE_NVML", nvml_states[_i].library);
 	fakes_set("FAKE_NVML", nvml_states[_i].fake);
-	toy = start("state.db", "nvml");
-	wait_until_read(&toy);
+	toy = sources_start("state.db", "nvml");
+	sources_wait_until_read(&toy);
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	db = finish(&toy);
-	ck_assert_msg(strcmp(state(db, "nvml"), nvml_states[_i].state) == 0, "%s: %s",
-		      nvml_states[_i].what, state(db, "nvml"));
+	db = sources_finish(&toy);
+	ck_assert_msg(strcmp(sources_state(db, "nvml"), nvml_states[_i].state) == 0, "%s: %s",
+		      nvml_states[_i].what, sources_state(db, "nvml"));
 	ck_assert_msg(db_int(db, "SELECT instr(reason, '%s') > 0 FROM collector",
 			     nvml_states[_i].reason) == 1,
 		      "%s: %s", nvml_states[_i].what, db_text(db, "SELECT reason FROM collector"));
@@ -268,30 +189,47 @@ START_TEST(test_nvml_state)
 }
 END_TEST
 
-/* A file with the first page of the fake library, or with a text. */
-static void write_library(const char *path, bool is_text)
-{
-	char bytes[4096] = "no library";
-	FILE *from = fopen(getenv("MOETRACE_NVML"), "r");
-	FILE *to = fopen(path, "w");
-
-	ck_assert(from && to);
-	if (!is_text)
-		ck_assert_uint_eq(fread(bytes, 1, sizeof(bytes), from), sizeof(bytes));
-	ck_assert_uint_eq(fwrite(bytes, 1, sizeof(bytes), to), sizeof(bytes));
-	ck_assert_int_eq(fclose(to), 0);
-	ck_assert_int_eq(fclose(from), 0);
-}
-
-/* What would stop or end the program in the loader; it is not asked. */
+/* What would stop or end the program in the loader, or what that has misleading words for. */
 static const struct {
 	const char *what, *reason;
 } bad_libraries[] = {
 	{ "pipe", "no regular file" },
 	{ "device", "no regular file" },
+	{ "folder", "no regular file" },
+	{ "empty", "no ELF file" },
 	{ "text", "no ELF file" },
 	{ "cut", "cut short" },
+	{ "class", "no shared object for this machine" },
+	{ "order", "no shared object for this machine" },
+	{ "machine", "no shared object for this machine" },
 };
+
+/* In place of a library; of files all but two have the first page of the fake one, or begin like it. */
+static void make_library(const char *what, const char *path)
+{
+	char bytes[4096] = "no library";
+	FILE *from = fopen(getenv("MOETRACE_NVML"), "r");
+	size_t n_bytes = strcmp(what, "empty") == 0 ? 0 : sizeof(bytes);
+	FILE *to;
+
+	ck_assert_ptr_nonnull(from);
+	if (strcmp(what, "text") != 0)
+		ck_assert_uint_eq(fread(bytes, 1, sizeof(bytes), from), sizeof(bytes));
+	ck_assert_int_eq(fclose(from), 0);
+	bytes[EI_CLASS] ^= strcmp(what, "class") == 0 ? ELFCLASS64 ^ ELFCLASS32 : 0;
+	bytes[EI_DATA] ^= strcmp(what, "order") == 0 ? ELFDATA2LSB ^ ELFDATA2MSB : 0;
+	bytes[offsetof(ElfW(Ehdr), e_machine)] ^= strcmp(what, "machine") == 0 ? 1 : 0;
+	if (strcmp(what, "pipe") == 0) {
+		ck_assert_int_eq(mkfifo(path, 0600), 0);
+	} else if (strcmp(what, "folder") == 0) {
+		ck_assert_int_eq(mkdir(path, 0700), 0);
+	} else if (strcmp(what, "device") != 0) {
+		to = fopen(path, "w");
+		ck_assert_ptr_nonnull(to);
+		ck_assert_uint_eq(fwrite(bytes, 1, n_bytes, to), n_bytes);
+		ck_assert_int_eq(fclose(to), 0);
+	}
+}
 
 START_TEST(test_bad_library)
 {
@@ -301,18 +239,15 @@ START_TEST(test_bad_library)
 	sqlite3 *db;
 
 	fakes_use("MOETRACE_NVML", "libfake_nvml.so");
-	if (strcmp(what, "pipe") == 0)
-		ck_assert_int_eq(mkfifo(path, 0600), 0);
-	else if (strcmp(what, "device") != 0)
-		write_library(path, strcmp(what, "text") == 0);
+	make_library(what, path);
 	fakes_set("MOETRACE_NVML", path);
 	fakes_set("MOETRACE_CUPTI", path);
-	toy = start("bad.db", "nvml,cupti");
-	wait_until_read(&toy);
+	toy = sources_start("bad.db", "nvml,cupti");
+	sources_wait_until_read(&toy);
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	db = finish(&toy);
-	ck_assert_str_eq(state(db, "nvml"), "absent");
-	ck_assert_str_eq(state(db, "cupti"), "absent");
+	db = sources_finish(&toy);
+	ck_assert_str_eq(sources_state(db, "nvml"), "absent");
+	ck_assert_str_eq(sources_state(db, "cupti"), "absent");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM collector WHERE instr(reason, '%s') > 0",
 				bad_libraries[_i].reason), 2);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM collector WHERE instr(reason, '%.60s') > 0",
@@ -321,19 +256,6 @@ START_TEST(test_bad_library)
 }
 END_TEST
 
-/*
- * Where calls that do not come back are given up soon, so are good ones on a machine that stands still
- * for longer: the following say whether it did not, and are tried again with more time.
- */
-static void give_calls(uint32_t timeout_ms)
-{
-	char text[16];
-
-	ck_assert_uint_lt(timeout_ms, 60000);
-	snprintf(text, sizeof(text), "%u", timeout_ms);
-	fakes_set("MOETRACE_COLLECTOR_TIMEOUT_MS", text);
-}
-
 static bool no_answer_yet(uint32_t timeout_ms)
 {
 	uint64_t begin_ns;
@@ -341,16 +263,16 @@ static bool no_answer_yet(uint32_t timeout_ms)
 	struct toy toy;
 	sqlite3 *db;
 
-	give_calls(timeout_ms);
+	sources_give_calls(timeout_ms);
 	begin_ns = suite_now_ns();
-	toy = start("unanswered.db", "nvml,null");
-	wait_in(&toy, toy.path, "name = 'nvml' OR n_calls >= 1 OR state = 'hung'");
+	toy = sources_start("unanswered.db", "nvml,null");
+	sources_wait_in(&toy, toy.path, "name = 'nvml' OR n_calls >= 1 OR state = 'hung'");
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
 	is_in_time = suite_now_ns() - begin_ns < timeout_ms * UINT64_C(1000000);
-	db = finish(&toy);
-	ck_assert_str_eq(state(db, "nvml"), "hung");
+	db = sources_finish(&toy);
+	ck_assert_str_eq(sources_state(db, "nvml"), "hung");
 	if (is_in_time) {
-		ck_assert_str_eq(state(db, "null"), "on");
+		ck_assert_str_eq(sources_state(db, "null"), "on");
 		ck_assert_int_eq(db_int(db, "SELECT count(*) FROM collector WHERE name = 'nvml' AND"
 					    " instr(reason, 'has not answered yet') > 0"), 1);
 	}
@@ -375,11 +297,11 @@ START_TEST(test_nvml_old)
 	sqlite3 *db;
 
 	fakes_use("MOETRACE_NVML", "libfake_nvml_old.so");
-	toy = start("old.db", "nvml");
-	wait_until_read(&toy);
+	toy = sources_start("old.db", "nvml");
+	sources_wait_until_read(&toy);
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	db = finish(&toy);
-	ck_assert_str_eq(state(db, "nvml"), "on");
+	db = sources_finish(&toy);
+	ck_assert_str_eq(sources_state(db, "nvml"), "on");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) >= 2 AND min(average_mw) = 250000 AND"
 				    " max(instant_mw) IS NULL AND max(energy_mj) IS NULL AND"
 				    " max(limit_mw) IS NULL FROM power_sample"), 1);
@@ -394,10 +316,10 @@ START_TEST(test_nvml_slow)
 
 	fakes_use("MOETRACE_NVML", "libfake_nvml.so");
 	fakes_set("FAKE_NVML", "slow,no_instant");
-	toy = start("slow.db", "nvml");
-	wait_in(&toy, toy.path, "interval_ns > 100000000");
+	toy = sources_start("slow.db", "nvml");
+	sources_wait_in(&toy, toy.path, "interval_ns > 100000000");
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	db = finish(&toy);
+	db = sources_finish(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT interval_ns > 100000000 AND longest_call_ns >= 20000000"
 				    " FROM collector"), 1);
 	ck_assert_int_eq(db_int(db, "SELECT min(cost_ns) >= 10000000 FROM power_sample WHERE"
@@ -408,14 +330,6 @@ START_TEST(test_nvml_slow)
 }
 END_TEST
 
-/* Whether a call of @name's lasted for as long as it may, as the file has it. */
-static bool was_late(sqlite3 *db, const char *name, uint32_t timeout_ms)
-{
-	return strcmp(state(db, name), "hung") == 0 &&
-	       db_int(db, "SELECT longest_call_ns >= %lld FROM collector WHERE name = '%s'",
-		      timeout_ms * 1000000ll, name) == 1;
-}
-
 static bool nvml_hang(uint32_t timeout_ms)
 {
 	uint64_t begin_ns;
@@ -423,22 +337,22 @@ static bool nvml_hang(uint32_t timeout_ms)
 	sqlite3 *db;
 	bool is_late;
 
-	give_calls(timeout_ms);
-	toy = start("hang.db", "nvml,host");
-	wait_in(&toy, toy.path, "iif(name = 'nvml', state = 'hung' AND instr(reason, 'did not come back'),"
+	sources_give_calls(timeout_ms);
+	toy = sources_start("hang.db", "nvml,host");
+	sources_wait_in(&toy, toy.path, "iif(name = 'nvml', state = 'hung' AND instr(reason, 'did not come back'),"
 				" n_calls >= 1)");
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
 	begin_ns = suite_now_ns();
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	db = finish(&toy);
+	db = sources_finish(&toy);
 	ck_assert_uint_lt(suite_now_ns() - begin_ns, UINT64_C(30000000000));
-	ck_assert_str_eq(state(db, "nvml"), "hung");
+	ck_assert_str_eq(sources_state(db, "nvml"), "hung");
 	ck_assert_int_eq(db_int(db, "SELECT instr(reason, 'did not come back for %u ms') > 0 FROM collector"
 				    " WHERE name = 'nvml'", timeout_ms), 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 1);
-	is_late = was_late(db, "host", timeout_ms);
+	is_late = sources_was_late(db, "host", timeout_ms);
 	if (!is_late)
-		ck_assert_str_eq(state(db, "host"), "on");
+		ck_assert_str_eq(sources_state(db, "host"), "on");
 	db_close(db);
 	return !is_late;
 }
@@ -460,10 +374,10 @@ static bool nvml_end_hangs(uint32_t timeout_ms, bool stops)
 	sqlite3 *db;
 	bool is_late;
 
-	give_calls(timeout_ms);
-	toy = start("end.db", "nvml,host");
+	sources_give_calls(timeout_ms);
+	toy = sources_start("end.db", "nvml,host");
 	ck_assert(toy_pass(&toy, MOETRACE_PHASE_DUMMY, MOETRACE_NO_REQUEST, 0, 1));
-	wait_until_read(&toy);
+	sources_wait_until_read(&toy);
 	if (stops)
 		ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
 	begin_ns = suite_now_ns();
@@ -472,11 +386,11 @@ static bool nvml_end_hangs(uint32_t timeout_ms, bool stops)
 	db = db_open(toy.path);
 	agree_check(db);
 	agree_prove(toy.path);
-	ck_assert_str_eq(state(db, "nvml"), "hung");
+	ck_assert_str_eq(sources_state(db, "nvml"), "hung");
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 1);
-	is_late = was_late(db, "host", timeout_ms) || was_late(db, "nvml", timeout_ms);
+	is_late = sources_was_late(db, "host", timeout_ms) || sources_was_late(db, "nvml", timeout_ms);
 	if (!is_late) {
-		ck_assert_str_eq(state(db, "host"), "on");
+		ck_assert_str_eq(sources_state(db, "host"), "on");
 		ck_assert_int_eq(db_int(db, "SELECT instr(reason, 'its end did not come back for %u ms')"
 					    " FROM collector WHERE name = 'nvml' AND recording_id = 1",
 					timeout_ms), 1);
@@ -499,99 +413,6 @@ START_TEST(test_nvml_end_hangs)
 }
 END_TEST
 
-/* ---- powercap ---- */
-
-START_TEST(test_rapl_denied)
-{
-	const char *root = make_powercap(suite_path("denied"));
-	static const char *const folders[] = { "0", "0:0", "1", "1:0" };
-	struct moetrace_session_opts opts = toy_opts();
-	bool is_root = geteuid() == 0;
-	char path[1024];
-	struct toy toy;
-	sqlite3 *db;
-
-	for (size_t i = 0; i < 4; i++) {
-		snprintf(path, sizeof(path), "%s/intel-rapl:%s/energy_uj", root, folders[i]);
-		ck_assert_int_eq(chmod(path, is_root ? 0400 : 0), 0);
-	}
-	/* Once the folder is closed, once its files are. */
-	snprintf(path, sizeof(path), "%s/..", root);
-	ck_assert_int_eq(chmod(path, _i ? 0755 : 0700), 0);
-	if (!is_root && !_i)
-		ck_assert_int_eq(chmod(root, 0), 0);
-	fakes_be_patient();
-	opts.collectors = "rapl";
-	toy = toy_open("denied.db", &opts, N_LAYERS, N_EXPERTS, TOP_K);
-	/* Nobody could not open it. */
-	db = db_open(toy.path);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM collector"), 0);
-	/* Root may read anything: it is nobody while the collector opens. */
-	if (is_root)
-		ck_assert_int_eq(seteuid(65534), 0);
-	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
-	WAIT_UNTIL((moetrace_flush(toy.session),
-		    db_int(db, "SELECT count(*) FROM collector WHERE n_calls > 0")) == 1);
-	db_close(db);
-	if (is_root)
-		ck_assert_int_eq(seteuid(0), 0);
-	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	db = finish(&toy);
-	ck_assert_str_eq(state(db, "rapl"), "denied");
-	ck_assert_int_eq(db_int(db, "SELECT instr(reason, 'no permission') > 0 FROM collector"), 1);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample"), 0);
-	db_close(db);
-	ck_assert_int_eq(chmod(root, 0755), 0);
-}
-END_TEST
-
-/* More than are read, made in an order that is not theirs, and one without a name. */
-START_TEST(test_rapl_many)
-{
-	const char *root = suite_path("many");
-	char folder[1024], name[32];
-	struct toy toy;
-	sqlite3 *db;
-
-	ck_assert_int_eq(mkdir(root, 0755), 0);
-	for (int i = 44; i >= 10; i--) {
-		snprintf(folder, sizeof(folder), "%s/intel-rapl:%d", root, i);
-		snprintf(name, sizeof(name), "package-%d", i);
-		ck_assert_int_eq(mkdir(folder, 0755), 0);
-		fakes_put_file(folder, "name", i == 12 ? "" : name);
-		fakes_put_file(folder, "max_energy_range_uj", "262143328850");
-		fakes_put_file(folder, "energy_uj", "5");
-	}
-	fakes_set("MOETRACE_POWERCAP", root);
-	toy = start("many.db", "rapl");
-	wait_until_read(&toy);
-	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	db = finish(&toy);
-	ck_assert_str_eq(state(db, "rapl"), "on");
-	ck_assert_str_eq(db_text(db, "SELECT reason FROM collector"),
-			 "3 of 35 domains are left out: it reads 32 at most");
-	ck_assert_str_eq(db_text(db, "SELECT count(DISTINCT domain) || min(domain) || max(domain)"
-				     " FROM power_sample"), "32intel-rapl:12package-41");
-	db_close(db);
-}
-END_TEST
-
-START_TEST(test_rapl_absent)
-{
-	struct toy toy;
-	sqlite3 *db;
-
-	fakes_set("MOETRACE_POWERCAP", "/nonexistent");
-	toy = start("absent.db", "rapl");
-	wait_until_read(&toy);
-	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	db = finish(&toy);
-	ck_assert_str_eq(state(db, "rapl"), "absent");
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample"), 0);
-	db_close(db);
-}
-END_TEST
-
 /* ---- life ---- */
 
 /* Each recording has its own counters, a file of its own too; between them nothing is read. */
@@ -602,17 +423,17 @@ START_TEST(test_recordings)
 	sqlite3 *db;
 
 	fakes_use("MOETRACE_NVML", "libfake_nvml.so");
-	toy = start("first.db", "nvml");
-	wait_until_read(&toy);
+	toy = sources_start("first.db", "nvml");
+	sources_wait_until_read(&toy);
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
 	suite_sleep_ms(250);
 	ck_assert_int_eq(moetrace_start(toy.session, NULL), MOETRACE_OK);
-	wait_until_read(&toy);
+	sources_wait_until_read(&toy);
 	snprintf(next, sizeof(next), "%s", suite_path("next.db"));
 	ck_assert_int_eq(moetrace_rotate(toy.session, next), MOETRACE_OK);
-	wait_in(&toy, next, ANSWERED);
+	sources_wait_in(&toy, next, SOURCES_ANSWERED);
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
-	db = finish(&toy);
+	db = sources_finish(&toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM collector WHERE state = 'on' AND"
 				    " n_calls < 5000"), 2);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM device_link"), 4);
@@ -689,6 +510,21 @@ START_TEST(test_unknown)
 			      wrong_lists[i].list, moetrace_open_errmsg());
 	}
 	fakes_set("MOETRACE_COLLECTORS", "none");
+	/* A variable of one of them is looked at where nobody asks for it, too. */
+	fakes_set("MOETRACE_CUPTI_MODE", "foo");
+	ck_assert_int_eq(moetrace_session_open(refused, &opts, &session), MOETRACE_E_INVALID);
+	ck_assert_str_eq(moetrace_open_errmsg(),
+			 "MOETRACE_CUPTI_MODE is 'foo': set it to off, graph, eager, kernel, "
+			 "kernel:every=N (1 to 1000000), kernel:per_s=N (1 to 100) or "
+			 "kernel:window=START+LENGTH (seconds)");
+	fakes_set("MOETRACE_CUPTI_MODE", "eager");
+	fakes_set("MOETRACE_KERNEL_ROLES", "*my_gemm*=experts,*x*=nothing");
+	ck_assert_int_eq(moetrace_session_open(refused, &opts, &session), MOETRACE_E_INVALID);
+	ck_assert_str_eq(moetrace_open_errmsg(),
+			 "MOETRACE_KERNEL_ROLES has '*x*=nothing': write PATTERN=ROLE, with commas "
+			 "between entries; roles are gate, topk, align, dispatch, experts, combine, "
+			 "shared, attention, norm, embed, head, collective, copy and other");
+	fakes_set("MOETRACE_KERNEL_ROLES", "*my_gemm*=experts,*x*=norm,");
 	ck_assert_int_eq(moetrace_session_open(suite_path("y.db"), &opts, &session), MOETRACE_OK);
 	ck_assert_int_eq(moetrace_session_close(session), MOETRACE_OK);
 }
@@ -710,9 +546,6 @@ int main(void)
 	tcase_add_test(tests, test_nvml_slow);
 	tcase_add_loop_test(tests, test_nvml_hang, 0, 2);
 	tcase_add_loop_test(tests, test_nvml_end_hangs, 0, 2);
-	tcase_add_loop_test(tests, test_rapl_denied, 0, 2);
-	tcase_add_test(tests, test_rapl_many);
-	tcase_add_test(tests, test_rapl_absent);
 	tcase_add_test(tests, test_recordings);
 	/* Nobody else sees it. */
 	if (suite_has_sanitizer("thread"))

@@ -99,6 +99,7 @@ static void *open_source(const struct mt_collector_ops *ops, const char *powerca
 {
 	const struct mt_collector_places places = {
 		.proc = "/proc", .powercap = powercap, .nvml = nvml, .cupti = "", .cupti_mode = "off",
+		.kernel_roles = "",
 	};
 	void *collector = NULL;
 
@@ -136,14 +137,11 @@ static void set_energy(const char *root, int domain, const char *energy_uj)
 
 static void make_domain(const char *root, int domain)
 {
-	char folder[2000], name[32];
+	char folder[32], name[32];
 
-	snprintf(folder, sizeof(folder), "%s/intel-rapl:%d", root, domain);
+	snprintf(folder, sizeof(folder), "intel-rapl:%d", domain);
 	snprintf(name, sizeof(name), "package-%d", domain);
-	ck_assert_int_eq(mkdir(folder, 0755), 0);
-	fakes_put_file(folder, "name", name);
-	fakes_put_file(folder, "max_energy_range_uj", "262143328850");
-	set_energy(root, domain, "1000000");
+	fakes_put_domain(root, folder, name, "1000000");
 }
 
 static const char *make_powercap(int n_domains)
@@ -191,6 +189,27 @@ START_TEST(test_rapl_once)
 	ck_assert_uint_eq(got.n_readings, 4);
 	ck_assert_int_eq(got.n_dropped, 1);
 	ck_assert_int_eq(got.energy_mj, bad_energies[_i].energy_mj);
+	mtc_rapl.close(rapl);
+}
+END_TEST
+
+/* A range as large as a number may be, whose counter begins anew. */
+START_TEST(test_rapl_range)
+{
+	const char *root = make_powercap(1);
+	char folder[2000];
+	void *rapl;
+
+	snprintf(folder, sizeof(folder), "%s/intel-rapl:0", root);
+	fakes_put_file(folder, "max_energy_range_uj", "9223372036854775807");
+	rapl = open_source(&mtc_rapl, root, "");
+	set_energy(root, 0, "5");
+	look(&mtc_rapl, rapl, 1);
+	expect_reason("energy_uj went on by 9223372036853 J at once");
+	ck_assert_int_eq(got.n_dropped, 1);
+	set_energy(root, 0, "1000005");
+	look(&mtc_rapl, rapl, 2);
+	ck_assert_int_eq(got.energy_mj, 1000);
 	mtc_rapl.close(rapl);
 }
 END_TEST
@@ -355,6 +374,7 @@ int main(void)
 
 	tcase_add_loop_test(tests, test_rapl_once, 0,
 			    sizeof(bad_energies) / sizeof(bad_energies[0]));
+	tcase_add_test(tests, test_rapl_range);
 	tcase_add_test(tests, test_rapl_one_of_two);
 	tcase_add_test(tests, test_rapl_gone);
 	tcase_add_test(tests, test_rapl_long_path);

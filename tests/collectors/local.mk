@@ -24,11 +24,14 @@ check_LTLIBRARIES += %D%/libmt_fakes.la %D%/libfake_cupti.la %D%/libfake_gpus.la
 	%D%/check_cupti \
 	%D%/check_cupti_sample \
 	%D%/check_cupti_ties \
-	%D%/check_patience
+	%D%/check_patience \
+	%D%/check_rapl \
+	%D%/check_sampler
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
-thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_sample %D%/check_cupti_ties
+thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_sample %D%/check_cupti_ties \
+	%D%/check_rapl %D%/check_sampler
 
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
 
@@ -40,11 +43,24 @@ thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_sample %D%/
 %C%_check_clocks_LDADD = tests/unit/libmt_test.la libtrace/libmt_trace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 
-%C%_check_collectors_SOURCES = %D%/check_collectors.c
+%C%_session_sources = %D%/support/sources.c %D%/support/sources.h
+
+%C%_check_collectors_SOURCES = %D%/check_collectors.c $(%C%_session_sources)
 %C%_check_collectors_CFLAGS = $(%C%_cflags)
 %C%_check_collectors_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 %C%_check_collectors_LDADD = %D%/libmt_fakes.la tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+
+%C%_check_rapl_SOURCES = %D%/check_rapl.c $(%C%_session_sources)
+%C%_check_rapl_CFLAGS = $(%C%_cflags)
+%C%_check_rapl_LDADD = %D%/libmt_fakes.la tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
+	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+
+%C%_check_sampler_SOURCES = %D%/check_sampler.c
+%C%_check_sampler_CFLAGS = $(%C%_cflags)
+%C%_check_sampler_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pthread_create
+%C%_check_sampler_LDADD = %D%/libmt_fakes.la tests/unit/libmt_test.la collectors/libmt_collectors.la libtrace/libmt_trace.la \
+	$(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 
 %C%_check_patience_SOURCES = %D%/check_patience.c
 %C%_check_patience_CFLAGS = $(%C%_cflags)

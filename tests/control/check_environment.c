@@ -67,6 +67,16 @@ static const char *const settings[][2] = {
 	{"MOETRACE_NVML", long_place},
 	{"MOETRACE_CUPTI", long_place},
 	{"MOETRACE_CUPTI_MODE", long_place},
+	{"MOETRACE_CUPTI_MODE", "nodes"},
+	{"MOETRACE_CUPTI_MODE", "kernel:11"},
+	{"MOETRACE_CUPTI_MODE", "kernel:every=0"},
+	{"MOETRACE_CUPTI_MODE", "kernel:per_s=5x"},
+	{"MOETRACE_CUPTI_MODE", "kernel:window=1+"},
+	{"MOETRACE_CUPTI_MODE", "kernel:every=00000000000000000000000001"},
+	{"MOETRACE_KERNEL_ROLES", "*my_gemm*"},
+	{"MOETRACE_KERNEL_ROLES", "=experts"},
+	{"MOETRACE_KERNEL_ROLES", "*my_gemm*=matmul"},
+	{"MOETRACE_KERNEL_ROLES", "*a*=gate,,*b*=topk"},
 };
 
 START_TEST(test_wrong_values)

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "tests/unit/support/suite.h"
@@ -41,6 +42,17 @@ void fakes_put_file(const char *folder, const char *name, const char *text)
 	ck_assert_ptr_nonnull(file);
 	fprintf(file, "%s\n", text);
 	ck_assert_int_eq(fclose(file), 0);
+}
+
+void fakes_put_domain(const char *root, const char *folder, const char *name, const char *energy_uj)
+{
+	char path[1800];
+
+	snprintf(path, sizeof(path), "%s/%s", root, folder);
+	ck_assert_int_eq(mkdir(path, 0755), 0);
+	fakes_put_file(path, "name", name);
+	fakes_put_file(path, "max_energy_range_uj", "262143328850");
+	fakes_put_file(path, "energy_uj", energy_uj);
 }
 
 const struct fake_cupti_api *fakes_cupti(void)
