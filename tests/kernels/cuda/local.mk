@@ -18,7 +18,7 @@ if HAVE_NVCC
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
-gpu_tests += $(%C%_programs) %D%/sanitize.sh %D%/sanitize-ops.sh
+gpu_tests += $(%C%_programs) %D%/sanitize.sh %D%/sanitize-ops.sh %D%/serve.sh
 if HAVE_CHECK
 %C%_engine_programs = %D%/check_decode_cuda %D%/check_engine_cuda %D%/check_lost_cuda
 check_PROGRAMS += $(%C%_engine_programs)
@@ -27,7 +27,7 @@ gpu_tests += $(%C%_engine_programs)
 endif
 endif
 
-dist_check_SCRIPTS += %D%/sanitize.sh %D%/sanitize-ops.sh
+dist_check_SCRIPTS += %D%/sanitize.sh %D%/sanitize-ops.sh %D%/serve.sh
 
 %C%_support = %D%/support/gpu.c %D%/support/gpu.h
 %C%_values = %D%/support/values.c %D%/support/values.h \
