@@ -9,6 +9,7 @@ cli_tests = \
 	%D%/check.sh \
 	%D%/control-basic.sh \
 	%D%/control-files.sh \
+	%D%/device.sh \
 	%D%/diff.sh \
 	%D%/doctor.sh \
 	%D%/efficiency.sh \

@@ -1,0 +1,27 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT
+#
+# --device where no GPU can be used, since its driver is older than what the command was built with: cuda
+# is an error that says so, auto serves on the CPU, says why, and gives what cpu gives.
+
+. "$MOETRACE_SRCDIR/tests/support/lib.sh"
+
+driver=$MOETRACE_BUILDDIR/tests/cuda/old/.libs
+[ -f "$driver/libcuda.so.1" ] || skip 'the driver of the tests was not built'
+head -n 2 "$tinymoe/workload.jsonl" >"$tmp/workload.jsonl"
+
+# serve DEVICE TEXT: on a machine with that driver.
+serve() {
+	LD_LIBRARY_PATH=$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} "$moetrace" run --no-record \
+		--model "$tinymoe/tinymoe.safetensors" --workload "$tmp/workload.jsonl" \
+		--device "$1" --text-output "$2"
+}
+
+why='cuda: (no GPU to use: CUDA driver version is insufficient|this build has no code for GPUs)'
+expect_error 1 "^moetrace run: $why.*; give --device cpu\$" serve cuda "$tmp/cuda.jsonl"
+expect_absent "$tmp/cuda.jsonl"
+expect_ok serve cpu "$tmp/cpu.jsonl"
+expect_ok serve auto "$tmp/auto.jsonl"
+expect_match "$tmp/out" "^device +cpu \\($why"
+expect_same "$tmp/cpu.jsonl" "$tmp/auto.jsonl"
+expect_error 2 'device.*gpu' serve gpu "$tmp/gpu.jsonl"
