@@ -20,6 +20,7 @@ _Static_assert(offsetof(struct mtc_cupti_overhead, start_ns) == 24, "the library
 _Static_assert(sizeof(struct mtc_cupti_overhead) == 56, "the library's layout");
 _Static_assert(offsetof(struct mtc_cupti_call, correlation) == 64, "the library's layout");
 _Static_assert(offsetof(struct mtc_cupti_node, type) == 32, "the library's layout");
+_Static_assert(sizeof(struct mtc_cupti_subscriber) == 32, "the library's layout");
 _Static_assert(offsetof(struct mtc_cupti_launch_kernel, stream) == 40, "the driver's layout");
 _Static_assert(offsetof(struct mtc_cupti_launch_config, stream) == 32, "the driver's layout");
 
@@ -45,6 +46,7 @@ static const struct entry entries[] = {
 	ENTRY(set_attribute, "cuptiActivitySetAttribute"),
 	ENTRY(timestamp, "cuptiGetTimestamp"),
 	ENTRY(enable_callback, "cuptiEnableCallback"),
+	{ offsetof(struct mtc_cupti, subscribe_named), "cuptiSubscribe_v2", 1 },
 	{ offsetof(struct mtc_cupti, node_id), "cuptiGetGraphNodeId", 1 },
 };
 

@@ -153,6 +153,14 @@ struct mtc_cupti_launch_graph {
 	void *stream;
 };
 
+/* Who subscribes; where somebody else has, that one's name is written. */
+struct mtc_cupti_subscriber {
+	size_t struct_bytes;
+	const char *name;
+	char *ret_other;
+	size_t other_bytes; /* 64 at least */
+};
+
 typedef void mtc_cupti_requested_fn(uint8_t **ret_buffer, size_t *ret_bytes, size_t *ret_n_max);
 typedef void mtc_cupti_completed_fn(void *context, uint32_t stream, uint8_t *buffer, size_t n_bytes,
 				    size_t valid_bytes);
@@ -174,6 +182,9 @@ struct mtc_cupti {
 	int (*set_attribute)(uint32_t attribute, size_t *value_bytes, void *value);
 	int (*timestamp)(uint64_t *ret_ns);
 	int (*enable_callback)(uint32_t is_on, void *subscriber, int domain, uint32_t id);
+	/* NULL: versions before 13.0 do not tell who else has subscribed. */
+	int (*subscribe_named)(void **ret_subscriber, mtc_cupti_callback_fn *callback, void *context,
+			       struct mtc_cupti_subscriber *subscriber);
 	int (*node_id)(void *node, uint64_t *ret_id); /* NULL: versions before 11.1 have none */
 	uint32_t version_number;
 };

@@ -29,6 +29,10 @@
 #define POOL_LIMIT   32u
 /* Time without a record after which it is said that nothing comes. */
 #define QUIET_NS     UINT64_C(1000000000)
+/* How long the end of a recording waits for the last launch, and how often it looks at least. */
+#define LAST_NS	       UINT64_C(200000000)
+#define LAST_LOOKS     20
+#define BETWEEN_LAST_NS 2000000
 /* What CUPTI's clock may lie outside of two looks at CLOCK_REALTIME. */
 #define CLOCK_SLACK_NS 1000000u
 #define CLOCK_TRIES    3
@@ -227,6 +231,8 @@ static void cupti_begin(void *collector)
 	cupti->records.is_wanted = 0;
 	(void)shared.api.flush(0);
 	(void)take_filled(cupti);
+	mtc_cupti_launches_forget();
+	cupti->records.last_correlation = 0;
 	compare_clock(cupti);
 	cupti->is_recording = cupti->records.is_wanted = 1;
 	cupti->quiet_ns = cupti->out->now_ns(cupti->out->context);
@@ -242,13 +248,39 @@ static void stop_sampler(struct cupti *cupti)
 	cupti->sampler = NULL;
 }
 
-/* Off first: what is forced out with an end of 0 is never delivered again. */
+/* Until what was launched last has been delivered; returns 0 where that takes too long. */
+static int wait_for_last(struct cupti *cupti)
+{
+	const uint32_t last = mtc_cupti_launches_last(cupti->mode.has_kernels);
+	const uint64_t until_ns = cupti->out->now_ns(cupti->out->context) + LAST_NS;
+	const struct timespec pause = { 0, BETWEEN_LAST_NS };
+
+	for (int i = 0; last; i++) {
+		(void)shared.api.flush(0);
+		compare_clock(cupti);
+		(void)take_filled(cupti);
+		if ((int32_t)(cupti->records.last_correlation - last) >= 0)
+			break;
+		if (i >= LAST_LOOKS && cupti->out->now_ns(cupti->out->context) > until_ns)
+			return 0;
+		nanosleep(&pause, NULL);
+	}
+	return 1;
+}
+
+/*
+ * Off first, then a while for what runs still: what is forced out with an end of 0 is never delivered
+ * again. Launches of whole graphs are not forced out, as their records stay on: those that come too
+ * late are lost.
+ */
 static void cupti_rest(void *collector)
 {
 	struct cupti *cupti = collector;
 
 	stop_sampler(cupti);
 	(void)set_kernels(cupti, 0);
+	if (!wait_for_last(cupti) && !cupti->mode.has_kernels)
+		cupti->out->dropped(cupti->out->context, MT_UNKNOWN);
 	(void)shared.api.flush(cupti->mode.has_kernels ? MTC_CUPTI_FLUSH_FORCED : 0);
 	compare_clock(cupti);
 	(void)take_filled(cupti);
@@ -306,27 +338,48 @@ static int has_driver(void)
 	return library != NULL;
 }
 
+/* Who has CUPTI, as far as it says; else who that may be. */
+static void find_other(char *ret_other, size_t other_bytes)
+{
+	struct mtc_cupti_subscriber subscriber = { sizeof(subscriber), "moetrace", ret_other,
+						   other_bytes };
+	void *handle;
+
+	ret_other[0] = '\0';
+	/* It is asked by the call that has just been refused: should that work now, it is taken back. */
+	if (shared.api.subscribe_named &&
+	    shared.api.subscribe_named(&handle, mtc_cupti_called, NULL, &subscriber) == MTC_CUPTI_OK)
+		(void)shared.api.unsubscribe(handle);
+	ret_other[other_bytes - 1] = '\0';
+	if (!ret_other[0])
+		snprintf(ret_other, other_bytes, "nsys, ncu, compute-sanitizer or a profiler in the program");
+}
+
 static int subscribe(struct mt_collector_report *report)
 {
 	const char *text = "";
+	char other[80];
 	int result = shared.api.subscribe(&shared.subscriber, mtc_cupti_called, NULL);
 
 	if (result == MTC_CUPTI_OK)
 		return 0;
 	(void)shared.api.result_string(result, &text);
-	if (result == MTC_CUPTI_MULTIPLE_SUBSCRIBERS || result == MTC_CUPTI_MAX_LIMIT_REACHED)
+	if (result == MTC_CUPTI_MULTIPLE_SUBSCRIBERS || result == MTC_CUPTI_MAX_LIMIT_REACHED) {
+		find_other(other, sizeof(other));
 		mtc_report(report, MT_COLLECTOR_BUSY,
-			   "another tool has CUPTI (nsys, ncu, compute-sanitizer or a profiler in "
-			   "the program): end it, or record without; routing and power are not "
-			   "touched by it");
-	else if (!has_driver())
+			   "another tool has CUPTI (%s): end it, or record without; routing and power "
+			   "are not touched by it",
+			   other);
+	} else if (!has_driver()) {
 		mtc_report(report, MT_COLLECTOR_ABSENT,
 			   "no driver: CUPTI is there, libcuda.so.1 is not; install the GPU's driver, "
 			   "in a container have the host's let in");
-	else
-		mtc_report(report, MT_COLLECTOR_UNSUPPORTED, "CUPTI does not start: %.80s (error %d); its version has to be that of the "
+	} else {
+		mtc_report(report, MT_COLLECTOR_UNSUPPORTED,
+			   "CUPTI does not start: %.80s (error %d); its version has to be that of the "
 			   "driver or an older one: name another with MOETRACE_CUPTI",
 			   text, result);
+	}
 	return -1;
 }
 

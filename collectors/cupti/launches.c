@@ -38,6 +38,8 @@ static struct {
 	const struct mt_collector_out *_Atomic out;
 	_Atomic uint32_t n_inside; /* threads that may look at what out points to */
 	_Atomic uint32_t is_recorded; /* kernels are */
+	_Atomic uint32_t last_graph;    /* correlation of the last launch of a graph; 0: none */
+	_Atomic uint32_t last_recorded; /* and of any launch while kernels were recorded */
 	/* Launches of graphs that were not, by a part of the graph's pointer. */
 	_Atomic uint32_t n_unrecorded[N_GRAPHS];
 	struct launch *launches;   /* [N_LAUNCHES], each at its remainder */
@@ -69,6 +71,17 @@ void mtc_cupti_launches_use(const struct mt_collector_out *out)
 void mtc_cupti_launches_record(int is_on)
 {
 	atomic_store(&all.is_recorded, is_on != 0);
+}
+
+void mtc_cupti_launches_forget(void)
+{
+	atomic_store(&all.last_graph, 0);
+	atomic_store(&all.last_recorded, 0);
+}
+
+uint32_t mtc_cupti_launches_last(int has_kernels)
+{
+	return atomic_load(has_kernels ? &all.last_recorded : &all.last_graph);
 }
 
 /* ---- nodes ---- */
@@ -169,6 +182,15 @@ static int is_relaunched(uint64_t graph)
 	       (uint32_t)graph != atomic_load(&all.n_unrecorded[(graph >> 32) - 1]);
 }
 
+/* Several threads may say so at once: any of them will do. */
+static void note_last(uint32_t correlation, int is_graph)
+{
+	if (is_graph)
+		atomic_store_explicit(&all.last_graph, correlation, memory_order_relaxed);
+	if (atomic_load_explicit(&all.is_recorded, memory_order_relaxed))
+		atomic_store_explicit(&all.last_recorded, correlation, memory_order_relaxed);
+}
+
 static void launched(const struct mt_collector_out *out, uint32_t id,
 		     const struct mtc_cupti_call *call)
 {
@@ -186,6 +208,7 @@ static void launched(const struct mt_collector_out *out, uint32_t id,
 	atomic_store_explicit(&launch->launch_ns, out->now_ns(out->context), memory_order_release);
 	atomic_store_explicit(&launch->graph, graph_of(id, call->parameters), memory_order_release);
 	atomic_store_explicit(&launch->key, (uint64_t)call->correlation + 1, memory_order_release);
+	note_last(call->correlation, id == MTC_CUPTI_LAUNCH_GRAPH || id == MTC_CUPTI_LAUNCH_GRAPH_PTSZ);
 }
 
 struct mtc_cupti_tie mtc_cupti_launch_tie(uint32_t correlation)

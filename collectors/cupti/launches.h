@@ -36,6 +36,13 @@ void mtc_cupti_launches_use(const struct mt_collector_out *out);
  */
 void mtc_cupti_launches_record(int is_on);
 
+/*
+ * The correlation id of the last launch of which a record is to come, since forget(): of a graph, or
+ * with kernels of anything that was launched while they were recorded; 0: none.
+ */
+uint32_t mtc_cupti_launches_last(int has_kernels);
+void mtc_cupti_launches_forget(void);
+
 /* The subscriber's callback. */
 mtc_cupti_callback_fn mtc_cupti_called;
 

@@ -51,6 +51,13 @@ static uint32_t device_of(struct mtc_cupti_records *records, uint32_t ordinal)
 	return records->devices[ordinal];
 }
 
+/* The latest one that was delivered; ids go round. */
+static void note_delivered(struct mtc_cupti_records *records, uint32_t correlation)
+{
+	if (!records->last_correlation || (int32_t)(correlation - records->last_correlation) > 0)
+		records->last_correlation = correlation;
+}
+
 static void copy_shape(const struct mtc_cupti_kernel *kernel, int32_t *ret_shape)
 {
 	memcpy(ret_shape, kernel->grid, sizeof(kernel->grid));
@@ -77,6 +84,7 @@ static void take_node(struct mtc_cupti_records *records, const struct mtc_cupti_
 		.name = kernel->name,
 	};
 
+	note_delivered(records, kernel->correlation);
 	copy_shape(kernel, node.shape);
 	if (mtc_cupti_graphs_add(records->graphs, &launch, &node))
 		records->out->dropped(records->out->context, 1);
@@ -98,6 +106,7 @@ static void take_kernel(struct mtc_cupti_records *records, const struct mtc_cupt
 		.mark = tie.mark,
 	};
 
+	note_delivered(records, kernel->correlation);
 	copy_shape(kernel, reading.shape);
 	mtc_cupti_times(out, kernel->start_ns, kernel->end_ns, tie.launch_ns, &reading);
 	/* Those that chain may overlap as they like, and their stamps are nobody else's. */
@@ -118,6 +127,7 @@ static void take_graph(struct mtc_cupti_records *records, const struct mtc_cupti
 		.mark = tie.mark,
 	};
 
+	note_delivered(records, graph->correlation);
 	mtc_cupti_times(out, graph->start_ns, graph->end_ns, tie.launch_ns, &reading);
 	mtc_cupti_serial_add(records->serial, &reading);
 }

@@ -20,6 +20,7 @@ struct mtc_cupti_records {
 	int is_sampled; /* kernels are, of some passes alone */
 	uint32_t devices[MTC_CUPTI_MAX_DEVICES]; /* by ordinal; MT_NO_DEVICE: not asked yet */
 	uint32_t n_taken; /* records since somebody set it to 0 */
+	uint32_t last_correlation; /* of the latest launch among them; 0: none */
 };
 
 /* Forget what devices were called. */

@@ -219,10 +219,13 @@ END_TEST
 static const struct {
 	const char *wrong, *mode, *state, *reason, *dropped;
 } states[] = {
-	{ "busy", "graph", "busy", "another tool has CUPTI", "0" },
-	{ "old_busy", "kernel", "busy", "another tool has CUPTI", "0" },
+	{ "busy", "graph", "busy", "another tool has CUPTI (a tool of the test's): end it", "0" },
+	{ "busy_long", "graph", "busy", "xxxxxxxxxxxxxxx): end it", "0" },
+	{ "old_busy", "kernel", "busy", "another tool has CUPTI (nsys, ncu, ", "0" },
 	{ "no_clock", "graph", "unsupported", "not CLOCK_REALTIME", "0" },
 	{ "refuses", "graph", "unsupported", "refuses records", "0" },
+	{ "no_register", "graph", "unsupported", "refuses records", "0" },
+	{ "no_limit", "graph", "on", "could not be limited", "0" },
 	{ "no_callbacks", "kernel", "on", "may lack pass and layer", "0" },
 	{ "", "off", "absent", "mode off was asked for", "0" },
 	{ "drops", "graph", "on", NULL, "14" },
@@ -386,6 +389,51 @@ START_TEST(test_last_look)
 }
 END_TEST
 
+/* All buffers are gone: what has no place is lost and counted, in the next session too. */
+START_TEST(test_kept)
+{
+	fakes_set("FAKE_CUPTI", "keeps");
+	for (int i = 0; i < 2; i++) {
+		struct toy toy = open_toy(i ? "later.db" : "kept.db", "graph");
+		sqlite3 *db;
+
+		start_delivering(&toy);
+		put(NULL, fakes_realtime_ns(), fakes_realtime_ns(), 1);
+		WAIT_UNTIL(says(&toy, "n_dropped > 0"));
+		db = finish(&toy);
+		ck_assert_str_eq(db_text(db, "SELECT state || n_rows FROM collector"), "on0");
+		db_close(db);
+	}
+}
+END_TEST
+
+/*
+ * What was launched last still runs: its record is waited for, for a while. What comes later than that
+ * is lost where whole graphs are recorded, and nobody knows how much it was.
+ */
+START_TEST(test_last_launch)
+{
+	const int is_kernel = _i == 1, is_too_late = _i == 2;
+	struct toy toy = open_toy("last_launch.db", is_kernel ? "kernel" : "graph");
+	uint64_t base_ns;
+	sqlite3 *db;
+
+	start_delivering(&toy);
+	if (is_kernel)
+		WAIT_UNTIL(fake->is_enabled(MTC_CUPTI_CONCURRENT_KERNEL));
+	base_ns = fakes_realtime_ns();
+	fake->launch(!is_kernel, NULL, 30);
+	put(is_kernel ? "expert_k" : NULL, base_ns, base_ns + 1000, 30);
+	/* More than there are at the end, if it does not wait. */
+	fake->hold_some(is_too_late ? 1000000 : 8);
+	db = finish(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM %s WHERE correlation = 30",
+				is_kernel ? "kernel" : "graph_launch"), !is_too_late);
+	ck_assert_str_eq(db_text(db, "SELECT n_dropped FROM collector"), is_too_late ? "(null)" : "0");
+	db_close(db);
+}
+END_TEST
+
 /* ---- the order of a stream ---- */
 
 struct run {
@@ -544,6 +592,8 @@ int main(void)
 	tcase_add_test(tests, test_hang);
 	tcase_add_test(tests, test_quiet);
 	tcase_add_test(tests, test_last_look);
+	tcase_add_test(tests, test_kept);
+	tcase_add_loop_test(tests, test_last_launch, 0, 3);
 	tcase_add_loop_test(tests, test_overtaken, 0, 2);
 	tcase_add_test(tests, test_overtaken_nodes);
 	suite_add_tcase(suite, tests);

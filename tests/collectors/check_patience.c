@@ -18,6 +18,7 @@
 static struct {
 	uint64_t now_ns;
 	int64_t n_dropped;
+	uint32_t n_unknown; /* times that it did not know how many were dropped */
 	uint32_t n_readings;
 	int64_t energy_mj; /* of the last one */
 	int64_t instant_mw;
@@ -51,7 +52,10 @@ static void take_link(void *context, const struct mt_link_reading *reading)
 static void take_dropped(void *context, int64_t n)
 {
 	(void)context;
-	got.n_dropped += n;
+	if (n == MT_UNKNOWN)
+		got.n_unknown++;
+	else
+		got.n_dropped += n;
 }
 
 static void take_version(void *context, const char *what, const char *version)
@@ -82,6 +86,22 @@ static uint64_t no_time(void *context, uint64_t realtime_ns)
 	return 0;
 }
 
+static void take_comparison(void *context, uint32_t device, enum mt_clock_kind clock,
+			    mt_clock_read_fn *read, void *reader)
+{
+	(void)context;
+	(void)device;
+	(void)clock;
+	(void)read;
+	(void)reader;
+}
+
+static void ask(void *context, int is_asked)
+{
+	(void)context;
+	(void)is_asked;
+}
+
 static const struct mt_collector_out out = {
 	.now_ns = now_ns,
 	.from_realtime = no_time,
@@ -91,6 +111,8 @@ static const struct mt_collector_out out = {
 	.power = take_power,
 	.link = take_link,
 	.dropped = take_dropped,
+	.compare_clock = take_comparison,
+	.ask = ask,
 };
 
 static struct mt_collector_report report;
@@ -367,6 +389,33 @@ START_TEST(test_nvml_absurd)
 }
 END_TEST
 
+/* ---- CUPTI ---- */
+
+START_TEST(test_cupti_fails)
+{
+	struct mt_collector_places places = { .cupti_mode = "graph", .kernel_roles = "" };
+	void *cupti = NULL;
+
+	fakes_use("MOETRACE_CUPTI", "libfake_cupti.so");
+	places.cupti = getenv("MOETRACE_CUPTI");
+	got.now_ns = 1000000000;
+	mtc_cupti.open(&places, &out, &cupti, &report);
+	ck_assert_msg(cupti != NULL, "%s", report.reason);
+	mtc_cupti.begin(cupti);
+	look(&mtc_cupti, cupti, 1);
+	ck_assert_uint_eq(got.n_unknown, 0);
+	fakes_set("FAKE_CUPTI", "fails");
+	look(&mtc_cupti, cupti, UNTIL_LAST - 1);
+	ck_assert_int_eq(report.state, MT_COLLECTOR_ON);
+	ck_assert_uint_eq(got.n_unknown, 4);
+	expect_reason("CUPTI failed: CUPTI_ERROR_OF_A_TEST (error 999); how many records were lost is not known");
+	look(&mtc_cupti, cupti, 1);
+	ck_assert_int_eq(report.state, MT_COLLECTOR_FAILED);
+	expect_reason("CUPTI failed 5 times in a row: CUPTI_ERROR_OF_A_TEST (error 999); end what else profiles");
+	mtc_cupti.close(cupti);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("patience");
@@ -382,6 +431,7 @@ int main(void)
 	tcase_add_test(tests, test_nvml_once);
 	tcase_add_test(tests, test_nvml_lost);
 	tcase_add_test(tests, test_nvml_absurd);
+	tcase_add_test(tests, test_cupti_fails);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

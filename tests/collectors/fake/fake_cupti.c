@@ -2,10 +2,11 @@
 /*
  * A CUPTI for tests. Records that the test puts are delivered by a flush, from a thread of its own,
  * in buffers that it asks for; kinds that are not enabled are not delivered. FAKE_CUPTI in the
- * environment names what is wrong with it: busy and old_busy (another subscriber), no_clock (stamps of
+ * environment names what is wrong with it: busy, busy_long and old_busy (another subscriber), no_clock (stamps of
  * another clock), drops (7 records a look), drops_unknown, refuses (the kind), hang (in a flush), old
  * (a version that crashes when a request for a buffer is declined), no_callbacks, no_start (an error
- * that says nothing, as without a driver).
+ * that says nothing, as without a driver), no_limit and no_register (those calls), fails (every flush),
+ * keeps (it asks for all buffers that there are, and never gives one back).
  */
 #include "tests/collectors/fake/fake_cupti.h"
 
@@ -22,6 +23,8 @@
 int cuptiGetVersion(uint32_t *ret_version);
 int cuptiGetResultString(int result, const char **ret_text);
 int cuptiSubscribe(void **ret_subscriber, mtc_cupti_callback_fn *callback, void *context);
+int cuptiSubscribe_v2(void **ret_subscriber, mtc_cupti_callback_fn *callback, void *context,
+		      struct mtc_cupti_subscriber *subscriber);
 int cuptiUnsubscribe(void *subscriber);
 int cuptiActivityRegisterCallbacks(mtc_cupti_requested_fn *requested,
 				   mtc_cupti_completed_fn *completed);
@@ -36,7 +39,8 @@ int cuptiEnableCallback(uint32_t is_on, void *subscriber, int domain, uint32_t i
 int cuptiGetGraphNodeId(void *node, uint64_t *ret_id);
 const struct fake_cupti_api *fake_cupti(void);
 
-enum { MAX_RECORDS = 20000, KERNEL_BYTES = 216, GRAPH_BYTES = 56, N_CALLBACKS = 1024 };
+enum { MAX_RECORDS = 20000, KERNEL_BYTES = 216, GRAPH_BYTES = 56, N_CALLBACKS = 1024,
+       N_KEPT = 100 };
 
 /* As large as those of a later version. */
 union record {
@@ -51,6 +55,8 @@ static union record records[MAX_RECORDS];
 static size_t n_records;
 static uint64_t enabled; /* a bit a kind */
 static int is_held;
+static uint32_t n_held;
+static size_t n_lost; /* requests that were declined */
 static int is_slow;
 static uint32_t n_stalled;
 static pthread_cond_t stalled = PTHREAD_COND_INITIALIZER;
@@ -230,11 +236,18 @@ static void hold(int is_on)
 	pthread_mutex_unlock(&lock);
 }
 
+static void hold_some(uint32_t n)
+{
+	pthread_mutex_lock(&lock);
+	n_held = n;
+	pthread_mutex_unlock(&lock);
+}
+
 const struct fake_cupti_api *fake_cupti(void)
 {
 	static const struct fake_cupti_api api = { put,		  launch,     launch_graph,  node,
 						   times_enabled, is_enabled, times_flushed, n_waiting,
-						   hold, stall, wait_for_stalled };
+						   hold, hold_some, stall, wait_for_stalled };
 
 	return &api;
 }
@@ -262,7 +275,14 @@ static void *deliver(void *argument)
 	size_t at = 0;
 
 	(void)argument;
-	while (at < n_records) {
+	for (int i = 0; i < N_KEPT && is_wrong("keeps"); i++) {
+		uint8_t *buffer = NULL;
+		size_t n_bytes = 0, n_max = 0;
+
+		on_requested(&buffer, &n_bytes, &n_max);
+		n_lost += !buffer;
+	}
+	while (at < n_records && !is_wrong("keeps")) {
 		uint8_t *buffer = NULL;
 		size_t n_bytes = 0, n_max = 0, used = 0;
 
@@ -291,6 +311,8 @@ int cuptiActivityFlushAll(uint32_t flags)
 	pthread_t thread;
 
 	(void)flags;
+	if (is_wrong("fails"))
+		return 999;
 	while (is_wrong("hang"))
 		nanosleep(&for_ever, NULL);
 	pthread_mutex_lock(&lock);
@@ -299,7 +321,9 @@ int cuptiActivityFlushAll(uint32_t flags)
 	while (is_slow)
 		pthread_cond_wait(&stalled, &lock);
 	n_flushes++;
-	if (n_records && !is_held && pthread_create(&thread, NULL, deliver, NULL) == 0)
+	if (n_held)
+		n_held--;
+	else if (n_records && !is_held && pthread_create(&thread, NULL, deliver, NULL) == 0)
 		pthread_join(thread, NULL);
 	pthread_mutex_unlock(&lock);
 	return MTC_CUPTI_OK;
@@ -332,7 +356,7 @@ int cuptiSubscribe(void **ret_subscriber, mtc_cupti_callback_fn *callback, void 
 {
 	(void)context;
 	*ret_subscriber = records;
-	if (is_wrong("busy"))
+	if (is_wrong("busy") || is_wrong("busy_long"))
 		return MTC_CUPTI_MULTIPLE_SUBSCRIBERS;
 	if (is_wrong("old_busy"))
 		return MTC_CUPTI_MAX_LIMIT_REACHED;
@@ -342,6 +366,21 @@ int cuptiSubscribe(void **ret_subscriber, mtc_cupti_callback_fn *callback, void 
 	on_call = callback;
 	pthread_mutex_unlock(&lock);
 	return MTC_CUPTI_OK;
+}
+
+/* It tells who has it; where its name is as long as the room, without an end. */
+int cuptiSubscribe_v2(void **ret_subscriber, mtc_cupti_callback_fn *callback, void *context,
+		      struct mtc_cupti_subscriber *subscriber)
+{
+	int result = cuptiSubscribe(ret_subscriber, callback, context);
+
+	if (subscriber->struct_bytes != sizeof(*subscriber))
+		return 1;
+	if (result == MTC_CUPTI_MULTIPLE_SUBSCRIBERS && is_wrong("busy"))
+		strncpy(subscriber->ret_other, "a tool of the test's", subscriber->other_bytes);
+	else if (result == MTC_CUPTI_MULTIPLE_SUBSCRIBERS)
+		memset(subscriber->ret_other, 'x', subscriber->other_bytes);
+	return result;
 }
 
 int cuptiUnsubscribe(void *subscriber)
@@ -359,7 +398,7 @@ int cuptiActivityRegisterCallbacks(mtc_cupti_requested_fn *requested,
 {
 	on_requested = requested;
 	on_completed = completed;
-	return MTC_CUPTI_OK;
+	return is_wrong("no_register") ? 999 : MTC_CUPTI_OK;
 }
 
 static int set_enabled(uint32_t kind, int is_on)
@@ -387,7 +426,10 @@ int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *re
 {
 	(void)context;
 	(void)stream;
-	*ret_n = is_wrong("drops") ? 7 : 0;
+	pthread_mutex_lock(&lock);
+	*ret_n = is_wrong("drops") ? 7 : n_lost;
+	n_lost = 0;
+	pthread_mutex_unlock(&lock);
 	return is_wrong("drops_unknown") ? 1 : MTC_CUPTI_OK;
 }
 
@@ -396,7 +438,7 @@ int cuptiActivitySetAttribute(uint32_t attribute, size_t *value_bytes, void *val
 	(void)attribute;
 	(void)value_bytes;
 	(void)value;
-	return MTC_CUPTI_OK;
+	return is_wrong("no_limit") ? 999 : MTC_CUPTI_OK;
 }
 
 int cuptiGetTimestamp(uint64_t *ret_ns)

@@ -37,6 +37,8 @@ struct fake_cupti_api {
 	uint32_t (*n_waiting)(void);
 	/* While it is on a flush delivers nothing. */
 	void (*hold)(int is_on);
+	/* So many of the next flushes deliver nothing. */
+	void (*hold_some)(uint32_t n_flushes);
 	/* While it is on a flush does not return; until one does not. */
 	void (*stall)(int is_on);
 	void (*wait_for_stalled)(void);
