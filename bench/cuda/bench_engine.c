@@ -114,21 +114,19 @@ static void decode(const char *shape, uint32_t n_local, uint32_t n_rows, const c
 {
 	static const uint32_t batches[] = {1, 16, 64};
 	struct rig rig = rig_open(shape, n_local, POSITION + 1, false);
-	struct lane none =
-		rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, RIG_UNRECORDED);
 
 	for (size_t w = 0; w < N_WAYS; w++) {
-		struct lane lane;
+		struct lane lane, none;
 
 		if (way && strcmp(way, ways[w].name) != 0)
 			continue;
 		lane = rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, ways[w].recording);
+		none = rig_twin(&lane);
 		for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++)
 			if (!n_rows || batches[i] == n_rows)
 				decode_way(&rig, &none, &lane, ways[w].name, batches[i]);
 		rig_lane_close(&lane);
 	}
-	rig_lane_close(&none);
 	rig_close(&rig);
 }
 

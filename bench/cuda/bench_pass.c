@@ -349,15 +349,9 @@ static void launch_step(void *context)
 
 static void launch_graph(void *context)
 {
-	struct step *step = context;
-	struct mtk_error error;
-	uint32_t graph = 0;
+	const struct step *step = context;
 
-	while (1u << graph < step->n_rows)
-		graph++;
-	must(mtk_cuda_graph_launch(step->lane.context->graphs[graph], step->rig->state->stream,
-				   &error),
-	     &error);
+	rig_launch(step->rig, &step->lane, step->n_rows);
 }
 
 static void launch_nothing(void *context)
@@ -436,12 +430,14 @@ static double thread_us(const char *wanted)
 	return (double)ns * 1e-3;
 }
 
-static void measure_recorder(struct rig *rig, struct step *none, struct ways *ways,
-			     uint32_t n_rows, int recording, const char *name)
+static void measure_recorder(struct rig *rig, struct ways *ways, uint32_t n_rows, int recording,
+			     const char *name)
 {
 	static const struct way nothing = {"its kernels, idle", "", "", true};
 	static const struct way recorder = {"recorded", "B", "Z", true};
 	struct lane lane = rig_lane(rig, n_rows, POSITION + 1, n_rows, NULL, recording);
+	struct lane twin = rig_twin(&lane);
+	struct step none = step_of(rig, &twin, n_rows);
 	struct step step = step_of(rig, &lane, n_rows);
 	struct pass_load load = {.launch = launch_step, .context = &step, .ways = ways};
 	const uint32_t n_held = n_rows > 16 ? 40 : MAX_PASSES / 2;
@@ -455,10 +451,10 @@ static void measure_recorder(struct rig *rig, struct step *none, struct ways *wa
 	ways->info.n_rows = n_rows;
 	snprintf(what, sizeof(what), "decode step of %u rows, %s", n_rows, name);
 	pass_header(what);
-	try_step(none, &step, ways, &nothing, false);
+	try_step(&none, &step, ways, &nothing, false);
 	rig_record(&lane, true);
-	try_step(none, &step, ways, &recorder, false);
-	try_step(none, &step, ways, &recorder, true);
+	try_step(&none, &step, ways, &recorder, false);
+	try_step(&none, &step, ways, &recorder, true);
 	time_calls(lane.lane->cuda);
 	drain_us = thread_us("moetrace-cuda");
 	writer_us = thread_us("moetrace");
@@ -491,8 +487,8 @@ static void measure_model(const char *shape, uint32_t n_rows, uint32_t n_local)
 	for (size_t i = 0; i < pass_n_ways; i++)
 		if (pass_ways[i].is_tried_on_models)
 			try_step(&none, &none, &ways, &pass_ways[i], false);
-	measure_recorder(&rig, &none, &ways, n_rows, MTK_CUDA_RECORD_FUSED, "fused");
-	measure_recorder(&rig, &none, &ways, n_rows, MTK_CUDA_RECORD_ADOPT, "adopted buffer");
+	measure_recorder(&rig, &ways, n_rows, MTK_CUDA_RECORD_FUSED, "fused");
+	measure_recorder(&rig, &ways, n_rows, MTK_CUDA_RECORD_ADOPT, "adopted buffer");
 	rig_lane_close(&without);
 	rig_lane_close(&lane);
 	rig_close(&rig);

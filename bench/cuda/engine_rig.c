@@ -79,6 +79,7 @@ static void session_open(struct rig *rig, struct lane *lane)
 	lane->lane = rig->backend->ops->record(lane->context, lane->session, lane->model, false);
 	if (!lane->lane)
 		rig_must(MOETRACE_E_IO, NULL, "no lane");
+	lane->known = lane->lane;
 }
 
 struct lane rig_lane(struct rig *rig, uint32_t n_slots, uint32_t n_context, uint32_t n_rows_max,
@@ -108,8 +109,42 @@ struct lane rig_lane(struct rig *rig, uint32_t n_slots, uint32_t n_context, uint
 	return lane;
 }
 
+struct lane rig_twin(struct lane *lane)
+{
+	struct lane twin = {.context = lane->context, .recording = RIG_UNRECORDED};
+
+	lane->spare = twin.spare = calloc(MTK_CUDA_N_GRAPHS, sizeof(*lane->spare));
+	if (!lane->spare)
+		rig_must(MOETRACE_E_NOMEM, NULL, "twin");
+	return twin;
+}
+
+/* The context launches the lane's kernels, or those of its twin. */
+static void enter(const struct lane *lane)
+{
+	struct mtk_cuda_context *context = lane->context;
+
+	if (!lane->spare || context->lane == lane->known)
+		return;
+	context->lane = lane->known;
+	for (size_t i = 0; i < MTK_CUDA_N_GRAPHS; i++) {
+		void *graph = context->graphs[i];
+
+		context->graphs[i] = lane->spare[i];
+		lane->spare[i] = graph;
+	}
+}
+
 void rig_lane_close(struct lane *lane)
 {
+	if (lane->spare) {
+		const struct lane twin = {.context = lane->context, .spare = lane->spare};
+
+		enter(&twin);
+		mtk_cuda_graphs_forget(lane->context);
+		enter(lane);
+		free(lane->spare);
+	}
 	mtk_cuda_context_destroy(lane->context);
 	if (!lane->session)
 		return;
@@ -162,6 +197,7 @@ static void forward(struct rig *rig, struct lane *lane, uint32_t n_rows,
 	const struct mtk_forward_result result = {.greedy_ids = rows.chosen};
 	struct mtk_error error;
 
+	enter(lane);
 	/* A graph is captured at its first pass: what it holds follows from this. */
 	if (lane->recording != RIG_UNRECORDED)
 		rig->state->settings.recording = (enum mtk_cuda_recording)lane->recording;
@@ -183,7 +219,7 @@ static void run_pass(struct rig *rig, struct lane *lane, uint32_t phase, uint32_
 	const struct mtk_forward_hooks ends = {.ctx = lane, .launched = end_pass};
 
 	pass_begin(lane, phase, n_rows);
-	forward(rig, lane, n_rows, hooks ? hooks : &ends);
+	forward(rig, lane, n_rows, hooks || !lane->lane ? hooks : &ends);
 	if (hooks)
 		end_pass(lane);
 }
@@ -201,18 +237,25 @@ void rig_decode(struct rig *rig, struct lane *lane, uint32_t n_rows, uint32_t po
 	run_pass(rig, lane, MOETRACE_PHASE_DECODE, n_rows, hooks);
 }
 
-void rig_replay(struct rig *rig, struct lane *lane, uint32_t n_rows, uint32_t n_replays)
+void rig_launch(struct rig *rig, const struct lane *lane, uint32_t n_rows)
 {
 	struct mtk_error error;
 	uint32_t graph = 0;
 
+	enter(lane);
 	while (1u << graph < n_rows)
 		graph++;
+	rig_must(mtk_cuda_graph_launch(lane->context->graphs[graph], rig->state->stream, &error),
+		 &error, "graph");
+}
+
+void rig_replay(struct rig *rig, struct lane *lane, uint32_t n_rows, uint32_t n_replays)
+{
+	struct mtk_error error;
+
 	for (uint32_t i = 0; i < n_replays; i++) {
 		pass_begin(lane, MOETRACE_PHASE_DECODE, n_rows);
-		rig_must(mtk_cuda_graph_launch(lane->context->graphs[graph], rig->state->stream,
-					       &error),
-			 &error, "graph");
+		rig_launch(rig, lane, n_rows);
 		(void)moetrace_cuda_pass_end(lane->lane);
 	}
 	rig_must(mtk_cuda_stream_wait(rig->state->stream, &error), &error, "replay");
