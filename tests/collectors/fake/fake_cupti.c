@@ -2,11 +2,12 @@
 /*
  * A CUPTI for tests. Records that the test puts are delivered by a flush, from a thread of its own,
  * in buffers that it asks for; kinds that are not enabled are not delivered. FAKE_CUPTI in the
- * environment names what is wrong with it: busy, busy_long and old_busy (another subscriber), no_clock (stamps of
- * another clock), drops (7 records a look), drops_unknown, refuses (the kind), hang (in a flush), old
- * (a version that crashes when a request for a buffer is declined), no_callbacks, no_start (an error
- * that says nothing, as without a driver), no_limit and no_register (those calls), fails (every flush),
- * keeps (it asks for all buffers that there are, and never gives one back).
+ * environment names what is wrong with it: busy, busy_long and old_busy (another subscriber), no_clock
+ * (stamps of another clock), drops (7 records a look), drops_unknown, refuses (the kind), hang (in a
+ * flush), start_hangs, old (a version that crashes when a request for a buffer is declined),
+ * no_callbacks, no_start (an error that says nothing, as without a driver), no_limit and no_register
+ * (those calls), fails (every flush), keeps (it asks for all buffers that there are, and never gives
+ * one back).
  */
 #include "tests/collectors/fake/fake_cupti.h"
 
@@ -354,8 +355,12 @@ int cuptiGetResultString(int result, const char **ret_text)
 
 int cuptiSubscribe(void **ret_subscriber, mtc_cupti_callback_fn *callback, void *context)
 {
+	const struct timespec for_ever = { 1000000, 0 };
+
 	(void)context;
 	*ret_subscriber = records;
+	while (is_wrong("start_hangs"))
+		nanosleep(&for_ever, NULL);
 	if (is_wrong("busy") || is_wrong("busy_long"))
 		return MTC_CUPTI_MULTIPLE_SUBSCRIBERS;
 	if (is_wrong("old_busy"))
