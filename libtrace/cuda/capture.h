@@ -57,6 +57,7 @@ struct mt_cuda_record {
 	uint8_t is_lost;
 	uint8_t has_data; /* the GPU has a part in it */
 	uint8_t is_adopted;
+	uint8_t is_after_long; /* until it ends, the lane's word may pass for a later one */
 	struct moetrace_cuda_buffer buffer; /* if it is adopted */
 };
 
@@ -176,6 +177,12 @@ struct mt_cuda_set {
 };
 
 #define MT_CUDA_WORD_BYTES 64u
+
+/* What a lane's word becomes when the record's pass or group is over. */
+static inline uint64_t mt_cuda_closed_word(const struct mt_cuda_record *record)
+{
+	return mt_cuda_closed(mt_cuda_word(record->stamp, 0, 0));
+}
 
 /* Where the open passes of a recording are counted. */
 static inline _Atomic uint64_t *mt_cuda_open_of(struct moetrace_cuda *cuda, uint32_t recording_id)

@@ -7,7 +7,9 @@
  * Words of a lane only grow, as their stamps do, and a closed word is larger than the one before
  * it: so one write closes the pass, which makes a graph that is replayed outside of a pass find
  * nothing to write to, and tells the side stream that the pass is over. Where the driver refuses
- * waits for values an event tells it, and the word stays until the next pass.
+ * waits for values an event tells it, and the word stays until the next pass. Stamps come round: a
+ * lane whose last pass is 2^27 passes of other lanes ago has a word that would pass for a later one;
+ * there an event tells it, too, for the one pass by a call more.
  *
  * An error of the driver here means that the device is lost or misused: from then on nothing is
  * recorded, and no memory of the ring that a copy may still write to is used again.
@@ -73,19 +75,19 @@ int mt_cuda_write_word(struct moetrace_cuda_lane *lane, uint64_t value)
 static int follow(struct moetrace_cuda_lane *lane, const struct mt_cuda_record *record)
 {
 	const struct mt_cu *cu = lane->cuda->cu;
-	uint64_t closed = mt_cuda_closed(mt_cuda_word(record->stamp, 0, 0));
+	uint64_t closed = mt_cuda_closed_word(record);
 	int result = 0;
 
-	if (!lane->cuda->has_wait) {
-		result = cu->event_record(lane->event, lane->stream);
-		return result ? result : cu->stream_wait_event(lane->side, lane->event, 0);
-	}
-	/* The word of a next group says it already. */
-	if ((int64_t)(lane->word_value - closed) < 0) {
+	/* The word of a next group says it already, or that there was no room for one. */
+	if (lane->cuda->has_wait && record->is_last && lane->word_value != closed) {
 		result = write_value(lane->cuda, lane->stream, lane->word, closed);
 		lane->word_value = closed;
 	}
-	return result ? result : cu->wait_value(lane->side, lane->word, closed, MT_CU_WAIT_GEQ);
+	if (!result && lane->cuda->has_wait && !record->is_after_long)
+		return cu->wait_value(lane->side, lane->word, closed, MT_CU_WAIT_GEQ);
+	if (!result)
+		result = cu->event_record(lane->event, lane->stream);
+	return result ? result : cu->stream_wait_event(lane->side, lane->event, 0);
 }
 
 /* The rows that the runtime's kernels left in its own buffer, before it reuses that. */

@@ -179,13 +179,15 @@ static int clear_word(struct moetrace_cuda_lane *lane)
 				       mt_cuda_write_word(lane, mt_cuda_closed(lane->word_value));
 }
 
-static int write_word(struct moetrace_cuda_lane *lane, const struct mt_cuda_record *record,
+static int write_word(struct moetrace_cuda_lane *lane, struct mt_cuda_record *record,
 		      uint32_t group, uint32_t n_rows)
 {
 	uint64_t offset = (uint64_t)((const uint8_t *)record - lane->cuda->ring.data) +
 			  record->data_offset;
 	uint32_t tag = mt_cuda_tag(mt_cuda_rows_code(n_rows), group);
 
+	/* Half of all stamps have gone to other lanes since this one's last pass. */
+	record->is_after_long = (int64_t)(lane->word_value - mt_cuda_closed_word(record)) >= 0;
 	if (!record->has_data || record->is_adopted)
 		return clear_word(lane);
 	return mt_cuda_write_word(lane, mt_cuda_word(record->stamp, offset, tag));

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtrace/cuda/capture.h"
 #include "tests/cuda/support/gpu_toy.h"
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/half.h"
@@ -117,6 +118,51 @@ START_TEST(test_adopt)
 	expect_ids(db, &gpu.toy, orders[_i].n_rows);
 	db_close(db);
 	free(ids);
+}
+END_TEST
+
+/* Other lanes have had half of all stamps since the lane's last pass: its word seems to be a later one. */
+START_TEST(test_adopt_after_long)
+{
+	struct gpu gpu = gpu_start("long.db", N_LAYERS, N_EXPERTS, TOP_K, 0);
+	int32_t ids[MAX_ROWS * N_LAYERS * TOP_K] = {0};
+	struct fill fill = {.toy = gpu.toy,
+			    .ids = ids,
+			    .row_entries = N_LAYERS * TOP_K,
+			    .layer_entries = TOP_K,
+			    .n_rows = MAX_ROWS};
+	struct moetrace_cuda_buffer buffer;
+	sqlite3 *db;
+
+	MOETRACE_INIT(&buffer);
+	buffer.ids = (uint64_t)(uintptr_t)ids;
+	buffer.id_type = MOETRACE_TYPE_I32;
+	buffer.max_rows = MAX_ROWS;
+	buffer.row_bytes = fill.row_entries * 4;
+	buffer.layer_bytes = fill.layer_entries * 4;
+	ck_assert_int_eq(moetrace_cuda_adopt(gpu.lane, &buffer), MOETRACE_OK);
+	for (fill.pass = 0; fill.pass < N_PASSES; fill.pass++) {
+		struct moetrace_slice slice;
+		const struct moetrace_pass_info info =
+			gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, N_ROWS, 0);
+
+		if (fill.pass == N_PASSES / 2) {
+			ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
+			atomic_fetch_add(&gpu.cuda->n_stamps, MT_CUDA_STAMP_MASK / 2 + 10);
+			gpu.fake->hold_one(gpu.stream, true);
+		}
+		ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
+		gpu.fake->launch(gpu.stream, run_fill, &fill, sizeof(fill));
+		ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_OK);
+	}
+	/* Time for a side stream that does not wait. */
+	suite_sleep_ms(20);
+	gpu.fake->hold_one(gpu.stream, false);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
+			 N_PASSES);
+	expect_ids(db, &gpu.toy, N_ROWS);
+	db_close(db);
 }
 END_TEST
 
@@ -305,6 +351,7 @@ static Suite *make_suite(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, test_adopt, 0, (int)(sizeof(orders) / sizeof(orders[0])));
+	tcase_add_test(tc, test_adopt_after_long);
 	tcase_add_test(tc, test_adopt_refuses);
 	tcase_add_loop_test(tc, test_store, 0, (int)(sizeof(kinds) / sizeof(kinds[0])));
 	tcase_add_test(tc, test_store_refuses);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtrace/cuda/capture.h"
 #include "tests/cuda/support/gpu_toy.h"
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
@@ -357,6 +358,31 @@ START_TEST(test_groups)
 }
 END_TEST
 
+/* The same when half of all stamps have gone to other lanes since the lane's last pass. */
+START_TEST(test_after_long)
+{
+	const uint32_t n_rows = _i ? 1150 : 50;
+	struct gpu gpu = gpu_start("long.db", 12, 128, 8, _i ? 1 << 20 : 0);
+	const uint64_t request = toy_request(&gpu.toy, "r");
+	sqlite3 *db;
+
+	for (uint32_t i = 0; i < 3; i++) {
+		if (i == 1)
+			atomic_fetch_add(&gpu.cuda->n_stamps, MT_CUDA_STAMP_MASK / 2 + 10);
+		gpu.fake->hold_one(gpu.stream, i > 0);
+		ck_assert_int_eq(gpu_pass(&gpu, request, i * n_rows, n_rows, 0), MOETRACE_OK);
+		/* Time for a side stream that does not wait. */
+		suite_sleep_ms(20);
+		gpu.fake->hold_one(gpu.stream, false);
+		ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
+	}
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 3);
+	expect_same(db, from_host(12, 128, 8, 3, n_rows));
+	db_close(db);
+}
+END_TEST
+
 /* Groups that are never asked for, and groups that find no room, are layers that were dropped. */
 START_TEST(test_groups_dropped)
 {
@@ -603,6 +629,7 @@ static Suite *make_suite(void)
 	tcase_add_loop_test(tc, test_each_pass, 0, 2);
 	tcase_add_test(tc, test_stop_within_begin);
 	tcase_add_test(tc, test_groups);
+	tcase_add_loop_test(tc, test_after_long, 0, 2);
 	tcase_add_test(tc, test_groups_dropped);
 	tcase_add_test(tc, test_pieces_and_two_lanes);
 	tcase_add_test(tc, test_unwritten);

@@ -35,8 +35,9 @@
  * What the traced program can rely on. moetrace_cuda_pass_begin(), _pass_layers() and _pass_end()
  * do not allocate, lock, log or wait, and issue at most five asynchronous driver calls a pass
  * together (for a pass that is split into groups of layers, see moetrace_cuda_pass_layers(), as
- * many a group). A pass that does not fit into the ring is dropped and counted. Errors of the
- * driver are counted, never passed on to the program's own calls. The driver is opened at run time;
+ * many a group; one more where the device's other lanes had 2^27 passes since the lane's last
+ * one). A pass that does not fit into the ring is dropped and counted. Errors of the driver are
+ * counted, never passed on to the program's own calls. The driver is opened at run time;
  * without it, attach says so and every other call accepts the NULL that attach left behind.
  *
  * No CUDA type is named here: a stream is its CUstream or cudaStream_t as void * (NULL: the legacy
