@@ -5,9 +5,11 @@
  *
  * A graph goes on writing the ends of its nodes to where its last recorded launch has them, in each
  * launch that is not recorded, until CUPTI has read them. So records stay on until the pass behind the
- * one that is kept has launched what it launches, too. What becomes of the records of a graph that is
- * running when they are switched off is not sure: so they stay on until the GPUs are through with both,
- * since the host may end a pass as soon as it is launched.
+ * one that is kept has launched what it launches, too. A graph that is running when they
+ * are switched off has such ends, too: so they stay on until the GPUs are through with both,
+ * since the host may end a pass as soon as it is launched. A host that is passes ahead of the GPU has as
+ * many recorded then, so all that end meanwhile are kept, and the next look comes so many times later:
+ * what is recorded stays in proportion to what was asked for.
  *
  * Records that are on cost the program time, whether it says what its passes are or not. So where none
  * comes they are off again after a while, until one has begun.
@@ -163,38 +165,46 @@ static void wait_for_gpus(struct mtc_cupti_sampler *sampler)
 			return;
 }
 
-/* Behind so many whole passes that were on. */
-static void switch_off(struct mtc_cupti_sampler *sampler, uint64_t n_before)
+/* Behind so many whole passes that were on. Returns how many were on since. */
+static uint64_t switch_off(struct mtc_cupti_sampler *sampler, uint64_t n_before)
 {
+	uint64_t n_kept;
 	int result;
 
 	/* First: a pass that ends from now on was not seen as a whole. */
 	sampler->out->set_on(sampler->out->context, 0);
-	if (count(sampler).n_whole != n_before && wait_behind(sampler))
+	n_kept = count(sampler).n_whole - n_before;
+	if (n_kept && wait_behind(sampler))
 		wait_for_gpus(sampler);
 	mtc_cupti_launches_record(0);
 	result = sampler->api->disable(MTC_CUPTI_CONCURRENT_KERNEL);
 	if (result != MTC_CUPTI_OK)
 		atomic_store(&sampler->result, result);
+	return n_kept;
 }
 
-/* On until a pass has gone through, or none came for long. Returns 0 when it is to stop, or CUPTI failed. */
-static int sample_pass(struct mtc_cupti_sampler *sampler, int *ret_has_come)
+/*
+ * On until a pass has gone through, or none came for long. Returns 0 when it is to stop, or CUPTI failed;
+ * else how many passes are kept is known.
+ */
+static int sample_pass(struct mtc_cupti_sampler *sampler, uint64_t *ret_n_kept)
 {
 	const uint64_t n_before = count(sampler).n_whole;
 	const uint64_t until_ns = now_ns(sampler) + sampler->wait_ns;
 	uint32_t n_looks = 0;
-	int goes_on;
+	int goes_on, has_come;
 
 	if (!switch_on(sampler))
 		return 0;
 	do {
 		goes_on = rest(sampler, sleep_for(sampler, 1, n_looks++));
-		*ret_has_come = count(sampler).n_whole != n_before;
-	} while (goes_on && !*ret_has_come && now_ns(sampler) < until_ns);
-	if (!*ret_has_come && sampler->wait_ns < MOST_WAIT_NS)
+		has_come = count(sampler).n_whole != n_before;
+	} while (goes_on && !has_come && now_ns(sampler) < until_ns);
+	if (has_come)
+		wait_for_gpus(sampler);
+	else if (sampler->wait_ns < MOST_WAIT_NS)
 		sampler->wait_ns *= 2;
-	switch_off(sampler, n_before);
+	*ret_n_kept = switch_off(sampler, n_before);
 	return goes_on;
 }
 
@@ -211,24 +221,25 @@ static void sample_all(struct mtc_cupti_sampler *sampler)
 		return;
 	while (rest(sampler, NS_PER_S))
 		continue;
-	switch_off(sampler, n_before);
+	(void)switch_off(sampler, n_before);
 }
 
 static void sample_every(struct mtc_cupti_sampler *sampler)
 {
 	uint64_t n_passes = count(sampler).n_begun;
-	int has_come, goes_on;
+	uint64_t n_kept;
+	int goes_on;
 
 	if (sampler->mode.n == 1) {
 		sample_all(sampler);
 		return;
 	}
-	while (sample_pass(sampler, &has_come)) {
-		n_passes += sampler->mode.n;
-		goes_on = has_come ? wait_for_pass(sampler, n_passes) : wait_for_next_pass(sampler);
+	while (sample_pass(sampler, &n_kept)) {
+		n_passes += n_kept * sampler->mode.n;
+		goes_on = n_kept ? wait_for_pass(sampler, n_passes) : wait_for_next_pass(sampler);
 		if (!goes_on)
 			return;
-		if (!has_come)
+		if (!n_kept)
 			n_passes = count(sampler).n_begun;
 	}
 }
@@ -236,15 +247,15 @@ static void sample_every(struct mtc_cupti_sampler *sampler)
 static void sample_by_time(struct mtc_cupti_sampler *sampler)
 {
 	uint64_t due_ns = sampler->start_ns;
-	int has_come;
+	uint64_t n_kept;
 
-	while (sample_pass(sampler, &has_come)) {
+	while (sample_pass(sampler, &n_kept)) {
 		const uint64_t time_ns = now_ns(sampler);
 
 		/* What was missed is not made up for. */
-		due_ns += NS_PER_S / sampler->mode.n;
+		due_ns += n_kept * NS_PER_S / sampler->mode.n;
 		due_ns = due_ns > time_ns ? due_ns : time_ns;
-		if (!wait_until(sampler, due_ns) || (!has_come && !wait_for_next_pass(sampler)))
+		if (!wait_until(sampler, due_ns) || (!n_kept && !wait_for_next_pass(sampler)))
 			return;
 	}
 }
@@ -260,7 +271,7 @@ static void sample_window(struct mtc_cupti_sampler *sampler)
 	if (!switch_on(sampler))
 		return;
 	(void)wait_until(sampler, begin_ns + sampler->mode.length_ns);
-	switch_off(sampler, n_before);
+	(void)switch_off(sampler, n_before);
 }
 
 static void *run(void *argument)

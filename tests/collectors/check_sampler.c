@@ -27,6 +27,7 @@ static struct {
 	_Atomic uint32_t n_on, n_off; /* times that records were switched */
 	_Atomic uint64_t on_ns[MAX_SWITCHES], off_ns[MAX_SWITCHES];
 	_Atomic int is_watched;
+	_Atomic int is_behind; /* the GPU */
 	_Atomic int result; /* of switching on */
 	_Atomic int has_pass; /* a whole one, each time that they are on */
 } world;
@@ -54,7 +55,7 @@ static int gpu_passes_are_through(void *context, const struct mt_gpu_passes *pas
 {
 	(void)context;
 	(void)passes;
-	return 1;
+	return !world.is_behind;
 }
 
 static void set_on(void *context, int is_on)
@@ -214,6 +215,38 @@ START_TEST(test_passes)
 }
 END_TEST
 
+/* What ends while the GPU is behind is kept, too, and the next look comes so much later. */
+START_TEST(test_gpu_behind)
+{
+	struct mtc_cupti_sampler *sampler = start("kernel:every=3", SLOW_NS);
+	uint32_t n = 0;
+
+	world.is_behind = 1;
+	WAIT_UNTIL(world.n_on == 1);
+	for (; n < 4; n++) {
+		begin_pass();
+		end_pass(true);
+		suite_sleep_ms(20);
+		ck_assert_int_eq(world.is_watched, 1);
+	}
+	world.is_behind = 0;
+	WAIT_UNTIL(!world.is_watched);
+	begin_pass();
+	end_pass(false);
+	WAIT_UNTIL(world.n_off == 1);
+	/* Four were kept: that makes twelve. */
+	for (n++; n < 11; n++) {
+		begin_pass();
+		end_pass(false);
+	}
+	suite_sleep_ms(50);
+	ck_assert_uint_eq(world.n_on, 1);
+	begin_pass();
+	WAIT_UNTIL(world.n_on == 2);
+	ck_assert_int_eq(mtc_cupti_sampler_stop(sampler), MTC_CUPTI_OK);
+}
+END_TEST
+
 /* A window without a whole pass has nobody to wait for; with one, 10 s at most. */
 START_TEST(test_window)
 {
@@ -287,6 +320,7 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_loop_test(tests, test_no_pass, 0, sizeof(sampled) / sizeof(sampled[0]));
 	tcase_add_test(tests, test_passes);
+	tcase_add_test(tests, test_gpu_behind);
 	tcase_add_loop_test(tests, test_window, 0, 2);
 	tcase_add_test(tests, test_refused);
 	tcase_add_test(tests, test_no_thread);
