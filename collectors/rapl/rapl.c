@@ -14,6 +14,8 @@
 #include "collectors/report.h"
 
 #define MAX_DOMAINS 32
+/* Where it is where nobody says otherwise. */
+#define USUAL_ROOT "/sys/class/powercap"
 /* No domain draws as much: 100 kW, in uJ a ns. A counter that went on by more has begun anew. */
 #define MAX_UJ_PER_NS 100
 #define WHY_BYTES 160
@@ -128,12 +130,22 @@ static int is_domain(const struct dirent *entry)
 	return strncmp(entry->d_name, "intel-rapl:", 11) == 0;
 }
 
-/* Folders of domains, in the order of their names; how many, or -1: no permission. */
-static int list_folders(const char *root, struct dirent ***ret_folders)
+/* Folders of domains, in the order of their names; how many, and why not where there are none. */
+static int list_folders(const char *root, struct dirent ***ret_folders, int *ret_error)
 {
 	int n = scandir(root, ret_folders, is_domain, by_name);
 
-	return n >= 0 ? n : errno == EACCES || errno == EPERM ? -1 : 0;
+	*ret_error = n < 0 ? errno : 0;
+	return n < 0 ? 0 : n;
+}
+
+static void tell_none(const char *root, int error, struct mt_collector_report *report)
+{
+	mtc_report(report, MT_COLLECTOR_ABSENT,
+		   "%.90s: %.40s: this machine or its kernel does not count energy (a virtual machine does "
+		   "not: measure on its host)%s",
+		   root, error ? strerror(error) : "no intel-rapl domain",
+		   strcmp(root, USUAL_ROOT) != 0 ? ", or MOETRACE_POWERCAP names the wrong folder" : "");
 }
 
 /* What a collector that reads some domains lacks of the others. */
@@ -158,25 +170,23 @@ static void tell_lacks(int n_folders, int n_unread, int n_left_out, const char *
 static void find_domains(struct rapl *rapl, const char *root, struct mt_collector_report *report)
 {
 	struct dirent **folders = NULL;
-	int n_folders = list_folders(root, &folders);
-	int n_denied = n_folders < 0;
+	int error;
+	int n_folders = list_folders(root, &folders, &error);
+	int n_denied = error == EACCES || error == EPERM;
 	int n_left_out = 0;
 	char why[WHY_BYTES] = "";
 
 	for (int i = 0; i < n_folders; i++) {
 		int is_full = rapl->n_domains == MAX_DOMAINS;
-		int error = is_full ? 0 : add_domain(rapl, root, folders[i]->d_name, why);
 
+		error = is_full ? 0 : add_domain(rapl, root, folders[i]->d_name, why);
 		n_left_out += is_full;
 		n_denied += error == EACCES || error == EPERM;
 		free(folders[i]);
 	}
 	free(folders);
-	if (!n_folders)
-		mtc_report(report, MT_COLLECTOR_ABSENT,
-			   "%.100s has no intel-rapl domain: this machine or its kernel does not "
-			   "count energy; a virtual machine has none, measure on its host",
-			   root);
+	if (!n_folders && !n_denied)
+		tell_none(root, error, report);
 	else if (!rapl->n_domains && n_denied)
 		mtc_report(report, MT_COLLECTOR_DENIED,
 			   "no permission to read %.100s/*/energy_uj: run as root, or let root make them "

@@ -79,6 +79,16 @@ export MOETRACE_CUPTI="$MOETRACE_BUILDDIR/tests/collectors/.libs/libfake_cupti.s
 doctor '^cupti,on,130001,'
 FAKE_CUPTI=busy doctor '^cupti,busy,,.*another tool'
 
+# What a recording learnt of versions, info shows.
+. "$MOETRACE_SRCDIR/tests/cli/trace.sh"
+make_sound "$tmp/versions.db"
+change "$tmp/versions.db" "INSERT INTO meta VALUES ('version.cupti', '130001'), ('version.nccl', '2.28.9'),
+	('version.driver', '999.1'), ('version.nvml', '13.999.1');"
+expect_ok "$moetrace" info --format json "$tmp/versions.db"
+for version in cupti:130001 nccl:2.28.9 driver:999.1 nvml:13.999.1; do
+	expect_match "$tmp/out" "\"of\":\"${version%%:*}\",\"version\":\"${version#*:}\""
+done
+
 # Where it cannot write it looks further.
 mkdir "$tmp/readonly"
 chmod 0555 "$tmp/readonly"
