@@ -61,6 +61,7 @@ static void *stream_main(void *argument)
 	while (!stream->is_closing || stream->first) {
 		struct work *work = stream->first;
 		struct timespec pause = {0, (long)fake_delay_us * 1000};
+		bool is_void;
 
 		if (!work || fake_is_held || stream->is_held || must_wait(work)) {
 			pthread_cond_wait(&fake_changed, &fake_lock);
@@ -70,10 +71,11 @@ static void *stream_main(void *argument)
 		if (!stream->first)
 			stream->last = &stream->first;
 		stream->is_working = true;
+		is_void = fake_is_destroyed;
 		pthread_mutex_unlock(&fake_lock);
 		if (pause.tv_nsec)
 			nanosleep(&pause, NULL);
-		if (!fake_is_destroyed)
+		if (!is_void)
 			do_work(work);
 		pthread_mutex_lock(&fake_lock);
 		stream->is_working = false;
