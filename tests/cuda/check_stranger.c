@@ -360,6 +360,32 @@ START_TEST(test_context_destroyed)
 }
 END_TEST
 
+/* A pass that nobody ends is lost with 0: the session, 1: its recording; the next one is recorded. */
+START_TEST(test_left_open)
+{
+	struct gpu gpu = gpu_start_hasty("open.db", N_LAYERS, N_EXPERTS, TOP_K);
+	struct moetrace_slice slice;
+	const struct moetrace_pass_info info = info_of(&gpu, &slice);
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
+	route_all(&gpu);
+	if (_i == 1) {
+		ck_assert_int_eq(moetrace_stop(gpu.toy.session, NULL), MOETRACE_E_TIMEOUT);
+		ck_assert_int_eq(moetrace_start(gpu.toy.session, NULL), MOETRACE_OK);
+		ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_OK);
+		ck_assert_int_eq(gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 4, 0), MOETRACE_OK);
+		WAIT_UNTIL(gpu_status(&gpu).delivered_passes == 1);
+	}
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(n_complete(db), _i);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), _i);
+	ck_assert_int_eq(n_lost(db), 1);
+	ck_assert_int_eq(db_int(db, "SELECT recording_id FROM gap WHERE reason = 'device'"), 1);
+	db_close(db);
+}
+END_TEST
+
 /* The first error is told with its own call, whatever failed since. */
 START_TEST(test_first_error)
 {
@@ -388,6 +414,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_two_threads);
 	tcase_add_test(tc, test_primary_context);
 	tcase_add_loop_test(tc, test_context_destroyed, 0, 4);
+	tcase_add_loop_test(tc, test_left_open, 0, 2);
 	tcase_add_test(tc, test_first_error);
 	suite_add_tcase(suite, tc);
 	return suite;
