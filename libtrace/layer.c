@@ -294,7 +294,7 @@ int mt_layer_wide(struct mt_assembly *assembly, struct mt_open_pass *pass,
 	};
 	struct mt_record_layer *layer;
 	struct mt_layer_extra extra;
-	uint32_t misuse;
+	uint64_t misuse;
 	int status;
 
 	if (is_duplicate(assembly, pass, record->layer))

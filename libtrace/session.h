@@ -80,6 +80,7 @@ enum mt_misuse {
 #undef MT_MISUSE_ENUM
 	MT_N_MISUSE,
 };
+_Static_assert(MT_N_MISUSE <= 64, "some are told as bits");
 
 /* What the hot path needs of a layer, and the writer beside it. */
 struct mt_layer {

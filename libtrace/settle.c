@@ -24,7 +24,7 @@ struct settling {
 	float *weights;      /* [n_rows][k], sorted as ids are */
 	uint8_t *physical_ids;
 	uint8_t physical_id_bytes;
-	uint32_t misuse;
+	uint64_t misuse;
 };
 
 void mt_settler_free(struct mt_settler *settler)
@@ -146,7 +146,7 @@ static void write_physical(struct settling *settling, uint64_t at, const struct 
 	    (entry->physical < 0 || id >= mt_physical_ids(input->map, input->layer) ||
 	     mt_logical_id(input->map, input->layer, input->wide->layer, id) != entry->id)) {
 		settling->has_physical = 0;
-		settling->misuse |= 1u << MT_MISUSE_MAP;
+		settling->misuse |= UINT64_C(1) << MT_MISUSE_MAP;
 		return;
 	}
 	store_id(settling->physical_ids, at, settling->physical_id_bytes, id);
@@ -226,7 +226,7 @@ static void write_base(struct settling *settling)
 					    (uint64_t)to->n_rows * to->base_k,
 					    settling->parts.base_ids);
 	if (!to->has_base)
-		settling->misuse |= 1u << MT_MISUSE_RULE;
+		settling->misuse |= UINT64_C(1) << MT_MISUSE_RULE;
 }
 
 static int write_candidates(struct mt_settler *settler, struct settling *settling,
@@ -247,7 +247,7 @@ static int write_candidates(struct mt_settler *settler, struct settling *settlin
 	if (settling->input->weight_format == MOETRACE_WEIGHT_FORMAT_NONE) {
 		/* To have told the order by them is reason enough to hand them over. */
 		if (settling->basis != MT_BASIS_SCORES)
-			settling->misuse |= 1u << MT_MISUSE_CANDIDATES;
+			settling->misuse |= UINT64_C(1) << MT_MISUSE_CANDIDATES;
 		return MOETRACE_OK;
 	}
 	if (reserve(&settler->candidate_ids, &settler->candidate_bytes,
@@ -255,7 +255,7 @@ static int write_candidates(struct mt_settler *settler, struct settling *settlin
 	    reserve(&settler->candidate_scores, &settler->score_bytes, n * 2))
 		return MOETRACE_E_NOMEM;
 	if (!write_whole(settling, settling->from.candidate_ids, n, settler->candidate_ids)) {
-		settling->misuse |= 1u << MT_MISUSE_CANDIDATES;
+		settling->misuse |= UINT64_C(1) << MT_MISUSE_CANDIDATES;
 		return MOETRACE_OK;
 	}
 	mt_narrow_weights(&scores, settling->input->weight_format, settler->candidate_scores);
@@ -341,7 +341,7 @@ static enum mt_layer_order order_of(const struct settling *settling)
 
 int mt_settle(struct mt_settler *settler, const struct mt_settle_input *input,
 	      struct mt_record_layer **ret_layer, struct mt_layer_extra *ret_extra,
-	      uint32_t *ret_misuse)
+	      uint64_t *ret_misuse)
 {
 	const struct mt_record_wide *wide = input->wide;
 	struct settling settling = {
@@ -358,7 +358,7 @@ int mt_settle(struct mt_settler *settler, const struct mt_settle_input *input,
 	if (wide->is_physical && !input->map)
 		return MOETRACE_E_NOT_FOUND;
 	if (wide->has_physical && !input->map)
-		settling.misuse |= 1u << MT_MISUSE_MAP;
+		settling.misuse |= UINT64_C(1) << MT_MISUSE_MAP;
 	if (wide->is_physical)
 		settling.n_ids = mt_physical_ids(input->map, input->layer);
 	status = make_room(settler, &settling);

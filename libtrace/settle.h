@@ -49,14 +49,14 @@ struct mt_settle_input {
 
 /*
  * @ret_layer, @ret_extra  Valid until the next call.
- * @ret_misuse             A bit (1u << kind) an enum mt_misuse that was seen.
+ * @ret_misuse             A bit (UINT64_C(1) << kind) an enum mt_misuse that was seen.
  *
  * Returns MOETRACE_OK; MOETRACE_E_NOT_FOUND: ids are physical and the map that explains them is
  * gone; MOETRACE_E_NOMEM.
  */
 int mt_settle(struct mt_settler *settler, const struct mt_settle_input *input,
 	      struct mt_record_layer **ret_layer, struct mt_layer_extra *ret_extra,
-	      uint32_t *ret_misuse);
+	      uint64_t *ret_misuse);
 
 void mt_settler_free(struct mt_settler *settler);
 
