@@ -148,6 +148,10 @@ static struct moetrace_cuda *new_cuda(struct moetrace_session *session, const st
 	return cuda;
 }
 
+/* What handles lead to when their session is closed: every call is refused, as in a child. */
+static struct moetrace_session closed;
+static _Atomic(struct moetrace_cuda *) left; /* a list of them */
+
 static void free_cuda(struct moetrace_cuda *cuda)
 {
 	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++)
@@ -527,9 +531,27 @@ static void release_device(struct moetrace_cuda *cuda)
 	(void)cu->ctx_pop(&ignored);
 }
 
+/* Handles stay memory, some KB, as do the words: graphs and threads may know them for longer. */
+static void leave(struct moetrace_cuda *cuda)
+{
+	for (uint32_t i = 0; i < atomic_load(&cuda->n_lanes); i++) {
+		cuda->lanes[i].is_open = 0;
+		cuda->lanes[i].record = NULL;
+		cuda->lanes[i].tie = NULL;
+	}
+	mt_cuda_scratch_free(cuda->scratch);
+	cuda->scratch = NULL;
+	cuda->set = NULL;
+	atomic_store(&closed.forked, 1);
+	cuda->session = &closed;
+	cuda->left = atomic_load(&left);
+	while (!atomic_compare_exchange_weak(&left, &cuda->left, cuda))
+		continue;
+}
+
 void mt_cuda_release(struct moetrace_cuda *cuda, int is_forked)
 {
 	if (!is_forked)
 		release_device(cuda);
-	free_cuda(cuda);
+	leave(cuda);
 }

@@ -113,6 +113,7 @@ struct mt_cuda_timer {
 struct moetrace_cuda {
 	struct moetrace_session *session;
 	struct mt_cuda_set *set;
+	struct moetrace_cuda *left; /* another one whose session was closed */
 	uint32_t index; /* in the set */
 	const struct mt_cu *cu;
 	void *context;

@@ -88,6 +88,8 @@ int moetrace_cuda_target_get(struct moetrace_cuda_lane *lane, uint32_t layer_ind
 	memset(ret_target, 0, sizeof(*ret_target));
 	if (!lane)
 		return MOETRACE_E_INVALID;
+	if (atomic_load_explicit(&lane->cuda->session->forked, memory_order_relaxed))
+		return MOETRACE_E_STATE;
 	if (layer_index >= lane->n_layers) {
 		mt_misuse(lane->cuda->session, MT_MISUSE_CUDA_STORE);
 		return MOETRACE_E_INVALID;

@@ -386,6 +386,49 @@ START_TEST(test_left_open)
 }
 END_TEST
 
+/* A thread that still runs when the session is closed, in which a pass is 1: open. */
+START_TEST(test_after_close)
+{
+	struct gpu gpu = gpu_start_hasty("closed.db", N_LAYERS, N_EXPERTS, TOP_K);
+	struct moetrace_slice slice;
+	const struct moetrace_pass_info info = info_of(&gpu, &slice);
+	const uint64_t addresses[N_LAYERS] = {4096, 4096, 4096};
+	struct moetrace_cuda_lane_info lane_info;
+	struct moetrace_cuda_target target;
+	struct moetrace_cuda_layers layers;
+	struct moetrace_cuda_status status;
+	struct moetrace_cuda_lane *lane;
+	uint64_t n_calls;
+
+	ck_assert_int_eq(gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 4, 0), MOETRACE_OK);
+	WAIT_UNTIL(gpu_status(&gpu).delivered_passes == 1);
+	if (_i)
+		ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
+	toy_close(&gpu.toy);
+	n_calls = gpu.fake->n_calls("cu");
+	MOETRACE_INIT(&lane_info);
+	MOETRACE_INIT(&layers);
+	MOETRACE_INIT(&status);
+	layers.n_layers = N_LAYERS;
+	layers.n_rows = 4;
+	layers.id_type = MOETRACE_TYPE_I32;
+	layers.ids = addresses;
+	ck_assert_uint_eq(moetrace_cuda_pass_number(gpu.lane), 0);
+	ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_E_STATE);
+	ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_E_STATE);
+	ck_assert_int_eq(moetrace_cuda_pass_layers(gpu.lane, 0), MOETRACE_E_STATE);
+	ck_assert_int_eq(moetrace_cuda_adopt(gpu.lane, NULL), MOETRACE_E_STATE);
+	ck_assert_int_eq(moetrace_cuda_store(gpu.lane, gpu.stream, &layers), MOETRACE_E_STATE);
+	ck_assert_int_eq(moetrace_cuda_target_get(gpu.lane, 0, 4, &target), MOETRACE_E_STATE);
+	ck_assert_uint_eq(target.word, 0);
+	ck_assert_int_eq(moetrace_cuda_lane_add(gpu.cuda, &lane_info, &lane), MOETRACE_E_STATE);
+	ck_assert_int_eq(moetrace_cuda_query(gpu.cuda, &status), MOETRACE_OK);
+	ck_assert_uint_eq(status.delivered_passes, 1);
+	moetrace_cuda_mark(gpu.lane, 0, MOETRACE_ROLE_TOPK);
+	ck_assert_uint_eq(gpu.fake->n_calls("cu"), n_calls);
+}
+END_TEST
+
 /* The first error is told with its own call, whatever failed since. */
 START_TEST(test_first_error)
 {
@@ -415,6 +458,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_primary_context);
 	tcase_add_loop_test(tc, test_context_destroyed, 0, 4);
 	tcase_add_loop_test(tc, test_left_open, 0, 2);
+	tcase_add_loop_test(tc, test_after_close, 0, 2);
 	tcase_add_test(tc, test_first_error);
 	suite_add_tcase(suite, tc);
 	return suite;

@@ -62,8 +62,9 @@ MOETRACE_BEGIN_DECLS
 #define MOETRACE_CUDA_MAX_DEVICES 16 /* a session */
 #define MOETRACE_CUDA_MAX_ROWS 2080768 /* rows a pass, padding included: 127 << 14 */
 
-struct moetrace_cuda;      /* an attached device; memory of the session */
-struct moetrace_cuda_lane; /* memory of the session */
+/* They stay valid when the session is closed; calls are then refused (MOETRACE_E_STATE). */
+struct moetrace_cuda;      /* an attached device */
+struct moetrace_cuda_lane;
 
 struct moetrace_cuda_opts {
 	size_t size;             /* set by MOETRACE_INIT() */
@@ -101,7 +102,7 @@ struct moetrace_cuda_status {
  * ones are 'source.cuda.1' and so on. The passes of all of them are in one recording.
  *
  * @opts      NULL: all defaults.
- * @ret_cuda  The device; set to NULL on failure. It lives until the session is closed, which waits
+ * @ret_cuda  The device; set to NULL on failure. It is used until the session is closed, which waits
  *            up to stop_timeout_ms for passes in flight. A few hundred bytes of device memory
  *            stay allocated for ever, because graphs still read the lanes' words; a primary
  *            context that was named by its ordinal stays retained with them.
@@ -146,7 +147,7 @@ struct moetrace_cuda_lane_info {
 /**
  * Add a lane. A stream may have several, for models that take turns in it.
  *
- * @ret_lane  Lives as long as the session; set to NULL on failure.
+ * @ret_lane  Set to NULL on failure.
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID      NULL, or no such model, order or id space; the stream is of another
@@ -155,7 +156,8 @@ struct moetrace_cuda_lane_info {
  *          MOETRACE_E_UNSUPPORTED  a layer of the model has more than 65534 ids
  *          MOETRACE_E_NOMEM
  *          MOETRACE_E_IO           the driver refused
- *          MOETRACE_E_STATE        this is a forked child, or the stream is being captured
+ *          MOETRACE_E_STATE        this is a forked child, the session is closed, or the stream is
+ *                                  being captured
  *          Why in words: moetrace_errmsg().
  */
 MOETRACE_API MOETRACE_MUST_USE
@@ -187,6 +189,7 @@ struct moetrace_cuda_target {
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID  NULL, or no such layer (counted misuse)
+ *          MOETRACE_E_STATE    this is a forked child, or the session is closed
  *          MOETRACE_E_LIMIT    so many rows of a single layer do not fit into a quarter of the
  *                              ring, or more than MOETRACE_CUDA_MAX_ROWS
  * Makes no driver call: may be called while the stream is being captured.
@@ -210,8 +213,8 @@ int moetrace_cuda_target_get(struct moetrace_cuda_lane *lane, uint32_t layer_ind
  *          MOETRACE_E_STATE     the stream is being captured (nothing was done: call it around
  *                               the launch of the graph, not within), it is none of the device's
  *                               or no context is current in the calling thread (nothing was done),
- *                               the lane is in use by another thread (each counted misuse), or
- *                               this is a forked child
+ *                               the lane is in use by another thread (each counted misuse), this
+ *                               is a forked child, or the session is closed
  *          MOETRACE_E_IO        the driver refused; not recorded, counted
  *          The result may be ignored: moetrace_cuda_pass_end() is right in every case.
  *          A pass that is still open in the lane is lost (counted misuse).
@@ -331,7 +334,7 @@ struct moetrace_cuda_layers {
  *          MOETRACE_E_LIMIT        as moetrace_cuda_target_get()
  *          MOETRACE_E_UNSUPPORTED  the driver refused the kernel's code (counted misuse)
  *          MOETRACE_E_IO           the driver refused the launch (counted misuse)
- *          MOETRACE_E_STATE        this is a forked child
+ *          MOETRACE_E_STATE        this is a forked child, or the session is closed
  *          What is not stored leaves its layers unwritten in the pass.
  */
 MOETRACE_API
