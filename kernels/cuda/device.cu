@@ -262,9 +262,3 @@ int mtk_cuda_stream_follow(void *stream, void *event, struct mtk_error *error)
 	return mtk_cuda_fail(error, cudaStreamWaitEvent(stream_of(stream), (cudaEvent_t)event, 0),
 			     "cudaStreamWaitEvent");
 }
-
-int mtk_cuda_event_wait(void *event, struct mtk_error *error)
-{
-	return mtk_cuda_fail(error, cudaEventSynchronize((cudaEvent_t)event),
-			     "waiting for the GPU");
-}

@@ -75,13 +75,11 @@ int mtk_cuda_event_record(void *event, void *stream, struct mtk_error *error);
 int mtk_cuda_event_elapsed_us(void *begin, void *end, struct mtk_error *error, double *ret_us);
 
 /*
- * Order: an event without a time, cheaper to record; what is launched into a stream from here on comes
- * behind what the event was last recorded behind (in a capture the stream becomes a part of it); and
- * the host's wait for that, with MOETRACE_E_IO where any of it failed.
+ * Order: an event without a time, cheaper to record; and what is launched into a stream from here on comes
+ * behind what the event was last recorded behind (in a capture the stream becomes a part of it).
  */
 int mtk_cuda_event_create_untimed(struct mtk_error *error, void **ret_event);
 int mtk_cuda_stream_follow(void *stream, void *event, struct mtk_error *error);
-int mtk_cuda_event_wait(void *event, struct mtk_error *error);
 
 #ifdef __cplusplus
 }

@@ -253,9 +253,7 @@ static int take_order(struct mtk_cuda_context *c, struct mtk_error *error)
 
 	if (!status)
 		status = mtk_cuda_event_create_untimed(error, &c->forked);
-	if (!status)
-		status = mtk_cuda_event_create_untimed(error, &c->joined);
-	return status ? status : mtk_cuda_event_create_untimed(error, &c->fetched);
+	return status ? status : mtk_cuda_event_create_untimed(error, &c->joined);
 }
 
 /* The rule of each layer, and how wide rows become. */
@@ -389,7 +387,6 @@ void mtk_cuda_context_destroy(void *memory)
 	mtk_cuda_graphs_forget(context);
 	mtk_cuda_event_destroy(context->forked);
 	mtk_cuda_event_destroy(context->joined);
-	mtk_cuda_event_destroy(context->fetched);
 	mtk_cuda_stream_destroy(context->side);
 	while (context->n_blocks > 0)
 		mtk_cuda_free(context->blocks[--context->n_blocks]);

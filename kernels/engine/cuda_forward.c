@@ -261,21 +261,6 @@ static void call_hooks(const struct mtk_cuda_pass *pass, const struct mtk_forwar
 	}
 }
 
-/* What the hook launches is not waited for, and takes its time while the GPU computes. */
-static int wait_for_results(struct mtk_cuda_pass *pass, const struct mtk_forward_hooks *hooks)
-{
-	struct mtk_cuda_context *c = pass->context;
-	int status;
-
-	if (!hooks || !hooks->launched)
-		return mtk_cuda_stream_wait(c->state->stream, pass->error);
-	status = mtk_cuda_event_record(c->fetched, c->state->stream, pass->error);
-	if (status)
-		return status;
-	hooks->launched(hooks->ctx);
-	return mtk_cuda_event_wait(c->fetched, pass->error);
-}
-
 static int run(struct mtk_cuda_pass *pass, const struct mtk_batch *batch,
 	       const struct mtk_forward_hooks *hooks, const struct mtk_forward_result *result)
 {
@@ -292,8 +277,11 @@ static int run(struct mtk_cuda_pass *pass, const struct mtk_batch *batch,
 	/* Padding rows come last, and hooks are not told of them. */
 	if (!status && has_hooks)
 		status = fetch_choices(pass, batch->n_rows);
+	/* What the hook puts into the stream takes the host's time while the GPU computes. */
+	if (!status && hooks && hooks->launched)
+		hooks->launched(hooks->ctx);
 	if (!status)
-		status = wait_for_results(pass, hooks);
+		status = mtk_cuda_stream_wait(pass->context->state->stream, pass->error);
 	if (!status && has_hooks)
 		call_hooks(pass, hooks, batch->n_rows);
 	return status;

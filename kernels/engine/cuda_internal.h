@@ -101,7 +101,6 @@ struct mtk_cuda_context {
 	void *forked; /* events: what the side stream follows, and what follows it */
 	void *joined;
 	bool has_branch; /* it must be joined before the capture ends */
-	void *fetched;	 /* event: a pass's results are on the host */
 	/* What hooks are given, made when the first are. */
 	int32_t *host_ids;
 	float *host_weights;
