@@ -269,18 +269,18 @@ static int wait_for_last(struct cupti *cupti)
 }
 
 /*
- * Off first, then a while for what runs still: what is forced out with an end of 0 is never delivered
- * again. Launches of whole graphs are not forced out, as their records stay on: those that come too
- * late are lost.
+ * A while for what runs still, since what was read before records go off keeps its ends; off before the
+ * rest is forced out with an end of 0, as that is never delivered again. Launches of whole graphs are
+ * not forced out, as their records stay on: those that come too late are lost.
  */
 static void cupti_rest(void *collector)
 {
 	struct cupti *cupti = collector;
 
 	stop_sampler(cupti);
-	(void)set_kernels(cupti, 0);
 	if (!wait_for_last(cupti) && !cupti->mode.has_kernels)
 		cupti->out->dropped(cupti->out->context, MT_UNKNOWN);
+	(void)set_kernels(cupti, 0);
 	(void)shared.api.flush(cupti->mode.has_kernels ? MTC_CUPTI_FLUSH_FORCED : 0);
 	compare_clock(cupti);
 	(void)take_filled(cupti);

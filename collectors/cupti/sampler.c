@@ -176,6 +176,10 @@ static uint64_t switch_off(struct mtc_cupti_sampler *sampler, uint64_t n_before)
 	n_kept = count(sampler).n_whole - n_before;
 	if (n_kept && wait_behind(sampler))
 		wait_for_gpus(sampler);
+	/* What has ended is read: then no later launch can write its ends. */
+	result = sampler->api->flush(0);
+	if (result != MTC_CUPTI_OK)
+		atomic_store(&sampler->result, result);
 	mtc_cupti_launches_record(0);
 	result = sampler->api->disable(MTC_CUPTI_CONCURRENT_KERNEL);
 	if (result != MTC_CUPTI_OK)

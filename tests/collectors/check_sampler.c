@@ -27,6 +27,7 @@ static struct {
 	_Atomic uint32_t n_on, n_off; /* times that records were switched */
 	_Atomic uint64_t on_ns[MAX_SWITCHES], off_ns[MAX_SWITCHES];
 	_Atomic int is_watched;
+	_Atomic int is_flushed;
 	_Atomic int is_behind; /* the GPU */
 	_Atomic int result; /* of switching on */
 	_Atomic int has_pass; /* a whole one, each time that they are on */
@@ -124,16 +125,24 @@ static int enable(uint32_t kind)
 	return MTC_CUPTI_OK;
 }
 
+static int flush(uint32_t flags)
+{
+	world.is_flushed = flags == 0;
+	return MTC_CUPTI_OK;
+}
+
+/* What has ended has been read by then, since the last time. */
 static int disable(uint32_t kind)
 {
 	(void)kind;
+	ck_assert(atomic_exchange(&world.is_flushed, 0));
 	if (world.n_off < MAX_SWITCHES)
 		world.off_ns[world.n_off] = world.now_ns;
 	world.n_off++;
 	return MTC_CUPTI_OK;
 }
 
-static const struct mtc_cupti api = { .enable = enable, .disable = disable };
+static const struct mtc_cupti api = { .enable = enable, .disable = disable, .flush = flush };
 
 static struct mtc_cupti_sampler *start(const char *words, uint64_t look_ns)
 {

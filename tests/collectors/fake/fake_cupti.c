@@ -57,6 +57,7 @@ static size_t n_records;
 static uint64_t enabled; /* a bit a kind */
 static int is_held;
 static uint32_t n_held;
+static uint32_t n_at_off; /* records that no flush had delivered when kernels were switched off */
 static size_t n_lost; /* requests that were declined */
 static int is_slow;
 static uint32_t n_stalled;
@@ -213,6 +214,16 @@ static uint32_t n_waiting(void)
 	return n;
 }
 
+static uint32_t n_left(void)
+{
+	uint32_t n;
+
+	pthread_mutex_lock(&lock);
+	n = n_at_off;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
 static void stall(int is_on)
 {
 	pthread_mutex_lock(&lock);
@@ -248,7 +259,7 @@ const struct fake_cupti_api *fake_cupti(void)
 {
 	static const struct fake_cupti_api api = { put,		  launch,     launch_graph,  node,
 						   times_enabled, is_enabled, times_flushed, n_waiting,
-						   hold, hold_some, stall, wait_for_stalled };
+						   n_left, hold, hold_some, stall, wait_for_stalled };
 
 	return &api;
 }
@@ -413,6 +424,8 @@ static int set_enabled(uint32_t kind, int is_on)
 	pthread_mutex_lock(&lock);
 	enabled = is_on ? enabled | UINT64_C(1) << kind : enabled & ~(UINT64_C(1) << kind);
 	n_enabled[kind] += is_on != 0;
+	if (kind == MTC_CUPTI_CONCURRENT_KERNEL && !is_on)
+		n_at_off = (uint32_t)n_records;
 	pthread_mutex_unlock(&lock);
 	return MTC_CUPTI_OK;
 }

@@ -35,6 +35,8 @@ struct fake_cupti_api {
 	uint32_t (*n_flushes)(void);
 	/* Records that no flush has delivered yet. */
 	uint32_t (*n_waiting)(void);
+	/* How many there were when records of kernels were switched off the last time. */
+	uint32_t (*n_left)(void);
 	/* While it is on a flush delivers nothing. */
 	void (*hold)(int is_on);
 	/* So many of the next flushes deliver nothing. */
