@@ -18,6 +18,8 @@
 #define USUAL_ROOT "/sys/class/powercap"
 /* No domain draws as much: 100 kW, in uJ a ns. A counter that went on by more has begun anew. */
 #define MAX_UJ_PER_NS 100
+/* Counters are written when they like: by so much later than they are read. */
+#define SLACK_NS 100000000
 #define WHY_BYTES 160
 
 struct domain {
@@ -41,15 +43,21 @@ struct rapl {
 	struct domain domains[MAX_DOMAINS];
 };
 
+/* By a domain before it, or for GPUs. */
 static int is_taken(const struct rapl *rapl, const char *name)
 {
+	static const char *const of_gpus[] = { "gpu", "module", "memory" };
+
+	for (size_t i = 0; i < sizeof(of_gpus) / sizeof(of_gpus[0]); i++)
+		if (strcmp(of_gpus[i], name) == 0)
+			return 1;
 	for (int i = 0; i < rapl->n_domains; i++)
 		if (strcmp(rapl->domains[i].name, name) == 0)
 			return 1;
 	return 0;
 }
 
-/* A name that no domain before it has: two sockets have a "dram" each. */
+/* A name that nothing else has: two sockets have a "dram" each. */
 static void name_domain(const struct rapl *rapl, struct domain *domain, const char *name,
 			const char *folder)
 {
@@ -172,7 +180,8 @@ static void find_domains(struct rapl *rapl, const char *root, struct mt_collecto
 	struct dirent **folders = NULL;
 	int error;
 	int n_folders = list_folders(root, &folders, &error);
-	int n_denied = error == EACCES || error == EPERM;
+	int is_closed = error == EACCES || error == EPERM;
+	int n_denied = 0;
 	int n_left_out = 0;
 	char why[WHY_BYTES] = "";
 
@@ -185,12 +194,16 @@ static void find_domains(struct rapl *rapl, const char *root, struct mt_collecto
 		free(folders[i]);
 	}
 	free(folders);
-	if (!n_folders && !n_denied)
+	if (is_closed)
+		mtc_report(report, MT_COLLECTOR_DENIED,
+			   "no permission to look into %.100s: run as root, or let root open it (chmod a+rx)",
+			   root);
+	else if (!n_folders)
 		tell_none(root, error, report);
 	else if (!rapl->n_domains && n_denied)
 		mtc_report(report, MT_COLLECTOR_DENIED,
 			   "no permission to read %.100s/*/energy_uj: run as root, or let root make them "
-			   "readable (chmod a+r)",
+			   "readable (chmod a+r, their folders a+rx)",
 			   root);
 	else if (!rapl->n_domains)
 		mtc_report(report, MT_COLLECTOR_UNSUPPORTED,
@@ -221,7 +234,7 @@ static int advance(struct domain *domain, uint64_t now_ns, char *ret_why)
 		went_on_uj += (uint64_t)domain->range_uj + 1;
 	domain->last_uj = now_uj;
 	domain->last_ns = now_ns;
-	if (went_on_uj / MAX_UJ_PER_NS > passed_ns + 100000000) {
+	if (went_on_uj / MAX_UJ_PER_NS > passed_ns + SLACK_NS) {
 		snprintf(ret_why, WHY_BYTES, "%.90s went on by %llu J at once", domain->path,
 			 (unsigned long long)(went_on_uj / 1000000));
 		return ERANGE;

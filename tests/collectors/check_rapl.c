@@ -87,7 +87,7 @@ START_TEST(test_denied)
 	ck_assert_int_eq(moetrace_stop(toy.session, NULL), MOETRACE_OK);
 	db = sources_finish(&toy);
 	ck_assert_str_eq(sources_state(db, "rapl"), "denied");
-	ck_assert(sources_say(db, "rapl", "no permission"));
+	ck_assert(sources_say(db, "rapl", _i ? "no permission to read" : "no permission to look into"));
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample"), 0);
 	db_close(db);
 	ck_assert_int_eq(chmod(root, 0755), 0);
@@ -233,12 +233,16 @@ START_TEST(test_names)
 			 i);
 		fakes_put_domain(root, folder, "uncore", "5");
 	}
+	fakes_put_domain(root, "intel-rapl:0", "memory", "5");
+	fakes_put_domain(root, "intel-rapl:1", "gpu", "5");
 	fakes_set("MOETRACE_POWERCAP", root);
 	toy = sources_start("names.db", "rapl");
 	sources_wait_until_read(&toy);
 	db = sources_finish(&toy);
 	agree_prove(toy.path);
-	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT domain) FROM power_sample"), 12);
+	ck_assert_int_eq(db_int(db, "SELECT count(DISTINCT domain) FROM power_sample"), 14);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM power_sample WHERE domain IN ('gpu', 'memory')"),
+			 0);
 	db_close(db);
 }
 END_TEST
