@@ -306,6 +306,7 @@ int mt_writer_define(struct mt_writer *writer)
 	writer->assembly.tied = &writer->tied;
 	/* Numbers below are those of the kinds of misuse. */
 	writer->last_diagnostic_id = MT_N_MISUSE;
+	writer->said.diagnostic_id = 0;
 	writer->limit_bytes = writer->session->opts.file_limit_bytes;
 	make_uuid(writer->session->uuid, sizeof(writer->session->uuid));
 	if (!status)

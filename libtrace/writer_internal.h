@@ -152,6 +152,13 @@ struct mt_writer {
 	struct mt_rate rate;
 	int64_t last_gap_id;
 	int64_t last_diagnostic_id;
+	struct {
+		int64_t diagnostic_id; /* 0: none */
+		int64_t time_ns;
+		int64_t n_times;
+		char text[640];
+		char source[32];
+	} said; /* last, by a message */
 	uint64_t last_loss_ns;
 	struct mt_open_gap gaps[MT_N_LOSS];
 	struct mt_losses losses;

@@ -5,6 +5,9 @@
  * a recording that has not started yet waits with them, and so do those of requests behind it;
  * after a failure of the store each is still answered.
  */
+#include <stdio.h>
+#include <string.h>
+
 #include "libtrace/writer_internal.h"
 
 int mt_writer_do_request(struct mt_writer *writer, struct mt_message *message)
@@ -75,6 +78,23 @@ static int do_message_failed(struct mt_writer *writer, struct mt_message *messag
 	return status;
 }
 
+/* Who says the same again and again has one row that counts. */
+static int add_diagnostic(struct mt_writer *writer, const struct mt_message *message)
+{
+	if (writer->said.diagnostic_id && strcmp(writer->said.text, message->text) == 0 &&
+	    strcmp(writer->said.source, message->text2) == 0) {
+		writer->said.n_times++;
+	} else {
+		writer->said.diagnostic_id = ++writer->last_diagnostic_id;
+		writer->said.time_ns = (int64_t)message->time_ns;
+		writer->said.n_times = 1;
+		snprintf(writer->said.text, sizeof(writer->said.text), "%s", message->text);
+		snprintf(writer->said.source, sizeof(writer->said.source), "%s", message->text2);
+	}
+	return mt_store_diagnostic(writer->store, writer->said.diagnostic_id, writer->said.time_ns,
+				   "warning", message->text2, message->text, writer->said.n_times);
+}
+
 /* What the message says, in an open transaction and after the records that come before it. */
 static int carry_out(struct mt_writer *writer, struct mt_message *message)
 {
@@ -85,9 +105,7 @@ static int carry_out(struct mt_writer *writer, struct mt_message *message)
 		status = mt_writer_add_model(writer, message->model);
 		break;
 	case MT_MESSAGE_DIAGNOSTIC:
-		status = mt_store_diagnostic(writer->store, ++writer->last_diagnostic_id,
-					     (int64_t)message->time_ns, "warning", message->text2,
-					     message->text, 1);
+		status = add_diagnostic(writer, message);
 		break;
 	case MT_MESSAGE_SOURCE:
 		status = mt_writer_add_source(writer, message);

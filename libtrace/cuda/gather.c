@@ -22,7 +22,7 @@ static int check_layers(const struct moetrace_cuda_lane *lane,
 
 	if (!layers->n_layers || layers->first_layer >= lane->n_layers ||
 	    layers->n_layers > lane->n_layers - layers->first_layer || !layers->ids ||
-	    (has_weights && !layers->weights))
+	    layers->reserved || (has_weights && !layers->weights))
 		return -1;
 	switch (layers->id_type) {
 	case MOETRACE_TYPE_I32:
@@ -38,6 +38,15 @@ static int check_layers(const struct moetrace_cuda_lane *lane,
 			       layers->weight_type != MOETRACE_TYPE_BF16 ?
 		       -1 :
 		       0;
+}
+
+/* Whether rows of so many bytes can lie so far apart; the kernel would read wherever it is told to. */
+static int is_distance(uint64_t distance_bytes, uint64_t k, uint32_t type)
+{
+	const uint64_t entry_bytes = mt_type_bytes(type);
+
+	return distance_bytes >= k * entry_bytes && distance_bytes <= INT32_MAX &&
+	       distance_bytes % entry_bytes == 0;
 }
 
 /* One layer of a launch; distances that are not given follow from its k. */
@@ -58,6 +67,8 @@ static int fill_layer(struct moetrace_cuda_lane *lane, const struct moetrace_cud
 	to->ids = layers->ids[i];
 	to->weights = layers->weight_type ? layers->weights[i] : 0;
 	if (!to->ids || (layers->weight_type && !to->weights) ||
+	    !is_distance(ids_bytes, k, layers->id_type) ||
+	    (layers->weight_type && !is_distance(weights_bytes, k, layers->weight_type)) ||
 	    (args->rows.ids_bytes && args->rows.ids_bytes != ids_bytes))
 		return MOETRACE_E_INVALID;
 	args->rows.ids_bytes = ids_bytes;

@@ -25,8 +25,10 @@ START_TEST(test_no_driver)
 	char text[512];
 	sqlite3 *db;
 
-	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_E_UNSUPPORTED);
-	ck_assert_ptr_null(cuda);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_E_UNSUPPORTED);
+		ck_assert_ptr_null(cuda);
+	}
 	moetrace_errmsg(toy.session, text, sizeof(text));
 	ck_assert_msg(strncmp(text, "cuda: no ", 9) == 0, "%s", text);
 	MOETRACE_INIT(&lane_info);
@@ -41,9 +43,9 @@ START_TEST(test_no_driver)
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM meta WHERE key = 'source.cuda'"
 				    " AND value LIKE 'absent: no %%'"),
 			 1);
-	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM diagnostic WHERE source = 'cuda' AND"
-				    " message LIKE 'absent: no %%'"),
-			 1);
+	ck_assert_int_eq(db_int(db, "SELECT sum(n_times) * 10 + count(*) FROM diagnostic WHERE"
+				    " source = 'cuda' AND message LIKE 'absent: no %%'"),
+			 31);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM device WHERE kind = 'cuda'"), 0);
 	db_close(db);
 }

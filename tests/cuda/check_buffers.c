@@ -335,8 +335,18 @@ START_TEST(test_store_refuses)
 	REFUSED(ids, nothing, MOETRACE_E_INVALID);
 	REFUSED(id_type, MOETRACE_TYPE_F32, MOETRACE_E_INVALID);
 	REFUSED(weight_type, MOETRACE_TYPE_F32, MOETRACE_E_INVALID);
+	REFUSED(reserved, 1, MOETRACE_E_INVALID);
+	REFUSED(ids_row_bytes, TOP_K * 4 - 4, MOETRACE_E_INVALID);
+	REFUSED(ids_row_bytes, TOP_K * 4 + 1, MOETRACE_E_INVALID);
+	REFUSED(ids_row_bytes, UINT64_MAX, MOETRACE_E_INVALID);
+	REFUSED(ids_row_bytes, UINT64_C(1) << 32, MOETRACE_E_INVALID);
 	REFUSED(n_rows, MOETRACE_CUDA_MAX_ROWS + 1, MOETRACE_E_LIMIT);
 	REFUSED(n_rows, 1000000, MOETRACE_E_LIMIT);
+	REFUSED(n_rows, 0, MOETRACE_OK);
+	good.weight_type = MOETRACE_TYPE_F16;
+	good.weights = addresses;
+	REFUSED(weights_row_bytes, TOP_K * 2 - 2, MOETRACE_E_INVALID);
+	REFUSED(weights_row_bytes, UINT64_MAX - 1, MOETRACE_E_INVALID);
 	REFUSED(n_rows, 0, MOETRACE_OK);
 #undef REFUSED
 	ck_assert_int_eq(moetrace_cuda_store(NULL, NULL, &good), MOETRACE_E_INVALID);

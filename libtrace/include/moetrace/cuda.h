@@ -302,7 +302,8 @@ struct moetrace_cuda_buffer {
  *
  * Returns  MOETRACE_OK
  *          MOETRACE_E_INVALID  NULL lane, or an inconsistent description
- *          MOETRACE_E_STATE    a pass is open in the lane, or another thread uses it
+ *          MOETRACE_E_STATE    a pass is open in the lane, another thread uses it, its session is closed,
+ *                              or this is a forked child
  *          Why in words: moetrace_errmsg().
  */
 MOETRACE_API
@@ -316,11 +317,11 @@ struct moetrace_cuda_layers {
 	uint32_t n_rows;          /* of the pass, padding included; see moetrace_cuda_target_get() */
 	uint32_t id_type;         /* enum moetrace_type: I32, I64, I16 or U8 */
 	const uint64_t *ids;      /* [n_layers] addresses of [n_rows][k] ids */
-	uint64_t ids_row_bytes;   /* from row to row; 0: rows follow each other */
+	uint64_t ids_row_bytes;   /* from row to row, at most 2 GiB; 0: rows follow each other */
 	uint32_t weight_type;     /* enum moetrace_type: F32, F16, BF16, or NONE without weights */
 	uint32_t reserved;        /* 0 */
 	const uint64_t *weights;  /* [n_layers] addresses of [n_rows][k] weights; NULL with NONE */
-	uint64_t weights_row_bytes; /* from row to row; 0: rows follow each other */
+	uint64_t weights_row_bytes; /* from row to row, at most 2 GiB; 0: rows follow each other */
 };
 
 /**
