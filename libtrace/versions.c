@@ -2,11 +2,14 @@
 /*
  * Every library has a function that gives its version as a number, and that number its own way of
  * being put together. A library that is linked into the program is found by the function's name, if
- * the program lets it be seen.
+ * the program lets it be seen. One that is not loaded is not looked for: its file may lie where reading
+ * it hangs, and the loader opens files even where it shall not load them.
  */
 #include "libtrace/versions.h"
 
 #include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -51,12 +54,33 @@ static const struct library {
 	{ "nccl", "ncclGetVersion", { "libnccl.so.2" }, print_nccl },
 };
 
+struct search {
+	const char *file;
+	char path[PATH_MAX];
+};
+
+static int is_it(struct dl_phdr_info *info, size_t info_bytes, void *argument)
+{
+	struct search *search = argument;
+	const char *name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
+
+	(void)info_bytes;
+	if (!name || strcmp(name + 1, search->file) != 0 ||
+	    strlen(info->dlpi_name) >= sizeof(search->path))
+		return 0;
+	strcpy(search->path, info->dlpi_name);
+	return 1;
+}
+
 static void *find(const struct library *library)
 {
 	void *function = dlsym(RTLD_DEFAULT, library->function);
 
 	for (int i = 0; !function && i < 3 && library->files[i]; i++) {
-		void *loaded = dlopen(library->files[i], RTLD_NOW | RTLD_NOLOAD | RTLD_LOCAL);
+		struct search search = { .file = library->files[i] };
+		void *loaded = dl_iterate_phdr(is_it, &search) ?
+				       dlopen(search.path, RTLD_NOW | RTLD_NOLOAD | RTLD_LOCAL) :
+				       NULL;
 
 		if (!loaded)
 			continue;

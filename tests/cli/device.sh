@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 #
 # --device where no GPU can be used, since its driver is older than what the command was built with: cuda
-# is an error that says so, auto serves on the CPU, says why, and gives what cpu gives.
+# is an error that says so, auto serves on the CPU, says why, and gives what cpu gives. Who asks for no GPU
+# does not depend on a driver's file either.
 
 . "$MOETRACE_SRCDIR/tests/support/lib.sh"
 
@@ -25,3 +26,9 @@ expect_ok serve auto "$tmp/auto.jsonl"
 expect_match "$tmp/out" "^device +cpu \\($why"
 expect_same "$tmp/cpu.jsonl" "$tmp/auto.jsonl"
 expect_error 2 'device.*gpu' serve gpu "$tmp/gpu.jsonl"
+
+# Who reads that file waits for ever.
+mkdir "$tmp/pipe"
+mkfifo "$tmp/pipe/libcuda.so.1"
+expect_ok env LD_LIBRARY_PATH="$tmp/pipe${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" timeout -k 5 100 "$moetrace" run \
+	--model "$tinymoe/tinymoe.safetensors" --workload "$tmp/workload.jsonl" --output "$tmp/pipe.db"
