@@ -16,6 +16,7 @@
 #include "cli/cli.h"
 #include "cli/explain.h"
 #include "cli/efficiency_sql.h"
+#include "cli/energy_sql.h"
 #include "cli/notes.h"
 #include "kernels/cpu.h"
 #ifdef MT_HAS_CUDA_ENGINE
@@ -278,6 +279,8 @@ static int sections_print(struct mt_trace *trace, const struct options *options)
 		mt_output_end(&output);
 	if (status == MT_EXIT_OK)
 		status = mt_trace_print_notes(trace, prepare(trace, options, MT_SQL_MISSING));
+	if (status == MT_EXIT_OK)
+		status = mt_trace_print_notes(trace, prepare(trace, options, MT_SQL_UNTOLD));
 	if (status == MT_EXIT_OK)
 		status = mt_notes_print(trace, options->args.recording_id, MT_NOTES_LOAD);
 	return status;

@@ -138,7 +138,7 @@ static const char *sql_of(int view)
 /* Why there is nothing to see, where a person would wonder. */
 static int nothing_mention(const struct mt_trace *trace, const struct options *options)
 {
-	int64_t n = 0, n_graphs = 0;
+	int64_t n = 0, n_graphs = 0, n_kept = 0;
 	int status = mt_trace_int(trace,
 				  "SELECT (SELECT count(*) FROM kernel) + "
 				  "(SELECT count(n_nodes) FROM graph_launch)",
@@ -146,7 +146,11 @@ static int nothing_mention(const struct mt_trace *trace, const struct options *o
 
 	if (status == MT_EXIT_OK)
 		status = mt_trace_int(trace, "SELECT count(*) FROM graph_launch", &n_graphs);
-	if (status != MT_EXIT_OK || n || options->view == OPT_BY_LAYER || options->view == OPT_GRAPHS)
+	if (status == MT_EXIT_OK)
+		status = mt_trace_int(
+			trace, "SELECT count(*) FROM recording WHERE mode <> 'stat'", &n_kept);
+	if (status != MT_EXIT_OK || n || (!n_graphs && !n_kept) || options->view == OPT_BY_LAYER ||
+	    options->view == OPT_GRAPHS)
 		return status;
 	if (n_graphs)
 		mt_note("graphs were recorded as a whole, which --graphs shows: 'moetrace run "
@@ -157,12 +161,29 @@ static int nothing_mention(const struct mt_trace *trace, const struct options *o
 	return status;
 }
 
+/* ?1 recording. Such a one has no operations and no layers of passes, whatever was asked for. */
+#define SQL_STAT                                                                                \
+	"SELECT recording_id, 'its mode is stat, which keeps no passes and so none of the times '" \
+	"|| 'that a runtime takes of their operations: record in mode per_token or per_pass' "   \
+	"FROM recording WHERE mode = 'stat' AND (?1 IS NULL OR recording_id = ?1) ORDER BY 1"
+
 /* ?1 recording. They are in no answer by pass or layer. */
 #define SQL_UNTIED                                                                            \
 	"SELECT recording_id, value || ' operations or launches of graphs are of no pass that is " \
 	"known: theirs was lost, or its end came too late to be waited for, or there was no room for " \
 	"so many to wait (32768)' FROM stats WHERE name = 'untied_kernels' AND value > 0 AND (?1 IS " \
 	"NULL OR recording_id = ?1) ORDER BY 1"
+
+static int notes_print(const struct mt_trace *trace, uint64_t recording_id)
+{
+	int status = mt_trace_print_notes(
+		trace, mt_trace_prepare_recording(trace, SQL_UNTIED, recording_id));
+
+	if (status == MT_EXIT_OK)
+		status = mt_trace_print_notes(
+			trace, mt_trace_prepare_recording(trace, SQL_STAT, recording_id));
+	return status;
+}
 
 static int print(struct mt_trace *trace, void *input)
 {
@@ -173,9 +194,7 @@ static int print(struct mt_trace *trace, void *input)
 					   options->args.recording_id));
 
 	if (status == MT_EXIT_OK)
-		status = mt_trace_print_notes(
-			trace, mt_trace_prepare_recording(trace, SQL_UNTIED,
-							  options->args.recording_id));
+		status = notes_print(trace, options->args.recording_id);
 	return status == MT_EXIT_OK ? nothing_mention(trace, options) : status;
 }
 

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "cli/cli.h"
+#include "cli/energy_sql.h"
 #include "cli/explain.h"
 
 enum { OPT_READINGS = MT_OPT_OWN };
@@ -52,7 +53,9 @@ static const struct argp argp = {
 	       "  mean_w           mean power by the counter\n"
 	       "  limit_share      of the enforced limit when it began\n"
 	       "  tokens           rows of target models' passes that began in it\n"
-	       "  mj_per_token     energy divided by them\n",
+	       "  mj_per_token     energy divided by them\n"
+	       "Tokens are not told where the recording does not know all of a window's: standard error "
+	       "says why.\n",
 	.children = children,
 };
 
@@ -80,6 +83,15 @@ static const struct argp argp = {
 	"(?1 IS NULL OR s.recording_id = ?1) GROUP BY s.recording_id, s.device_id, s.domain "  \
 	"HAVING max(s.time_ns) - min(s.time_ns) < 1000000000 ORDER BY 1, s.device_id, s.domain"
 
+/* ?1 recording. What a driver averages over a second or so adds up to nothing. */
+#define SQL_AVERAGE                                                                            \
+	"SELECT s.recording_id, 'device ' || s.device_id || ', ' || s.domain || ': its source '" \
+	"|| 'tells average power alone, neither energy nor power now, so that windows have '"  \
+	"|| 'none: --readings shows it' FROM power_sample AS s WHERE s.source = 'poll' AND "   \
+	"(?1 IS NULL OR s.recording_id = ?1) GROUP BY s.recording_id, s.device_id, s.domain "  \
+	"HAVING count(s.average_mw) > 0 AND count(s.energy_mj) = 0 AND count(s.instant_mw) = " \
+	"0 ORDER BY 1, s.device_id, s.domain"
+
 #define SQL_STATES                                                                              \
 	"SELECT recording_id, name || ' is ' || state || ': ' || coalesce(reason, '') FROM "    \
 	"collector WHERE name IN ('nvml', 'rapl') AND (state <> 'on' OR reason IS NOT NULL) "   \
@@ -101,19 +113,29 @@ static int states_mention(const struct mt_trace *trace, uint64_t recording_id)
 	return status;
 }
 
+/* What windows do not tell. */
+static int windows_mention(const struct mt_trace *trace, uint64_t recording_id)
+{
+	static const char *const notes[] = {SQL_SHORT, SQL_AVERAGE, MT_SQL_UNTOLD};
+	int status = MT_EXIT_OK;
+
+	for (size_t i = 0; i < sizeof(notes) / sizeof(notes[0]) && status == MT_EXIT_OK; i++)
+		status = mt_trace_print_notes(
+			trace, mt_trace_prepare_recording(trace, notes[i], recording_id));
+	return status;
+}
+
 static int print(struct mt_trace *trace, void *input)
 {
 	const struct options *options = input;
+	const uint64_t recording_id = options->args.recording_id;
 	const char *sql = options->has_readings ? SQL_READINGS : SQL_WINDOWS;
-	int status = mt_explain_print_only(
-		trace, &options->args, MT_SCALE_TIMES, "power", NULL,
-		mt_trace_prepare_recording(trace, sql, options->args.recording_id));
+	int status = mt_explain_print_only(trace, &options->args, MT_SCALE_TIMES, "power", NULL,
+					   mt_trace_prepare_recording(trace, sql, recording_id));
 
 	if (status == MT_EXIT_OK && !options->has_readings)
-		status = mt_trace_print_notes(
-			trace, mt_trace_prepare_recording(trace, SQL_SHORT,
-							  options->args.recording_id));
-	return status == MT_EXIT_OK ? states_mention(trace, options->args.recording_id) : status;
+		status = windows_mention(trace, recording_id);
+	return status == MT_EXIT_OK ? states_mention(trace, recording_id) : status;
 }
 
 int mt_cmd_power(int argc, char **argv)

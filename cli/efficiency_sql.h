@@ -68,7 +68,7 @@
 	"min(begin_ns) AS span_ns FROM pass WHERE parent_pass_id IS NULL AND end_ns IS NOT NULL "  \
 	"AND (?1 IS NULL OR recording_id = ?1) GROUP BY recording_id), "                           \
 	"kernels AS (SELECT recording_id, sum(duration_ns) AS kernel_ns FROM kernel_event WHERE "  \
-	"?1 IS NULL OR recording_id = ?1 GROUP BY recording_id), "                                 \
+	"pass_id IS NOT NULL AND (?1 IS NULL OR recording_id = ?1) GROUP BY recording_id), "       \
 	"bound AS (SELECT recording_id, phase, sum(flops) AS flops, sum(bytes) AS bytes, "         \
 	"sum(time_ns) AS ns, sum(source <> 'experts') AS n_whole, sum(flops) / (?3 * 1e3) AS "     \
 	"compute_ns, sum(bytes) / ?4 AS memory_ns FROM work WHERE time_ns > 0 AND bytes > 0 "      \
@@ -89,7 +89,9 @@
 	"clocks back' END AS says FROM drawn UNION ALL "                                           \
 	"SELECT recording_id, 2, printf('passes ran in %.0f %% of the time between the first and " \
 	"the last', 100.0 * pass_ns / span_ns) || iif(pass_ns < 0.9 * span_ns, ': in the rest "    \
-	"there was nothing to do, or the host was not ready', '') FROM ran WHERE span_ns > 0 "     \
+	"there was nothing to do, or the host was not ready', '') FROM ran WHERE span_ns > 0 AND " \
+	"recording_id NOT IN (SELECT recording_id FROM stats WHERE value > 0 AND name IN "         \
+	"('sampled_passes', 'disabled_passes', 'dropped_passes')) "                                \
 	"UNION ALL SELECT recording_id, 3, printf('operations that were timed cover %.0f %% of "   \
 	"the passes', 100.0 * kernel_ns / pass_ns) || iif(kernel_ns < 0.8 * pass_ns, ': in the "   \
 	"rest the device waited for the host or for other ranks, or what ran was not timed', '') " \
@@ -124,13 +126,14 @@
 	"'poll' AND (?1 IS NULL OR s.recording_id = ?1) GROUP BY s.recording_id, s.device_id, "   \
 	"s.domain ORDER BY 1, 2, 4"
 
-/* Windows of at least a second, ten stretches of them at most. */
+/* Windows of at least a second, ten stretches of them at most; tokens where those of all are known. */
 #define MT_SQL_ENERGY                                                                             \
 	"WITH part AS (SELECT *, ntile(10) OVER (PARTITION BY recording_id, device_id, domain "   \
 	"ORDER BY start_ns) AS tile FROM energy_window WHERE energy_mj IS NOT NULL AND (?1 IS "   \
 	"NULL OR recording_id = ?1)) SELECT recording_id, device_id, domain, min(start_ns) AS "   \
-	"from_ns, sum(length_ns) AS duration_ns, sum(energy_mj) / 1e3 AS joules, sum(tokens) AS " \
-	"tokens, 1e3 * sum(tokens) / nullif(sum(energy_mj), 0) AS tokens_per_joule FROM part "    \
+	"from_ns, sum(length_ns) AS duration_ns, sum(energy_mj) / 1e3 AS joules, iif(count(*) = " \
+	"count(tokens), sum(tokens), NULL) AS tokens, iif(count(*) = count(tokens), 1e3 * "       \
+	"sum(tokens) / nullif(sum(energy_mj), 0), NULL) AS tokens_per_joule FROM part "           \
 	"GROUP BY recording_id, device_id, domain, tile ORDER BY 1, 2, 3, 4"
 
 /*

@@ -36,7 +36,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/cmd_diff.c %D%/diff_sql.h \
 	%D%/cmd_dump.c %D%/cmd_dump.h \
 	%D%/cmd_dump_live.c \
-	%D%/cmd_efficiency.c %D%/efficiency_sql.h \
+	%D%/cmd_efficiency.c %D%/efficiency_sql.h %D%/energy_sql.h \
 	%D%/cmd_eplb.c %D%/cmd_eplb.h \
 	%D%/cmd_eplb_loads.c \
 	%D%/eplb_export.c \

@@ -5,6 +5,11 @@
 -- that is a second or more later, where the next one begins; tokens are rows of target models'
 -- passes that began in it. Beside the counter stands what power over time adds up to: the two
 -- differ, and their ratio says by how much.
+-- Tokens are NULL where the recording does not know all rows of the window, and untold says why:
+-- 'mode' (it is stat, which keeps no passes), 'sampling' (passes were left out), 'disabled' (so they
+-- were, in regions in which the runtime had recording off), 'lost' (passes were, in the window or up to
+-- a second, or the longest pass, before the loss was seen), 'let go' (flight mode let passes go that
+-- were as old) or 'open' (the file ends while it goes on: passes that run then are not in it yet).
 CREATE VIEW energy_window AS
 WITH RECURSIVE numbered AS (
 	SELECT *, count(limit_mw) OVER (PARTITION BY recording_id, device_id, domain
@@ -55,7 +60,47 @@ placed AS (
 	FROM mark),
 work AS MATERIALIZED (
 	SELECT recording_id, device_id, domain, start_ns, sum(n_rows) AS tokens
-	FROM placed GROUP BY recording_id, device_id, domain, start_ns)
+	FROM placed GROUP BY recording_id, device_id, domain, start_ns),
+counted AS (SELECT recording_id, max(iif(name = 'disabled_passes', value, 0)) AS n_disabled,
+		max(iif(name = 'sampled_passes', value, 0)) AS n_sampled,
+		max(iif(name = 'flight_let_go_passes', value, 0)) AS n_let_go
+	FROM stats GROUP BY recording_id),
+span AS (SELECT recording_id, min(begin_ns) AS first_ns, max(begin_ns) AS last_ns,
+		max(end_ns - begin_ns) AS longest_ns
+	FROM pass GROUP BY recording_id),
+-- Of what times a recording knows its passes; why: of none.
+known AS MATERIALIZED (
+	SELECT r.recording_id, CASE WHEN r.mode = 'stat' THEN 'mode'
+			WHEN c.n_sampled > 0 THEN 'sampling'
+			WHEN c.n_disabled > 0 THEN 'disabled' END AS why,
+		iif(c.n_let_go > 0, coalesce(s.first_ns, 9223372036854775807), 0) AS from_ns,
+		iif(r.end_reason IS NULL OR r.end_reason IN ('killed', 'dump'),
+			coalesce(s.last_ns, 0), 9223372036854775807) AS until_ns,
+		max(coalesce(s.longest_ns, 0), 1000000000) AS longest_ns
+	FROM recording AS r LEFT JOIN counted AS c USING (recording_id)
+	LEFT JOIN span AS s USING (recording_id)),
+-- What is lost when it begins is in the gap; what is found lost later began before that.
+hole AS MATERIALIZED (
+	SELECT g.recording_id, g.start_ns - iif(g.reason IN ('no_ring', 'ring_full'), 0, k.longest_ns)
+		AS start_ns, g.end_ns
+	FROM gap AS g JOIN known AS k USING (recording_id) WHERE g.stream = 'pass'),
+-- Windows and holes in the order of time: how far any hole reaches that begins before a window ends.
+reached AS MATERIALIZED (
+	SELECT recording_id, device_id, domain, start_ns, max(hole_end_ns) OVER (PARTITION BY recording_id
+		ORDER BY at_ns, hole_end_ns IS NOT NULL ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)
+		AS lost_until_ns
+	FROM (SELECT recording_id, device_id, domain, start_ns, end_ns AS at_ns, NULL AS hole_end_ns FROM whole
+		UNION ALL SELECT recording_id, NULL, NULL, NULL, start_ns, end_ns FROM hole)),
+told AS MATERIALIZED (
+	SELECT w.*, k.tokens, CASE WHEN n.why IS NOT NULL THEN n.why
+		WHEN h.lost_until_ns >= w.start_ns THEN 'lost'
+		WHEN w.start_ns < n.from_ns THEN 'let go'
+		WHEN w.end_ns > n.until_ns THEN 'open' END AS untold
+	FROM whole AS w JOIN known AS n USING (recording_id)
+	JOIN work AS k ON k.recording_id = w.recording_id AND k.device_id = w.device_id
+		AND k.domain = w.domain AND k.start_ns = w.start_ns
+	JOIN reached AS h ON h.recording_id = w.recording_id AND h.device_id = w.device_id
+		AND h.domain = w.domain AND h.start_ns = w.start_ns)
 SELECT
 	w.recording_id AS recording_id, -- INTEGER recording
 	w.device_id AS device_id,       -- INTEGER what drew it
@@ -68,8 +113,7 @@ SELECT
 	w.energy_mj / nullif(w.integrated_mj, 0) AS counter_ratio, -- REAL counter / sum
 	w.energy_mj * 1e6 / (w.end_ns - w.start_ns) AS mean_w, -- REAL by the counter
 	w.limit_mw / 1000.0 AS limit_w, -- REAL enforced limit when it began; NULL: not told
-	k.tokens AS tokens,             -- INTEGER rows of passes that began in it
-	k.tokens * 1e3 / nullif(w.energy_mj, 0) AS tokens_per_joule -- REAL by the counter; NULL: it did not go on, or is not told
-FROM whole AS w
-JOIN work AS k ON k.recording_id = w.recording_id AND k.device_id = w.device_id
-	AND k.domain = w.domain AND k.start_ns = w.start_ns;
+	iif(w.untold IS NULL, w.tokens, NULL) AS tokens, -- INTEGER rows of passes that began in it; NULL: not all are known, see untold
+	iif(w.untold IS NULL, w.tokens * 1e3 / nullif(w.energy_mj, 0), NULL) AS tokens_per_joule, -- REAL by the counter; NULL: it did not go on or is not told, or tokens are not
+	w.untold AS untold              -- TEXT why tokens are not told; NULL: they are
+FROM told AS w;

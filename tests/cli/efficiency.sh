@@ -98,6 +98,50 @@ why "UPDATE pass_layer SET active_experts = 3, max_load = 4; UPDATE pass SET pad
 change hand.db "UPDATE pass SET end_ns = begin_ns + 1000000"
 expect_eq "no slow pass" "$(figures slow_passes "$(v pass_id)")" ""
 
+# ---- windows whose rows are not all known: no tokens, and a note why ----
+# untold EXPECTED NOTE CHANGE: tokens, whether there is no quotient, and why, of a copy after the change.
+untold() {
+	cp hand.db untold.db
+	change untold.db "$3"
+	expect_eq "windows after $3" "$(sqlite3 -batch untold.db "SELECT group_concat(coalesce(tokens, '-') || ' '
+		|| (tokens_per_joule IS NULL) || ' ' || coalesce(untold, 'told'), '; ') FROM energy_window")" "$1"
+	expect_ok "$moetrace" power untold.db --format json
+	expect_match err "note: recording 1: tokens of [0-9] of 3 windows of energy are not known: $2"
+	expect_eq "power after $3" "$(sqlite3 -batch untold.db "SELECT group_concat(json_extract(value, '\$.tokens') IS w.tokens
+		AND json_extract(value, '\$.tokens_per_joule') IS w.tokens_per_joule
+		AND (json_extract(value, '\$.mj_per_token') IS NULL) = (coalesce(w.tokens, 0) = 0), '') FROM json_each(readfile('out')),
+		energy_window AS w WHERE json_extract(value, '\$.start_ns') = w.start_ns")" 111
+}
+none() {
+	printf -- '- 1 %s; - 1 %s; - 1 %s' "$1" "$1" "$1"
+}
+untold "$(none sampling)" 'passes were left out by sampling .passes=3.$' \
+	"UPDATE recording SET sampling = 'passes=3'; REPLACE INTO stats VALUES (1, 'sampled_passes', 20)"
+expect_ok "$moetrace" efficiency untold.db --format json
+expect_match err "note: recording 1: tokens of 3 of 3 windows of energy are not known: passes were left out by sampling"
+expect_eq "energy of samples" "$(sqlite3 -batch :memory: "SELECT group_concat(json_extract(value, '\$.joules') || ' '
+	|| (json_extract(value, '\$.tokens') IS NULL) || ' ' || (json_extract(value, '\$.tokens_per_joule') IS NULL), ';')
+	FROM json_each(readfile('out'), '\$.energy')" | sed 's/\.0 / /g')" "235 1 1;235 1 1;235 1 1"
+! grep -q 'passes ran in' out || fail "a share of the time, of passes that are a sample"
+untold "$(none disabled)" 'passes ran while recording was off' "REPLACE INTO stats VALUES (1, 'disabled_passes', 1)"
+untold "$(none mode)" 'mode stat keeps no passes' "DELETE FROM pass; UPDATE recording SET mode = 'stat'"
+# A pass that was lost as it began; one that was missed later began in the window before, at the earliest.
+gap="INSERT INTO gap (recording_id, stream, start_ns, end_ns, n_lost, reason) VALUES (1"
+untold "36 0 told; 4 0 told; - 1 lost" 'passes were lost in them' "$gap, 'pass', 2500000000, 2500000000, 1, 'ring_full')"
+untold "36 0 told; - 1 lost; - 1 lost" 'passes were lost in them' "$gap, 'pass', 2500000000, 2500000000, 1, 'device')"
+# Flight mode that kept the passes from 0.2 s on; a file that was cut while it goes on.
+untold "- 1 let go; 4 0 told; 0 0 told" 'passes as old were let go' \
+	"REPLACE INTO stats VALUES (1, 'flight_let_go_passes', 1); DELETE FROM pass WHERE pass_id = 1"
+untold "36 0 told; - 1 open; - 1 open" 'passes that ran when the file was cut' "UPDATE recording SET end_reason = 'killed'"
+cp hand.db told.db
+change told.db "$gap, 'layer', 2500000000, 2500000000, 1, 'ring_full'); UPDATE recording SET sampling = 'requests=2'"
+expect_ok "$moetrace" power told.db
+[ ! -s err ] || ! grep -q 'not known' err || fail "rows that are known are said not to be"
+# A driver that tells an average alone.
+change told.db "UPDATE power_sample SET energy_mj = NULL"
+expect_ok "$moetrace" power told.db
+expect_match err 'device 9, gpu: its source tells average power alone, .*: --readings shows it'
+
 # ---- peaks that are measured: of this machine, which is not the one that recorded ----
 expect_ok "$moetrace" efficiency hand.db --measure=cpu --format json
 expect_match err 'note: peaks were measured on this machine, .*, and process [0-9]+ ran on nowhere'

@@ -42,7 +42,7 @@ load="SELECT group_concat(layer_id || ':' || expert || ':' || tokens || ':' || d
 
 record token
 record pass --mode per_pass
-record stat --mode stat
+record stat --mode stat --kernels
 expect_eq "load by pass" "$(query pass "$load")" "$(query token "$load")"
 expect_eq "load by window" "$(query stat "$load")" "$(query token "$load")"
 columns="SELECT group_concat(active_experts || ',' || max_load || ',' || n_rows, ' ') FROM pass_layer"
@@ -74,6 +74,10 @@ for mode in pass stat; do
 done
 expect_ok "$moetrace" report "$tmp/stat.db"
 expect_match "$tmp/out" '^mode +stat$'
+# Times of operations were asked for; what to ask for is another mode.
+expect_ok "$moetrace" kernels "$tmp/stat.db"
+expect_match "$tmp/err" 'note: recording 1: its mode is stat, .*: record in mode per_token or per_pass$'
+expect_eq "notes" "$(wc -l <"$tmp/err")" 1
 expect_ok "$moetrace" requests "$tmp/pass.db"
 
 # What needs rows refuses.
