@@ -109,7 +109,7 @@ struct mt_top_facts {
 	char model_kind[32];
 	int64_t start_ns, end_ns, now_ns; /* session clock */
 	int64_t last_pass_id, last_pass_ns;
-	int64_t recorded_passes, recorded_rows;
+	int64_t recorded_passes, recorded_rows, sampled_passes;
 	int64_t n_models, model_number;
 	struct mt_top_count losses[MT_TOP_MAX_LOSSES]; /* those above 0 */
 	size_t n_losses;

@@ -129,6 +129,8 @@ static void stat_take(struct mt_top *top, sqlite3_stmt *stmt)
 		facts->recorded_passes = sqlite3_column_int64(stmt, 1);
 	else if (strcmp(name, "recorded_rows") == 0)
 		facts->recorded_rows = sqlite3_column_int64(stmt, 1);
+	if (strcmp(name, "sampled_passes") == 0)
+		facts->sampled_passes = sqlite3_column_int64(stmt, 1);
 }
 
 static void gap_take(struct mt_top *top, sqlite3_stmt *stmt)

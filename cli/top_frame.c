@@ -140,21 +140,22 @@ static void unknown_set(const struct mt_top *top, struct mt_top_frame *frame)
 	frame->n_rows = frame->is_whole ? -1 : frame->n_rows;
 }
 
-static void rates_set(struct mt_top_frame *frame)
+/* Passes a second and tokens a second are of all passes or of none: a sample has no rate. */
+static void rates_set(const struct mt_top *top, struct mt_top_frame *frame)
 {
+	const double span_s = top->facts.sampled_passes ? 0 : frame->span_s;
 	uint64_t n_rows = 0;
 	size_t i;
 
 	for (i = 0; i < MT_TOP_PHASES; i++) {
 		n_rows += frame->rows[i];
-		frame->phase_per_s[i] = ratio((double)frame->rows[i], frame->span_s);
+		frame->phase_per_s[i] = ratio((double)frame->rows[i], span_s);
 	}
-	frame->passes_per_s =
-		frame->n_passes < 0 ? -1 : ratio((double)frame->n_passes, frame->span_s);
+	frame->passes_per_s = frame->n_passes < 0 ? -1 : ratio((double)frame->n_passes, span_s);
 	frame->mean_rows = frame->n_rows < 0 || frame->n_passes < 0 ?
 				   -1 :
 				   ratio((double)frame->n_rows, (double)frame->n_passes);
-	frame->tokens_per_s = ratio((double)n_rows, frame->span_s);
+	frame->tokens_per_s = ratio((double)n_rows, span_s);
 }
 
 /* ---- balance ---- */
@@ -288,7 +289,7 @@ int mt_top_frame_make(const struct mt_top *top, struct mt_top_frame *frame)
 	if (frame->is_whole)
 		whole_set(top, frame);
 	unknown_set(top, frame);
-	rates_set(frame);
+	rates_set(top, frame);
 	layers_judge(top, frame);
 	if (balance_set(frame) < 0)
 		goto err_memory;

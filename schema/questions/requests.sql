@@ -22,6 +22,9 @@ SELECT
 	r.request_id, r.recording_id, r.external_id, r.prompt_positions, r.n_positions, r.n_attempts,
 	coalesce(s.n_passes, 0) AS n_passes, coalesce(s.n_rows, 0) AS n_rows,
 	coalesce(s.prefill_rows, 0) AS prefill_rows, coalesce(s.decode_rows, 0) AS decode_rows, r.begin_ns,
-	s.first_pass_ns - r.begin_ns AS queue_ns, r.end_ns - r.begin_ns AS duration_ns, r.end_state,
+	iif(r.verdict <> 'complete' AND (r.reasons LIKE '%began_before%' OR EXISTS (SELECT 1 FROM stats AS o
+		WHERE o.recording_id = r.recording_id AND o.value > 0
+		AND o.name IN ('sampled_passes', 'disabled_passes', 'dropped_passes'))),
+		NULL, s.first_pass_ns - r.begin_ns) AS queue_ns, r.end_ns - r.begin_ns AS duration_ns, r.end_state,
 	r.verdict, r.reasons
 FROM some AS r LEFT JOIN served AS s USING (request_id) ORDER BY r.request_id

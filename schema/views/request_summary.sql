@@ -23,7 +23,10 @@ SELECT
 	coalesce(s.prefill_rows, 0) AS prefill_rows, -- INTEGER of them in prefill slices
 	coalesce(s.decode_rows, 0) AS decode_rows,   -- INTEGER of them in decode slices
 	r.begin_ns AS begin_ns,                 -- INTEGER begin, session clock
-	s.first_pass_ns - r.begin_ns AS queue_ns, -- INTEGER wait until its first pass; NULL: none
+	iif(r.verdict <> 'complete' AND (r.reasons LIKE '%began_before%' OR EXISTS (SELECT 1 FROM stats AS o
+		WHERE o.recording_id = r.recording_id AND o.value > 0
+		AND o.name IN ('sampled_passes', 'disabled_passes', 'dropped_passes'))),
+		NULL, s.first_pass_ns - r.begin_ns) AS queue_ns, -- INTEGER wait until its first pass; NULL: none, or passes before the first one here may not be in the file
 	r.end_ns - r.begin_ns AS duration_ns,   -- INTEGER length; NULL: not ended
 	r.end_state AS end_state,               -- TEXT 'finished', 'aborted', 'failed'; NULL: not ended
 	r.verdict AS verdict,                   -- TEXT 'complete', 'partial' or 'unfinished'

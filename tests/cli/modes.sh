@@ -101,6 +101,13 @@ expect_eq "sampling" "$(query passes "SELECT sampling FROM recording")" passes=3
 expect_eq "passes" "$(query passes "SELECT value FROM stats WHERE name = 'sampled_passes'")" \
 	$(($(query token "SELECT count(*) FROM pass") - $(query passes "SELECT count(*) FROM pass")))
 expect_eq "reasons" "$(query passes "SELECT group_concat(DISTINCT reasons) FROM request")" sampled
+# A sample has no rate, and its first pass of a request need not be the request's first.
+expect_ok "$moetrace" top --once "$tmp/passes.db"
+expect_match "$tmp/out" '^passes: n/a a second, [1-9]'
+expect_match "$tmp/out" '^tokens: n/a a second'
+expect_ok "$moetrace" top --once "$tmp/token.db"
+expect_match "$tmp/out" '^passes: [0-9.]+ a second'
+expect_eq "waits" "$(query passes "SELECT count(queue_ns) FROM request_summary")$(query token "SELECT count(queue_ns) FROM request_summary")" 06
 # What was left out on purpose is no loss; anything else beside it is.
 expect_ok "$moetrace" check --strict "$tmp/passes.db"
 cp "$tmp/passes.db" "$tmp/faulty.db"

@@ -41,7 +41,9 @@ INSERT INTO got SELECT name, value FROM (
 	UNION ALL SELECT 'rows', coalesce(sum(n_rows), 0) FROM passes
 	UNION ALL SELECT 'padding_rows', coalesce(sum(padding_rows), 0) FROM passes
 	UNION ALL SELECT 'partial_passes', count(*) FROM passes WHERE verdict <> 'complete'
-	UNION ALL SELECT 'passes_per_s', count(*) * 1e9 / (SELECT until_ns - from_ns FROM frame) FROM passes WHERE parent_pass_id IS NULL
+	UNION ALL SELECT 'passes_per_s', iif(EXISTS (SELECT 1 FROM main.stats AS s JOIN frame AS f USING (recording_id)
+		WHERE s.name = 'sampled_passes' AND s.value > 0), NULL, count(*) * 1e9 / (SELECT until_ns - from_ns FROM frame))
+		FROM passes WHERE parent_pass_id IS NULL
 	UNION ALL SELECT 'mean_duration_ns', avg(end_ns - begin_ns) FROM passes WHERE parent_pass_id IS NULL
 	UNION ALL SELECT 'mean_rows', 1.0 * sum(n_rows) / nullif(sum(parent_pass_id IS NULL), 0) FROM passes
 	UNION ALL SELECT phase || '_rows', coalesce(n, 0) FROM (SELECT 'prefill' AS phase UNION ALL SELECT 'decode' UNION ALL SELECT 'verify')
