@@ -67,8 +67,12 @@
 	", ran AS (SELECT recording_id, sum(end_ns - begin_ns) AS pass_ns, max(end_ns) - "         \
 	"min(begin_ns) AS span_ns FROM pass WHERE parent_pass_id IS NULL AND end_ns IS NOT NULL "  \
 	"AND (?1 IS NULL OR recording_id = ?1) GROUP BY recording_id), "                           \
-	"kernels AS (SELECT recording_id, sum(duration_ns) AS kernel_ns FROM kernel_event WHERE "  \
-	"pass_id IS NOT NULL AND (?1 IS NULL OR recording_id = ?1) GROUP BY recording_id), "       \
+	"kernels AS (SELECT k.recording_id, sum(k.kernel_ns) AS kernel_ns, sum(p.end_ns - "         \
+	"p.begin_ns) AS timed_ns FROM (SELECT e.recording_id, coalesce(c.parent_pass_id, "         \
+	"c.pass_id) AS pass_id, sum(e.duration_ns) AS kernel_ns FROM kernel_event AS e JOIN pass " \
+	"AS c ON c.pass_id = e.pass_id WHERE ?1 IS NULL OR e.recording_id = ?1 GROUP BY 1, 2) "    \
+	"AS k JOIN pass AS p ON p.pass_id = k.pass_id WHERE p.end_ns IS NOT NULL GROUP BY "        \
+	"k.recording_id), "                                                                        \
 	"bound AS (SELECT recording_id, phase, sum(flops) AS flops, sum(bytes) AS bytes, "         \
 	"sum(time_ns) AS ns, sum(source <> 'experts') AS n_whole, sum(flops) / (?3 * 1e3) AS "     \
 	"compute_ns, sum(bytes) / ?4 AS memory_ns FROM work WHERE time_ns > 0 AND bytes > 0 "      \
@@ -93,9 +97,9 @@
 	"recording_id NOT IN (SELECT recording_id FROM stats WHERE value > 0 AND name IN "         \
 	"('sampled_passes', 'disabled_passes', 'dropped_passes')) "                                \
 	"UNION ALL SELECT recording_id, 3, printf('operations that were timed cover %.0f %% of "   \
-	"the passes', 100.0 * kernel_ns / pass_ns) || iif(kernel_ns < 0.8 * pass_ns, ': in the "   \
-	"rest the device waited for the host or for other ranks, or what ran was not timed', '') " \
-	"FROM ran JOIN kernels USING (recording_id) WHERE pass_ns > 0 UNION ALL "                  \
+	"the passes that they are of', 100.0 * kernel_ns / timed_ns) || iif(kernel_ns < 0.8 * "    \
+	"timed_ns, ': in the rest the device waited for the host or for other ranks, or what ran " \
+	"was not timed', '') FROM kernels WHERE timed_ns > 0 UNION ALL "                           \
 	"SELECT recording_id, 4, printf('%s: experts compute %.1f operations for a byte of "       \
 	"weights, at %.3g TFLOP/s and %.3g GB/s', phase, flops / bytes, flops / ns / 1e3, bytes "  \
 	"/ ns) || iif(n_whole > 0, ', or more: their layers'' times hold other work', '') FROM "   \

@@ -133,6 +133,12 @@ untold "36 0 told; - 1 lost; - 1 lost" 'passes were lost in them' "$gap, 'pass',
 untold "- 1 let go; 4 0 told; 0 0 told" 'passes as old were let go' \
 	"REPLACE INTO stats VALUES (1, 'flight_let_go_passes', 1); DELETE FROM pass WHERE pass_id = 1"
 untold "36 0 told; - 1 open; - 1 open" 'passes that ran when the file was cut' "UPDATE recording SET end_reason = 'killed'"
+# Operations of one pass of ten are a share of that pass: 0.8 of 1 ms.
+cp hand.db told.db
+change told.db "INSERT INTO kernel (recording_id, device_id, name_id, start_ns, end_ns, pass_id, layer_id, known_by, flags)
+	VALUES (1, 9, 1001, 100001000, 100801000, 1, 1, 0, 0)"
+expect_ok "$moetrace" efficiency told.db
+expect_match out 'operations that were timed cover 80 % of the passes that they are of'
 cp hand.db told.db
 change told.db "$gap, 'layer', 2500000000, 2500000000, 1, 'ring_full'); UPDATE recording SET sampling = 'requests=2'"
 expect_ok "$moetrace" power told.db
