@@ -8,7 +8,7 @@
  * it; throttle_reasons, bits that drivers may add to; what a reading cost, beyond that it began in the
  * session; processor time of the process against its threads, whose number changes between readings;
  * that of the recorder's threads over time, since threads end; resident memory, and what clocks are
- * uncertain by; n_dropped, of which there are no rows; the texts mode (beyond its words), version and
+ * uncertain by; n_dropped, of which there are no rows, beyond that it is unknown; the texts mode (beyond its words), version and
  * reason; calls_ns against the recording, since a call may have begun before it.
  */
 #include "cli/check.h"
@@ -254,6 +254,33 @@ static const struct check_sql_proof source_proofs[] = {
 	 "OR (state IN ('absent', 'denied', 'busy') AND n_rows > 0) "
 	 "OR longest_call_ns > calls_ns OR calls_ns / max(n_calls, 1) > longest_call_ns "
 	 "OR (n_calls = 0 AND calls_ns > 0) OR n_invalid > n_rows"},
+	/* Whoever did not answer, or was not asked, cannot say that nothing is missing. */
+	{CHECK_COLLECTORS, NULL,
+	 "SELECT 'collector', c.recording_id || ',' || c.name, CASE WHEN c.state = 'hung' THEN 'hangs, "
+	 "and says what was lost' WHEN c.n_calls = 0 THEN 'was never asked, and does not say so' ELSE "
+	 "'brought nothing, and does not say why' END FROM collector AS c JOIN recording AS r USING "
+	 "(recording_id) WHERE (c.state = 'hung' AND c.n_dropped IS NOT NULL) OR (c.state = 'on' AND "
+	 "r.end_ns IS NOT NULL AND ((c.n_calls = 0 AND (c.n_dropped IS NOT NULL OR c.reason IS NULL)) "
+	 "OR (c.n_rows = 0 AND c.reason IS NULL AND c.name IN ('host', 'rapl', 'nvml'))))"},
+	/* The recorder says so itself of whoever read nothing for as long. */
+	{CHECK_COLLECTORS, NULL,
+	 "SELECT 'collector', recording_id || ',' || name, 'read nothing in the last ' || (end_ns - "
+	 "last_ns) / 1000000 || ' ms, and does not say so' FROM (SELECT c.*, r.end_ns, CASE c.name "
+	 "WHEN 'host' THEN (SELECT max(time_ns) FROM host_sample AS h WHERE h.recording_id = "
+	 "c.recording_id) WHEN 'rapl' THEN (SELECT max(time_ns) FROM power_sample AS p JOIN device AS d "
+	 "USING (device_id) WHERE p.recording_id = c.recording_id AND d.kind = 'host') WHEN 'nvml' THEN "
+	 "(SELECT max(time_ns) FROM (SELECT time_ns FROM power_sample AS p JOIN device AS d USING "
+	 "(device_id) WHERE p.recording_id = c.recording_id AND d.kind = 'cuda' UNION ALL SELECT "
+	 "time_ns FROM device_link AS l WHERE l.recording_id = c.recording_id)) END AS last_ns "
+	 "FROM collector AS c JOIN recording AS r USING (recording_id)) WHERE state = 'on' AND reason "
+	 "IS NULL AND n_dropped = 0 AND end_ns - last_ns > 2 * interval_ns + "
+	 "coalesce(longest_call_ns, 0) + 500000000"},
+	{CHECK_COLLECTORS, NULL,
+	 "SELECT 'collector', c.recording_id || ',' || c.name, 'tells its calls in part, or not though "
+	 "its recording was none of flight mode' FROM collector AS c WHERE (c.n_calls IS NULL) + "
+	 "(c.calls_ns IS NULL) + (c.longest_call_ns IS NULL) NOT IN (0, 3) OR (c.n_calls IS NULL AND "
+	 "NOT EXISTS (SELECT 1 FROM stats AS s WHERE s.recording_id = c.recording_id AND s.name = "
+	 "'flight_let_go_passes'))"},
 	/* Ten times a second at most, and some more at the ends. */
 	{CHECK_COLLECTORS, NULL,
 	 "SELECT 'collector', c.recording_id || ',' || c.name, 'n_calls is ' || c.n_calls || ', too "

@@ -305,8 +305,8 @@ int mt_collect_open(struct moetrace_session *session, const char *list,
 	return status;
 }
 
-/* Under the lock. */
-static void cut_off(struct mt_source *source)
+/* Under the lock: a call has lasted for @busy_ns. */
+static void cut_off(struct mt_source *source, uint64_t busy_ns)
 {
 	struct mt_collector_report *report = &source->status.report;
 
@@ -316,51 +316,77 @@ static void cut_off(struct mt_source *source)
 	snprintf(report->reason, sizeof(report->reason),
 		 "a call did not come back for %llu ms: it was cut off, and recording goes on "
 		 "without it; look at the driver's log",
-		 (unsigned long long)(source->collect->hang_ns / MT_NS_PER_MS));
+		 (unsigned long long)(busy_ns / MT_NS_PER_MS));
 }
 
-/* Under the lock: wait until its thread is about to end; 0: it does not. */
-static int wait_for_thread(struct mt_source *source)
+uint64_t mt_collect_patience_ns(const struct mt_collect *collect)
 {
-	uint64_t until_ns = mt_monotonic_ns() + source->collect->hang_ns;
+	uint64_t wait_ns = collect->hang_ns / LAST_LOOK_PART;
 
-	while (!source->has_left && !(source->is_cut && source->busy_since_ns) &&
-	       mt_monotonic_ns() < until_ns)
-		mt_collect_sleep_until(source, until_ns);
-	return source->has_left;
+	return wait_ns > MIN_LAST_LOOK_NS ? wait_ns : MIN_LAST_LOOK_NS;
+}
+
+/* Of one call, at the end of the session: no longer than any other call may last. */
+static uint64_t end_patience_ns(const struct mt_collect *collect)
+{
+	uint64_t wait_ns = mt_collect_patience_ns(collect);
+
+	return wait_ns < collect->hang_ns ? wait_ns : collect->hang_ns;
 }
 
 /*
- * Under the lock: an end that did not come back. What was cut off before has its reason, and of what
- * has never answered the recordings say that.
+ * Under the lock: wait until its thread is about to end, or its call has lasted for as long as the end
+ * of a recording waits. A thread that is in none waits for a processor alone.
+ */
+static void wait_for_thread(struct mt_source *source, uint64_t until_ns)
+{
+	const uint64_t patience_ns = end_patience_ns(source->collect);
+
+	while (!source->has_left && mt_monotonic_ns() < until_ns) {
+		uint64_t busy_since_ns = source->busy_since_ns;
+		uint64_t given_up_ns = busy_since_ns ? busy_since_ns + patience_ns : until_ns;
+
+		if (busy_since_ns && (source->is_cut || mt_monotonic_ns() >= given_up_ns))
+			return;
+		mt_collect_sleep_until(source, given_up_ns < until_ns ? given_up_ns : until_ns);
+	}
+}
+
+/*
+ * Under the lock: who has not come back at the end of the session. What was cut off before has its
+ * reason, and what is in another call than its end is missing in recordings, which say so.
  */
 static void cut_off_end(struct mt_source *source)
 {
 	struct mt_collector_report *report = &source->status.report;
-	int has_answered = source->status.is_known;
+	uint64_t busy_ns = source->busy_since_ns ? mt_monotonic_ns() - source->busy_since_ns :
+						   source->collect->hang_ns;
 
 	if (!source->has_thread || source->has_left || source->is_cut)
 		return;
-	cut_off(source);
-	if (!has_answered)
+	cut_off(source, busy_ns);
+	if (!source->is_ending)
 		return;
 	source->status.has_hung_at_end = 1;
 	snprintf(report->reason, sizeof(report->reason),
 		 "its end did not come back for %llu ms and was left alone, after all that it had read; "
 		 "look at the driver's log",
-		 (unsigned long long)(source->collect->hang_ns / MT_NS_PER_MS));
+		 (unsigned long long)(busy_ns / MT_NS_PER_MS));
 }
 
 void mt_collect_end(struct mt_collect *collect)
 {
+	uint64_t until_ns;
+
 	if (!collect)
 		return;
+	until_ns = mt_monotonic_ns() + collect->hang_ns + end_patience_ns(collect);
 	pthread_mutex_lock(&collect->lock);
 	collect->is_closing = 1;
 	pthread_cond_broadcast(&collect->changed);
 	for (uint32_t i = 0; i < collect->n_sources; i++) {
 		if (collect->sources[i].has_thread)
-			(void)wait_for_thread(&collect->sources[i]);
+			wait_for_thread(&collect->sources[i], until_ns);
 		cut_off_end(&collect->sources[i]);
 	}
 	pthread_mutex_unlock(&collect->lock);
@@ -431,9 +457,7 @@ static int has_finished(const struct mt_collect *collect)
 /* Who lets calls last for longer than usual waits for longer here, too; nobody for less. */
 static struct timespec last_look_until(const struct mt_collect *collect)
 {
-	uint64_t wait_ns = collect->hang_ns / LAST_LOOK_PART;
-	uint64_t until_ns = mt_monotonic_ns() +
-			    (wait_ns > MIN_LAST_LOOK_NS ? wait_ns : MIN_LAST_LOOK_NS);
+	uint64_t until_ns = mt_monotonic_ns() + mt_collect_patience_ns(collect);
 
 	return (struct timespec){ (time_t)(until_ns / MT_NS_PER_S), (long)(until_ns % MT_NS_PER_S) };
 }
@@ -448,8 +472,11 @@ void mt_collect_stop(struct mt_collect *collect, int must_wait)
 	pthread_mutex_lock(&collect->lock);
 	if (collect->n_stops != collect->n_starts) {
 		collect->n_stops = collect->n_starts;
+		collect->stopped_ns = mt_monotonic_ns();
 		pthread_cond_broadcast(&collect->changed);
 	}
+	if (must_wait)
+		collect->n_waited = collect->n_stops;
 	while (must_wait && !has_finished(collect) &&
 	       pthread_cond_timedwait(&collect->changed, &collect->lock, &until) != ETIMEDOUT)
 		continue;
@@ -457,23 +484,6 @@ void mt_collect_stop(struct mt_collect *collect, int must_wait)
 }
 
 /* ---- the writer's side ---- */
-
-void mt_collect_reset(struct mt_collect *collect)
-{
-	if (!collect)
-		return;
-	pthread_mutex_lock(&collect->lock);
-	for (uint32_t i = 0; i < collect->n_sources; i++) {
-		struct mt_collect_status *status = &collect->sources[i].status;
-
-		status->n_dropped = 0;
-		status->is_dropped_unknown = 0;
-		status->n_calls = 0;
-		status->calls_ns = 0;
-		status->longest_call_ns = 0;
-	}
-	pthread_mutex_unlock(&collect->lock);
-}
 
 void mt_collect_watch(struct mt_collect *collect)
 {
@@ -487,7 +497,7 @@ void mt_collect_watch(struct mt_collect *collect)
 
 		if (!source->is_cut && !source->is_ending && source->busy_since_ns &&
 		    now_ns > source->busy_since_ns + collect->hang_ns)
-			cut_off(source);
+			cut_off(source, collect->hang_ns);
 	}
 	pthread_mutex_unlock(&collect->lock);
 }
@@ -495,12 +505,4 @@ void mt_collect_watch(struct mt_collect *collect)
 uint32_t mt_collect_count(const struct mt_collect *collect)
 {
 	return collect ? collect->n_sources : 0;
-}
-
-void mt_collect_status_get(struct mt_collect *collect, uint32_t source,
-			   struct mt_collect_status *ret_status)
-{
-	pthread_mutex_lock(&collect->lock);
-	*ret_status = collect->sources[source].status;
-	pthread_mutex_unlock(&collect->lock);
 }

@@ -70,6 +70,7 @@ struct mt_collect_status {
 	struct mt_collector_report report;
 	uint64_t n_dropped;
 	int is_dropped_unknown;
+	int is_calls_unknown; /* n_calls, calls_ns and longest_call_ns are */
 	uint64_t n_calls;
 	uint64_t calls_ns;
 	uint64_t longest_call_ns;
@@ -113,6 +114,8 @@ void mt_collect_stop(struct mt_collect *collect, int must_wait);
 
 /* Writer: counters begin anew with a recording. */
 void mt_collect_reset(struct mt_collect *collect);
+/* Writer: they are those of a recording whose rows begin at @start_ns on the session's clock. */
+void mt_collect_recount(struct mt_collect *collect, uint64_t start_ns);
 /* Writer: cut off whoever did not come back. */
 void mt_collect_watch(struct mt_collect *collect);
 /*
@@ -124,7 +127,8 @@ uint32_t mt_collect_take(struct mt_collect *collect, uint64_t until_ns,
 void mt_reading_release(struct mt_reading *reading);
 uint64_t mt_reading_ns(const struct mt_reading *reading);
 uint32_t mt_collect_count(const struct mt_collect *collect);
-void mt_collect_status_get(struct mt_collect *collect, uint32_t source,
+/* Of a recording whose end has come if @is_over. */
+void mt_collect_status_get(struct mt_collect *collect, uint32_t source, int is_over,
 			   struct mt_collect_status *ret_status);
 /* Writer: the versions that collectors told, added to @versions. */
 void mt_collect_versions_get(struct mt_collect *collect, struct mt_versions *versions);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * What the parts of the collectors' machinery share: the session's side (collect.c), the threads
- * (collect_thread.c) and the list of readings (collect_out.c).
+ * (collect_thread.c), what is said of their calls (collect_calls.c) and the list of readings
+ * (collect_out.c).
  */
 #ifndef MT_COLLECT_INTERNAL_H
 #define MT_COLLECT_INTERNAL_H
@@ -12,6 +13,15 @@
 #include "libtrace/clock.h"
 #include "libtrace/collect.h"
 #include "libtrace/ties.h"
+
+/* Calls of a source that are remembered: those of 200 s, ten times a second. */
+#define MT_MAX_CALLS 2048u
+
+struct mt_call {
+	uint64_t end_ns; /* session clock */
+	uint64_t cost_ns;
+	uint64_t n_dropped; /* that it told, or somebody meanwhile */
+};
 
 struct mt_source {
 	struct mt_collect *collect;
@@ -26,6 +36,10 @@ struct mt_source {
 	uint32_t n_finished;    /* ends of recordings that it has read for */
 	uint64_t busy_since_ns; /* CLOCK_MONOTONIC; 0: it is not called */
 	uint64_t mean_ns;       /* of its last readings; 0: there was none but the first */
+	uint64_t n_dropped;     /* told since the last call that was noted */
+	uint64_t pushed_out_ns; /* session clock: the last reading of it that found no room; 0: none */
+	uint64_t n_noted;
+	struct mt_call calls[MT_MAX_CALLS]; /* the last of the n_noted */
 	struct mt_collect_status status;
 };
 
@@ -43,6 +57,8 @@ struct mt_collect {
 	int is_closing;
 	uint32_t n_starts;                /* recordings begun */
 	uint32_t n_stops;                 /* and ended */
+	uint32_t n_waited;                /* the last end that was waited for */
+	uint64_t stopped_ns;              /* CLOCK_MONOTONIC: the last end */
 	struct mt_clock_map realtime;
 	uint64_t last_pair_ns;
 	struct mt_clock_map clocks[MT_N_CLOCKS];
@@ -64,6 +80,12 @@ struct mt_collect {
 /* collect_out.c: the calls that a collector is given. */
 void mt_collect_out_fill(struct mt_source *source);
 uint64_t mt_collect_now_ns(void *source);
+
+/* collect.c: for how long the ends of a recording and of the session wait for a call. */
+uint64_t mt_collect_patience_ns(const struct mt_collect *collect);
+
+/* collect_calls.c: under the lock, a call is over. */
+void mt_collect_call_note(struct mt_source *source, uint64_t cost_ns);
 
 /* collect_graph.c: those of them about graphs and passes; and the end of the graphs. */
 void mt_collect_graph_fill(struct mt_collector_out *out);

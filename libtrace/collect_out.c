@@ -53,6 +53,7 @@ static void put(struct mt_source *source, struct mt_reading *reading)
 				&collect->readings[collect->tail++ % MT_MAX_READINGS];
 
 			collect->sources[oldest->source].status.n_dropped++;
+			collect->sources[oldest->source].pushed_out_ns = mt_reading_ns(oldest);
 			mt_reading_release(oldest);
 		}
 		collect->readings[collect->head++ % MT_MAX_READINGS] = *reading;
@@ -218,6 +219,7 @@ static void count_dropped(void *context, int64_t n)
 		source->status.is_dropped_unknown = 1;
 	else
 		source->status.n_dropped += (uint64_t)n;
+	source->n_dropped += n == MT_UNKNOWN ? 0 : (uint64_t)n;
 	pthread_mutex_unlock(&source->collect->lock);
 }
 

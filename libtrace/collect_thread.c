@@ -85,6 +85,7 @@ static uint64_t end_call(struct mt_source *source, const struct mt_collector_rep
 	status->calls_ns += cost_ns;
 	if (cost_ns > status->longest_call_ns)
 		status->longest_call_ns = cost_ns;
+	mt_collect_call_note(source, cost_ns);
 	if (!source->is_cut)
 		status->report = *report;
 	status->is_known = 1;

@@ -12,6 +12,8 @@
 #include "libtrace/collect.h"
 
 #define AT_ONCE 256u
+/* So long after the last reading, and two intervals and a call, something is missing. */
+#define MAX_SILENT_NS (500 * MT_NS_PER_MS)
 
 /* ---- devices ---- */
 
@@ -122,6 +124,8 @@ static int write_reading(struct mt_writer *writer, const struct mt_reading *read
 	if (status || !id)
 		return status;
 	writer->n_readings[reading->source]++;
+	if (mt_reading_ns(reading) > writer->last_reading_ns[reading->source])
+		writer->last_reading_ns[reading->source] = mt_reading_ns(reading);
 	switch (reading->type) {
 	case MT_READING_POWER:
 		return write_power(writer, &reading->power, id);
@@ -177,25 +181,63 @@ static int take_waiting(struct mt_writer *writer)
 }
 
 /* Its row is there from the first commit on; a recording may end before it is given up. */
-static void say_unanswered(struct mt_collector_report *report)
+static void say_unanswered(struct mt_collect_status *status)
 {
+	struct mt_collector_report *report = &status->report;
+
 	report->state = MT_COLLECTOR_HUNG;
+	status->is_dropped_unknown = 1;
 	snprintf(report->reason, sizeof(report->reason),
 		 "it has not answered yet: its start has not come back while this was recorded; "
 		 "record for longer, and look at the driver's log");
 }
 
+/* Those that read at intervals bring rows until the end as long as nothing is wrong. */
+static int reads_always(const char *name)
+{
+	static const char *const names[] = { "host", "rapl", "nvml" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (strcmp(name, names[i]) == 0)
+			return 1;
+	return 0;
+}
+
+/* A recording is over: a source that is on and has no more to say has read from the start to the end. */
+static void say_silent(const struct mt_writer *writer, uint32_t i, struct mt_collect_status *status)
+{
+	struct mt_collector_report *report = &status->report;
+	const uint64_t longest_ns = status->is_calls_unknown ? 0 : status->longest_call_ns;
+	const uint64_t silent_ns = writer->end_ns - writer->last_reading_ns[i];
+
+	if (report->state != MT_COLLECTOR_ON || report->reason[0] || !reads_always(status->name))
+		return;
+	if (!writer->n_readings[i]) {
+		snprintf(report->reason, sizeof(report->reason),
+			 "it read nothing while this was recorded: record for longer");
+	} else if (!status->n_dropped && writer->end_ns > writer->last_reading_ns[i] &&
+		   silent_ns > 2 * status->interval_ns + longest_ns + MAX_SILENT_NS) {
+		status->is_dropped_unknown = 1;
+		snprintf(report->reason, sizeof(report->reason),
+			 "it read nothing in the last %llu ms: the machine was busy, record again",
+			 (unsigned long long)(silent_ns / MT_NS_PER_MS));
+	}
+}
+
 int mt_writer_write_collectors(struct mt_writer *writer)
 {
+	const int is_over = writer->end_ns != UINT64_MAX;
 	const uint32_t n = mt_collect_count(writer->session->collect);
 	int status = MOETRACE_OK;
 
 	for (uint32_t i = 0; writer->recording_id && !status && i < n; i++) {
 		struct mt_collect_status source;
 
-		mt_collect_status_get(writer->session->collect, i, &source);
+		mt_collect_status_get(writer->session->collect, i, is_over, &source);
 		if (!source.is_known)
-			say_unanswered(&source.report);
+			say_unanswered(&source);
+		if (is_over)
+			say_silent(writer, i, &source);
 		status = mt_store_collector(writer->store, writer->recording_id, &source,
 					    writer->n_readings[i], writer->n_invalid[i]);
 	}
@@ -210,7 +252,7 @@ int mt_writer_write_hung(struct mt_writer *writer)
 	for (uint32_t i = 0; !status && i < n; i++) {
 		struct mt_collect_status source;
 
-		mt_collect_status_get(writer->session->collect, i, &source);
+		mt_collect_status_get(writer->session->collect, i, 0, &source);
 		if (source.has_hung_at_end)
 			status = mt_store_collector_hung(writer->store, writer->file_recording_id,
 							 &source);
@@ -225,7 +267,8 @@ int mt_writer_write_readings(struct mt_writer *writer)
 	uint32_t n;
 	int status;
 
-	if (!collect || (writer->flight.recording_id && !writer->flight.is_writing))
+	/* In flight mode they wait for the dump, from before the first commit on. */
+	if (!collect || !writer->flight.recording_id != !writer->flight.is_writing)
 		return MOETRACE_OK;
 	mt_collect_watch(collect);
 	writer->looked_for.number = 0;

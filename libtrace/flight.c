@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libtrace/collect.h"
 #include "libtrace/writer_internal.h"
 
 /* A pass of the recording whose rows are wanted. */
@@ -270,6 +271,7 @@ static int open_recording(struct mt_writer *writer)
 
 	flight->is_writing = 1;
 	mt_writer_begin_counting(writer, &start);
+	mt_collect_recount(writer->session->collect, start.time_ns);
 	status = mt_store_recording_start(writer->store, flight->recording_id,
 					  (int64_t)start.time_ns);
 	if (!status)
@@ -380,6 +382,7 @@ int mt_flight_end(struct mt_writer *writer, const char *reason, uint64_t end_ns)
 
 		flight->is_writing = 1;
 		mt_writer_begin_counting(writer, &start);
+		mt_collect_recount(writer->session->collect, start.time_ns);
 		status = say_bounds(writer, 0);
 	}
 	mt_flight_log_close(&flight->log);

@@ -31,6 +31,7 @@ moetrace_HEADERS = \
 	%D%/clock.h \
 	%D%/clocks.c %D%/clocks.h \
 	%D%/collect.c %D%/collect.h %D%/collect_internal.h \
+	%D%/collect_calls.c \
 	%D%/collect_graph.c \
 	%D%/collect_out.c \
 	%D%/collect_thread.c \

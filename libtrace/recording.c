@@ -248,13 +248,13 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 	mt_writer_losses_seen(writer, &writer->losses_at_start);
 	writer->discarded_passes = 0;
 	memset(writer->n_readings, 0, sizeof(writer->n_readings));
+	memset(writer->last_reading_ns, 0, sizeof(writer->last_reading_ns));
 	memset(writer->n_invalid, 0, sizeof(writer->n_invalid));
 	writer->n_ranges = 0;
 	writer->n_untied = 0;
 	/* Without memory for it kernels are stored without their passes. */
 	if (writer->session->collect && !writer->tied.passes)
 		(void)mt_tied_open(&writer->tied);
-	mt_collect_reset(writer->session->collect);
 	memset(writer->gaps, 0, sizeof(writer->gaps));
 	writer->has_lost = 0;
 	writer->first_commit = stats.n_commits;
@@ -283,6 +283,7 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 	writer->newest_id = message->recording_id;
 	writer->file_recording_id = message->recording_id;
 	mt_writer_begin_counting(writer, message);
+	mt_collect_reset(writer->session->collect);
 	status = mt_store_recording(writer->store, message->recording_id,
 				    (int64_t)message->time_ns, message->state, message->text2,
 				    message->text);

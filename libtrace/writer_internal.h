@@ -115,6 +115,7 @@ struct mt_writer {
 	struct mt_versions versions;         /* that were found */
 	struct mt_versions versions_written; /* the first of them, as this file has them */
 	uint64_t n_readings[MT_MAX_COLLECTORS]; /* stored of the recording */
+	uint64_t last_reading_ns[MT_MAX_COLLECTORS]; /* the latest of them */
 	uint64_t n_invalid[MT_MAX_COLLECTORS];  /* of them, with flags */
 	struct mt_shape_row *shapes; /* [n_shapes] that this file has */
 	uint32_t n_shapes;

@@ -192,13 +192,14 @@ int mt_store_collector(struct mt_store *store, int64_t recording_id,
 {
 	static const char *const states[] = { "on",	       "absent", "denied", "busy",
 					      "unsupported", "failed", "hung" };
+	const int has_calls = !status->is_calls_unknown;
 	const int64_t values[] = { (int64_t)n_rows,
 				   status->is_dropped_unknown ? MT_NULL :
 								(int64_t)status->n_dropped,
 				   (int64_t)n_invalid,
-				   (int64_t)status->n_calls,
-				   (int64_t)status->calls_ns,
-				   (int64_t)status->longest_call_ns,
+				   has_calls ? (int64_t)status->n_calls : MT_NULL,
+				   has_calls ? (int64_t)status->calls_ns : MT_NULL,
+				   has_calls ? (int64_t)status->longest_call_ns : MT_NULL,
 				   (int64_t)status->interval_ns };
 	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_COLLECTOR);
 

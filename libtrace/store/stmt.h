@@ -50,7 +50,7 @@
 	X(HOST, "INSERT INTO host_sample VALUES (NULL, ?, ?, ?, ?, ?, ?)")                    \
 	X(COLLECTOR, "INSERT OR REPLACE INTO collector VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \
 		     "?, ?)")                                                                 \
-	X(COLLECTOR_HUNG, "UPDATE collector SET state = 'hung', reason = ?3 WHERE "           \
+	X(COLLECTOR_HUNG, "UPDATE collector SET state = 'hung', reason = ?3, n_dropped = NULL WHERE " \
 			  "recording_id = ?1 AND name = ?2")                                  \
 	X(KERNEL, "INSERT INTO kernel VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)")     \
 	X(TOPK, "INSERT INTO topk VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, " \

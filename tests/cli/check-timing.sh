@@ -252,6 +252,23 @@ violates collectors "UPDATE collector SET reason = NULL WHERE name = 'nvtx';"
 violates collectors "UPDATE collector SET longest_call_ns = 101 WHERE name = 'host';"
 violates collectors "UPDATE collector SET n_calls = 0 WHERE name = 'rapl';"
 violates collectors "UPDATE collector SET n_calls = 11 WHERE name = 'rapl';"
+violates collectors "UPDATE collector SET state = 'hung', reason = 'why' WHERE name = 'rapl';"
+holds "UPDATE collector SET state = 'hung', reason = 'why', n_dropped = NULL WHERE name = 'rapl';"
+asked="UPDATE collector SET n_calls = 0, calls_ns = 0, longest_call_ns = 0"
+violates collectors "$asked WHERE name = 'rapl';"
+violates collectors "$asked, reason = 'why' WHERE name = 'rapl';"
+violates collectors "$asked, n_dropped = NULL WHERE name = 'rapl';"
+holds "$asked, reason = 'why', n_dropped = NULL WHERE name = 'rapl';"
+for name in host:host_sample 'rapl:power_sample WHERE power_sample_id = 4'; do
+	violates collectors "UPDATE collector SET n_rows = 0 WHERE name = '${name%%:*}'; DELETE FROM ${name#*:};"
+	holds "UPDATE collector SET n_rows = 0, reason = 'why' WHERE name = '${name%%:*}'; DELETE FROM ${name#*:};"
+done
+for name in host nvml rapl; do
+	violates collectors "UPDATE recording SET end_ns = 2600000000 WHERE recording_id = 1;
+		UPDATE collector SET n_dropped = NULL WHERE name IN ('host', 'nvml', 'rapl') AND name <> '$name';"
+done
+violates collectors "UPDATE collector SET calls_ns = NULL WHERE name = 'rapl';"
+violates collectors "UPDATE collector SET n_calls = NULL, calls_ns = NULL, longest_call_ns = NULL WHERE name = 'rapl';"
 violates collectors "DELETE FROM collector_overhead WHERE collector_overhead_id = 1;"
 violates collectors "UPDATE collector SET n_invalid = 3 WHERE name = 'cupti' AND recording_id = 1;"
 violates collectors "UPDATE collector SET n_invalid = 1 WHERE name = 'host';"
@@ -269,7 +286,7 @@ violates collectors "DELETE FROM graph_launch WHERE recording_id = 2; UPDATE col
 	WHERE name = 'cupti' AND recording_id = 2;"
 for state in failed hung; do
 	holds "DELETE FROM graph_launch WHERE recording_id = 2; UPDATE collector SET mode = NULL, n_rows = 0,
-		state = '$state', reason = 'why' WHERE name = 'cupti' AND recording_id = 2;"
+		state = '$state', reason = 'why', n_dropped = NULL WHERE name = 'cupti' AND recording_id = 2;"
 done
 holds "DELETE FROM graph_launch WHERE recording_id = 2; UPDATE collector SET mode = 'off', n_rows = 0,
 	state = 'absent', reason = 'mode off was asked for' WHERE name = 'cupti' AND recording_id = 2;"

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "collectors/registry.h"
+#include "libtrace/collect_internal.h"
 #include "tests/collectors/support/fakes.h"
 #include "tests/unit/support/suite.h"
 
@@ -416,6 +417,62 @@ START_TEST(test_cupti_fails)
 }
 END_TEST
 
+/* ---- calls that are remembered ---- */
+
+static struct mt_collect_status recounted(struct mt_collect *collect, uint64_t start_ns)
+{
+	struct mt_collect_status status;
+
+	mt_collect_recount(collect, start_ns);
+	mt_collect_status_get(collect, 0, 1, &status);
+	return status;
+}
+
+/* Flight mode learns afterwards when its recording began: calls since then, or that they are not known. */
+START_TEST(test_recount)
+{
+	struct mt_collect *collect = calloc(1, sizeof(*collect));
+	struct mt_source *source;
+	struct mt_collect_status status;
+
+	ck_assert_ptr_nonnull(collect);
+	ck_assert_int_eq(pthread_mutex_init(&collect->lock, NULL), 0);
+	collect->n_sources = 1;
+	source = &collect->sources[0];
+	source->collect = collect;
+	source->status.is_known = 1;
+	/* The call of number i lasts for i ns, and drops i records. */
+	for (uint64_t i = 1; i <= MT_MAX_CALLS; i++) {
+		source->n_dropped = i;
+		mt_collect_call_note(source, i);
+		source->calls[i - 1].end_ns = i * 100;
+	}
+	status = recounted(collect, (MT_MAX_CALLS - 2) * UINT64_C(100));
+	ck_assert_uint_eq(status.n_calls, 3);
+	ck_assert_uint_eq(status.calls_ns, 3 * MT_MAX_CALLS - 3);
+	ck_assert_uint_eq(status.longest_call_ns, MT_MAX_CALLS);
+	ck_assert_uint_eq(status.n_dropped, 3 * MT_MAX_CALLS - 3);
+	ck_assert(!status.is_calls_unknown && !status.is_dropped_unknown);
+	status = recounted(collect, 1);
+	ck_assert_uint_eq(status.n_calls, MT_MAX_CALLS);
+	ck_assert(!status.is_calls_unknown && !status.is_dropped_unknown);
+	/* What was pushed out before is none of the recording's. */
+	source->pushed_out_ns = 4000;
+	status = recounted(collect, 4001);
+	ck_assert(!status.is_calls_unknown && !status.is_dropped_unknown);
+	status = recounted(collect, 4000);
+	ck_assert(!status.is_calls_unknown && status.is_dropped_unknown);
+	/* One more, and the first one is forgotten. */
+	mt_collect_reset(collect);
+	mt_collect_call_note(source, 1);
+	source->calls[0].end_ns = (MT_MAX_CALLS + 1) * UINT64_C(100);
+	status = recounted(collect, 1);
+	ck_assert(status.is_calls_unknown && status.is_dropped_unknown);
+	pthread_mutex_destroy(&collect->lock);
+	free(collect);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("patience");
@@ -432,6 +489,7 @@ int main(void)
 	tcase_add_test(tests, test_nvml_lost);
 	tcase_add_test(tests, test_nvml_absurd);
 	tcase_add_test(tests, test_cupti_fails);
+	tcase_add_test(tests, test_recount);
 	suite_add_tcase(suite, tests);
 	return suite_run(suite);
 }

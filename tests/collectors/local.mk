@@ -24,6 +24,7 @@ check_LTLIBRARIES += %D%/libmt_fakes.la %D%/libfake_cupti.la %D%/libfake_gpus.la
 	%D%/check_cupti \
 	%D%/check_cupti_sample \
 	%D%/check_cupti_ties \
+	%D%/check_hang \
 	%D%/check_patience \
 	%D%/check_rapl \
 	%D%/check_sampler
@@ -31,7 +32,7 @@ check_LTLIBRARIES += %D%/libmt_fakes.la %D%/libfake_cupti.la %D%/libfake_gpus.la
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
 thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_sample %D%/check_cupti_ties \
-	%D%/check_rapl %D%/check_sampler
+	%D%/check_hang %D%/check_rapl %D%/check_sampler
 
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
 
@@ -49,6 +50,11 @@ thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_sample %D%/
 %C%_check_collectors_CFLAGS = $(%C%_cflags)
 %C%_check_collectors_LDFLAGS = $(AM_LDFLAGS) -export-dynamic
 %C%_check_collectors_LDADD = %D%/libmt_fakes.la tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
+	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
+
+%C%_check_hang_SOURCES = %D%/check_hang.c $(%C%_session_sources)
+%C%_check_hang_CFLAGS = $(%C%_cflags)
+%C%_check_hang_LDADD = %D%/libmt_fakes.la tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 
 %C%_check_rapl_SOURCES = %D%/check_rapl.c $(%C%_session_sources)
