@@ -82,7 +82,8 @@ expect_match "$tmp/out" ' - +-$'
 
 # ---- killed in the middle: everything is recorded again ----
 notes() {
-	sqlite3 "$tmp/trace.db" "SELECT count(*) FROM diagnostic WHERE message LIKE 'the cost of%'"
+	sqlite3 "$tmp/trace.db" "SELECT coalesce(sum(n_times), 0) FROM diagnostic WHERE
+		message LIKE 'the cost of%'"
 }
 expect_ok "$moetrace" dump "$pid" -o "$tmp/part.db"
 before=$(notes)
