@@ -82,20 +82,6 @@ static int status_of(struct caller *caller)
 	return caller->status;
 }
 
-static struct gpu second_device(const struct gpu *gpu)
-{
-	static const uint32_t ordinal = 1;
-	struct gpu other = *gpu;
-	struct moetrace_cuda_opts opts;
-
-	MOETRACE_INIT(&opts);
-	opts.ordinal = &ordinal;
-	opts.ring_bytes = 1 << 20;
-	ck_assert_int_eq(moetrace_cuda_attach(gpu->toy.session, &opts, &other.cuda), MOETRACE_OK);
-	other.lane = gpu_lane(&other, &other.stream);
-	return other;
-}
-
 /* A pass of recording 1 is on the second GPU, and recording 2 has begun. */
 static void switch_with_one_late(struct gpu *late, struct caller *caller)
 {
@@ -137,7 +123,7 @@ START_TEST(test_lost_of_the_next)
 	struct moetrace_session_opts opts = toy_opts();
 	struct gpu one = gpu_open_idle("next.db", &opts, 4, 16, 4, 1 << 20);
 	struct gpu two = one;
-	struct gpu late = second_device(&one);
+	struct gpu late = gpu_second_device(&one);
 	struct moetrace_slice slice;
 	const struct moetrace_pass_info large =
 		gpu_info(&one, &slice, MOETRACE_NO_REQUEST, 0, 20000, 0);
@@ -174,7 +160,7 @@ START_TEST(test_late_has_a_ring)
 
 	opts.n_rings = n_rings;
 	one = gpu_open_idle("ring.db", &opts, 2, 64, 4, 0);
-	late = second_device(&one);
+	late = gpu_second_device(&one);
 	ck_assert_int_eq(moetrace_start(one.toy.session, NULL), MOETRACE_OK);
 	switch_with_one_late(&late, &caller);
 	for (uint32_t i = 0; i < n_rings; i++) {
