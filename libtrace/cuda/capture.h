@@ -86,6 +86,7 @@ struct moetrace_cuda_lane {
 	struct mt_reservation reservation;
 	int has_buffer;
 	struct moetrace_cuda_buffer buffer;
+	uint64_t entries_bytes; /* of a row of the widest layer in it */
 
 	/* Of the drain thread, under the lock deliver. */
 	struct mt_tool_range tool;  /* of the open pass */

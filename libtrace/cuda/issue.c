@@ -90,12 +90,16 @@ static int follow(struct moetrace_cuda_lane *lane, const struct mt_cuda_record *
 	return result ? result : cu->stream_wait_event(lane->side, lane->event, 0);
 }
 
-/* The rows that the runtime's kernels left in its own buffer, before it reuses that. */
+/*
+ * The rows that the runtime's kernels left in its own buffer, before it reuses that. What is read ends
+ * with the last row's last id, as the runtime's memory may.
+ */
 static int copy_adopted(struct moetrace_cuda_lane *lane, const struct mt_cuda_record *record,
 			uint64_t to)
 {
 	const struct moetrace_cuda_buffer *buffer = &lane->buffer;
 	uint64_t n_rows = record->n_rows + (buffer->padding_is_valid ? record->padding_rows : 0);
+	uint64_t rows_bytes = n_rows ? (n_rows - 1) * buffer->row_bytes + lane->entries_bytes : 0;
 	struct mt_cu_copy_2d copy = {
 		.from = { .memory_type = MT_CU_MEMORY_DEVICE,
 			  .device = buffer->ids,
@@ -103,14 +107,17 @@ static int copy_adopted(struct moetrace_cuda_lane *lane, const struct mt_cuda_re
 		.to = { .memory_type = MT_CU_MEMORY_DEVICE,
 			.device = to,
 			.pitch = n_rows * buffer->row_bytes },
-		.width_bytes = n_rows * buffer->row_bytes,
+		.width_bytes = rows_bytes,
 		.height = lane->n_layers,
 	};
 
+	if (!n_rows)
+		return 0;
 	/* Rows that hold all layers follow each other; layers that hold all rows have gaps. */
 	if (buffer->row_bytes >= buffer->layer_bytes)
-		return lane->cuda->cu->copy_on_device(to, buffer->ids, n_rows * buffer->row_bytes,
-						      lane->stream);
+		return lane->cuda->cu->copy_on_device(
+			to, buffer->ids, rows_bytes + (lane->n_layers - 1) * buffer->layer_bytes,
+			lane->stream);
 	return lane->cuda->cu->copy_2d(&copy, lane->stream);
 }
 

@@ -527,21 +527,28 @@ static int is_one_row_a_layer(const struct moetrace_cuda_buffer *buffer)
 	return buffer->max_rows == 1 && buffer->row_bytes == buffer->layer_bytes;
 }
 
+/* Of a row of the widest layer. */
+static uint64_t entries_bytes(const struct moetrace_cuda_lane *lane, uint32_t type)
+{
+	uint32_t k = 0;
+
+	for (uint32_t i = 0; i < lane->n_layers; i++)
+		k = lane->layers[i].k > k ? lane->layers[i].k : k;
+	return (uint64_t)k * mt_type_bytes(type);
+}
+
 /* The driver copies rows that lie up to 2 GiB apart. */
 static int check_buffer(const struct moetrace_cuda_lane *lane,
 			const struct moetrace_cuda_buffer *buffer)
 {
 	uint64_t entry_bytes = mt_type_bytes(buffer->id_type);
-	uint64_t least_bytes = 0;
+	uint64_t least_bytes = entries_bytes(lane, buffer->id_type);
 
 	if (!mt_type_is_integer(buffer->id_type) || buffer->order > MOETRACE_ORDER_UNORDERED ||
 	    !buffer->ids || !buffer->max_rows || buffer->max_rows > MOETRACE_CUDA_MAX_ROWS ||
 	    buffer->row_bytes > INT32_MAX || buffer->layer_bytes > INT32_MAX ||
 	    buffer->layer_bytes % entry_bytes || buffer->row_bytes % entry_bytes)
 		return -1;
-	for (uint32_t i = 0; i < lane->n_layers; i++)
-		if (lane->layers[i].k * entry_bytes > least_bytes)
-			least_bytes = lane->layers[i].k * entry_bytes;
 	if (buffer->row_bytes < least_bytes || buffer->layer_bytes < least_bytes)
 		return -1;
 	if (is_one_row_a_layer(buffer))
@@ -568,8 +575,10 @@ static int adopt(struct moetrace_cuda_lane *lane, const struct moetrace_cuda_buf
 					"cuda: adopt: types, distances or rows of the buffer do not "
 					"fit the lane's model, or each other");
 	lane->has_buffer = buffer != NULL;
-	if (buffer)
+	if (buffer) {
 		lane->buffer = *buffer;
+		lane->entries_bytes = entries_bytes(lane, buffer->id_type);
+	}
 	/* As one row of all layers, so that the larger stride spans the smaller one again. */
 	if (buffer && is_one_row_a_layer(buffer))
 		lane->buffer.row_bytes = lane->n_layers * buffer->layer_bytes;

@@ -121,6 +121,53 @@ START_TEST(test_adopt)
 }
 END_TEST
 
+/*
+ * Ids that lie at the end of each row, or of each layer, of an array that ends with them: nothing is
+ * read behind it. AddressSanitizer would say so.
+ */
+START_TEST(test_adopt_reads_no_more)
+{
+	enum { GAP = 7 };
+	const int is_outside = _i;
+	const uint32_t row_entries = is_outside ? N_LAYERS * TOP_K + GAP : TOP_K + GAP;
+	const uint32_t layer_entries = is_outside ? TOP_K : N_ROWS * (TOP_K + GAP);
+	const size_t n_entries = is_outside ? N_ROWS * row_entries : N_LAYERS * layer_entries;
+	struct gpu gpu = gpu_start("end.db", N_LAYERS, N_EXPERTS, TOP_K, 0);
+	int32_t *all = calloc(n_entries, sizeof(*all));
+	struct fill fill = {.toy = gpu.toy,
+			    .ids = all + GAP,
+			    .row_entries = row_entries,
+			    .layer_entries = layer_entries,
+			    .n_rows = N_ROWS};
+	struct moetrace_cuda_buffer buffer;
+	sqlite3 *db;
+
+	REQUIRE(all, "out of memory");
+	MOETRACE_INIT(&buffer);
+	buffer.ids = (uint64_t)(uintptr_t)fill.ids;
+	buffer.id_type = MOETRACE_TYPE_I32;
+	buffer.max_rows = N_ROWS;
+	buffer.row_bytes = row_entries * 4;
+	buffer.layer_bytes = layer_entries * 4;
+	ck_assert_int_eq(moetrace_cuda_adopt(gpu.lane, &buffer), MOETRACE_OK);
+	for (fill.pass = 0; fill.pass < N_PASSES; fill.pass++) {
+		struct moetrace_slice slice;
+		const struct moetrace_pass_info info =
+			gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, N_ROWS, 0);
+
+		ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
+		gpu.fake->launch(gpu.stream, run_fill, &fill, sizeof(fill));
+		ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_OK);
+	}
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"),
+			 N_PASSES);
+	expect_ids(db, &gpu.toy, N_ROWS);
+	db_close(db);
+	free(all);
+}
+END_TEST
+
 /* Other lanes have had half of all stamps since the lane's last pass: its word seems to be a later one. */
 START_TEST(test_adopt_after_long)
 {
@@ -361,6 +408,7 @@ static Suite *make_suite(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, test_adopt, 0, (int)(sizeof(orders) / sizeof(orders[0])));
+	tcase_add_loop_test(tc, test_adopt_reads_no_more, 0, 2);
 	tcase_add_test(tc, test_adopt_after_long);
 	tcase_add_test(tc, test_adopt_refuses);
 	tcase_add_loop_test(tc, test_store, 0, (int)(sizeof(kinds) / sizeof(kinds[0])));

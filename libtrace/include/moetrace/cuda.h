@@ -287,7 +287,8 @@ struct moetrace_cuda_buffer {
 	uint32_t order;          /* enum moetrace_selection_order */
 	uint32_t max_rows;       /* rows that the buffer holds */
 	uint32_t padding_is_valid; /* 1: ids of padding rows are in it, too, after the others */
-	uint64_t row_bytes;      /* from row to row, e.g. layers x k x 4 */
+	uint64_t row_bytes;      /* from row to row, e.g. layers x k x 4; k is the largest top_k of the
+	                            lane's layers */
 	uint64_t layer_bytes;    /* from layer index to layer index, e.g. k x 4, or max_rows x k x 4;
 	                            the larger of the two spans all of the smaller ones (of one row
 	                            they may be equal); both at most 2 GiB */
