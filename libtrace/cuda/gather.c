@@ -49,7 +49,16 @@ static int is_distance(uint64_t distance_bytes, uint64_t k, uint32_t type)
 	       distance_bytes % entry_bytes == 0;
 }
 
-/* One layer of a launch; distances that are not given follow from its k. */
+/* Where numbers of the type may lie; elsewhere reading one ends the program's context. */
+static int is_address(uint64_t address, uint32_t type)
+{
+	return address && address % mt_type_bytes(type) == 0;
+}
+
+/*
+ * One layer of a launch; distances that are not given follow from its k, and are those of all its
+ * layers.
+ */
 static int fill_layer(struct moetrace_cuda_lane *lane, const struct moetrace_cuda_layers *layers,
 		      uint32_t i, struct mt_cuda_store_args *args, struct mt_cuda_store_layer *to)
 {
@@ -66,10 +75,11 @@ static int fill_layer(struct moetrace_cuda_lane *lane, const struct moetrace_cud
 		return status;
 	to->ids = layers->ids[i];
 	to->weights = layers->weight_type ? layers->weights[i] : 0;
-	if (!to->ids || (layers->weight_type && !to->weights) ||
-	    !is_distance(ids_bytes, k, layers->id_type) ||
-	    (layers->weight_type && !is_distance(weights_bytes, k, layers->weight_type)) ||
-	    (args->rows.ids_bytes && args->rows.ids_bytes != ids_bytes))
+	if (!is_address(to->ids, layers->id_type) || !is_distance(ids_bytes, k, layers->id_type) ||
+	    (layers->weight_type && (!is_address(to->weights, layers->weight_type) ||
+				     !is_distance(weights_bytes, k, layers->weight_type))) ||
+	    (args->rows.ids_bytes && (args->rows.ids_bytes != ids_bytes ||
+				      args->rows.weights_bytes != weights_bytes)))
 		return MOETRACE_E_INVALID;
 	args->rows.ids_bytes = ids_bytes;
 	args->rows.weights_bytes = weights_bytes;

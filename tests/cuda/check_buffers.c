@@ -401,6 +401,108 @@ START_TEST(test_store_refuses)
 }
 END_TEST
 
+/* A device that reads where no number can lie is lost for the program, too. */
+START_TEST(test_store_refuses_odd_addresses)
+{
+	struct gpu gpu = gpu_start("odd.db", N_LAYERS, N_EXPERTS, TOP_K, 0);
+	const uint64_t even[N_LAYERS] = {4096, 4096, 4096};
+	const uint64_t odd[N_LAYERS] = {4096, 4096, 4098};
+	struct moetrace_cuda_layers layers;
+
+	MOETRACE_INIT(&layers);
+	layers.n_layers = N_LAYERS;
+	layers.n_rows = 4;
+	layers.id_type = MOETRACE_TYPE_I32;
+	layers.ids = odd;
+	ck_assert_int_eq(moetrace_cuda_store(gpu.lane, gpu.stream, &layers), MOETRACE_E_INVALID);
+	layers.ids = even;
+	layers.weight_type = MOETRACE_TYPE_F32;
+	layers.weights = odd;
+	ck_assert_int_eq(moetrace_cuda_store(gpu.lane, gpu.stream, &layers), MOETRACE_E_INVALID);
+	/* Two bytes each: so they may lie. No pass is open, so that nothing is read. */
+	layers.id_type = MOETRACE_TYPE_I16;
+	layers.ids = odd;
+	layers.weight_type = MOETRACE_TYPE_BF16;
+	ck_assert_int_eq(moetrace_cuda_store(gpu.lane, gpu.stream, &layers), MOETRACE_OK);
+	toy_close(&gpu.toy);
+}
+END_TEST
+
+/*
+ * Layers of 2 and of 4 entries a row: in one launch all rows lie equally far apart, so that a distance
+ * that would follow from k is refused, for ids and for weights.
+ */
+START_TEST(test_store_unequal_layers)
+{
+	enum { WIDTH = 4 };
+	static int32_t ids[N_ROWS * WIDTH];
+	static float weights[N_ROWS * WIDTH];
+	const uint64_t id_addresses[] = {(uint64_t)(uintptr_t)ids, (uint64_t)(uintptr_t)ids};
+	const uint64_t weight_addresses[] = {(uint64_t)(uintptr_t)weights,
+					     (uint64_t)(uintptr_t)weights};
+	const struct fake_api *fake = gpu_load();
+	struct toy toy = toy_start("unequal.db", NULL, 1, 16, WIDTH);
+	struct moetrace_layer_info layer_infos[2];
+	struct moetrace_model_info model_info;
+	struct moetrace_cuda_lane_info lane_info;
+	struct moetrace_cuda_layers layers;
+	struct moetrace_slice slice = {0};
+	struct moetrace_pass_info info;
+	struct moetrace_cuda_lane *lane;
+	struct moetrace_cuda *cuda;
+	sqlite3 *db;
+
+	for (uint32_t i = 0; i < 2; i++) {
+		MOETRACE_INIT(&layer_infos[i]);
+		layer_infos[i].layer = i;
+		layer_infos[i].n_experts = 16;
+		layer_infos[i].top_k = 2 + 2 * i;
+	}
+	MOETRACE_INIT(&model_info);
+	model_info.name = "unequal";
+	model_info.layers = layer_infos;
+	model_info.n_moe_layers = 2;
+	MOETRACE_INIT(&lane_info);
+	lane_info.stream = fake->stream_new();
+	ck_assert_int_eq(moetrace_model_add(toy.session, &model_info, &lane_info.model), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_cuda_lane_add(cuda, &lane_info, &lane), MOETRACE_OK);
+	for (uint32_t i = 0; i < N_ROWS * WIDTH; i++) {
+		ids[i] = (int32_t)(i % WIDTH);
+		weights[i] = (float)(i / WIDTH);
+	}
+	MOETRACE_INIT(&layers);
+	layers.n_layers = 2;
+	layers.n_rows = N_ROWS;
+	layers.id_type = MOETRACE_TYPE_I32;
+	layers.ids = id_addresses;
+	layers.weight_type = MOETRACE_TYPE_F32;
+	layers.weights = weight_addresses;
+	layers.weights_row_bytes = sizeof(*weights) * WIDTH;
+	MOETRACE_INIT(&info);
+	info.model = lane_info.model;
+	info.phase = MOETRACE_PHASE_PREFILL;
+	info.n_rows = N_ROWS;
+	info.slices = &slice;
+	info.n_slices = 1;
+	slice.request = toy_request(&toy, "r");
+	slice.n_rows = N_ROWS;
+	ck_assert_int_eq(moetrace_cuda_pass_begin(lane, &info), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_cuda_store(lane, lane_info.stream, &layers), MOETRACE_E_INVALID);
+	layers.ids_row_bytes = sizeof(*ids) * WIDTH;
+	layers.weights_row_bytes = 0;
+	ck_assert_int_eq(moetrace_cuda_store(lane, lane_info.stream, &layers), MOETRACE_E_INVALID);
+	layers.weights_row_bytes = sizeof(*weights) * WIDTH;
+	ck_assert_int_eq(moetrace_cuda_store(lane, lane_info.stream, &layers), MOETRACE_OK);
+	ck_assert_int_eq(moetrace_cuda_pass_end(lane), MOETRACE_OK);
+	db = toy_close_and_open(&toy);
+	/* Each row's weights are its number. */
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM routed_expert WHERE weight = row"),
+			 N_ROWS * (2 + 4));
+	db_close(db);
+}
+END_TEST
+
 static Suite *make_suite(void)
 {
 	Suite *suite = suite_create("cuda buffers");
@@ -413,6 +515,8 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_adopt_refuses);
 	tcase_add_loop_test(tc, test_store, 0, (int)(sizeof(kinds) / sizeof(kinds[0])));
 	tcase_add_test(tc, test_store_refuses);
+	tcase_add_test(tc, test_store_refuses_odd_addresses);
+	tcase_add_test(tc, test_store_unequal_layers);
 	suite_add_tcase(suite, tc);
 	return suite;
 }

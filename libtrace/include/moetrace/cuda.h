@@ -317,12 +317,14 @@ struct moetrace_cuda_layers {
 	uint32_t n_layers;        /* 1: a launch a layer; all: a gather launch a pass */
 	uint32_t n_rows;          /* of the pass, padding included; see moetrace_cuda_target_get() */
 	uint32_t id_type;         /* enum moetrace_type: I32, I64, I16 or U8 */
-	const uint64_t *ids;      /* [n_layers] addresses of [n_rows][k] ids */
-	uint64_t ids_row_bytes;   /* from row to row, at most 2 GiB; 0: rows follow each other */
+	const uint64_t *ids;      /* [n_layers] addresses of [n_rows][k] ids, aligned to their type; k is
+	                             the layer's top_k */
+	uint64_t ids_row_bytes;   /* from row to row, at most 2 GiB, the same in all layers of a call; 0:
+	                             rows follow each other, where all of them have the same k */
 	uint32_t weight_type;     /* enum moetrace_type: F32, F16, BF16, or NONE without weights */
 	uint32_t reserved;        /* 0 */
-	const uint64_t *weights;  /* [n_layers] addresses of [n_rows][k] weights; NULL with NONE */
-	uint64_t weights_row_bytes; /* from row to row, at most 2 GiB; 0: rows follow each other */
+	const uint64_t *weights;  /* [n_layers] the same of the weights; NULL with NONE */
+	uint64_t weights_row_bytes; /* the same of the weights */
 };
 
 /**
