@@ -25,7 +25,7 @@
 #define MT_CUDA_STAMP_MASK ((UINT32_C(1) << MT_CUDA_STAMP_BITS) - 1)
 #define MT_CUDA_PLACE_SHIFT 14u
 #define MT_CUDA_STAMP_SHIFT 36u
-#define MT_CUDA_N_GROUPS 8u /* numbers of groups are told apart up to here, and by the head */
+#define MT_CUDA_N_GROUPS 8u /* told apart by a tag: the first, and of the others 7 in a row */
 #define MT_CUDA_HEAD_BYTES 16u
 #define MT_CUDA_FLAG_NAN (UINT32_C(1) << MT_CUDA_STAMP_BITS)
 #define MT_CUDA_FLAG_TIE (UINT32_C(2) << MT_CUDA_STAMP_BITS)
@@ -87,9 +87,15 @@ static inline uint32_t mt_cuda_rows_of_code(uint32_t code)
 	return (code & 127) << (code >> 7);
 }
 
+/*
+ * None of the other groups has the tag of the first one, whose place stays that of the lane's word where
+ * nobody says that further layers come.
+ */
 static inline uint32_t mt_cuda_tag(uint32_t code, uint32_t group)
 {
-	return (group % MT_CUDA_N_GROUPS) << 11 | code;
+	uint32_t number = group ? 1 + (group - 1) % (MT_CUDA_N_GROUPS - 1) : 0;
+
+	return number << 11 | code;
 }
 
 static inline uint64_t mt_cuda_word(uint32_t stamp, uint64_t ring_offset, uint32_t tag)

@@ -412,6 +412,27 @@ START_TEST(test_groups_dropped)
 }
 END_TEST
 
+/* However many groups there are: none that is never asked for stores where the first one does. */
+START_TEST(test_many_groups_dropped)
+{
+	const uint32_t n_rows = 1150, n_layers = 30;
+	struct gpu gpu = gpu_start("many.db", n_layers, 128, 8, 1 << 20);
+	struct moetrace_slice slice;
+	struct moetrace_pass_info info = gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, n_rows, 0);
+	sqlite3 *db;
+
+	ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
+	for (uint32_t i = 0; i < n_layers; i++)
+		gpu_route(&gpu, gpu.lane, gpu.stream, i, n_rows, n_rows);
+	ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_OK);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT n_dropped FROM pass"), n_layers - 3);
+	ck_assert_str_eq(db_text(db, "SELECT reasons FROM pass"), "lost");
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE state = 0"), 3);
+	db_close(db);
+}
+END_TEST
+
 /* Several graph launches with eager work between them make one pass; a second lane runs beside. */
 START_TEST(test_pieces_and_two_lanes)
 {
@@ -631,6 +652,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_groups);
 	tcase_add_loop_test(tc, test_after_long, 0, 2);
 	tcase_add_test(tc, test_groups_dropped);
+	tcase_add_test(tc, test_many_groups_dropped);
 	tcase_add_test(tc, test_pieces_and_two_lanes);
 	tcase_add_test(tc, test_unwritten);
 	tcase_add_test(tc, test_some_rows);
