@@ -5,11 +5,14 @@
  * experts that it touches; and the rate of the expert MLP at prefill, by our own kernel and by the
  * library. Blocks of passes are paired A B B A; printed is the change with its 95 % interval.
  *
- * bench_engine [decode SHAPE [LOCAL_EXPERTS [ROWS [WAY]]] | oea SHAPE | prefill SHAPE]: without
- * arguments all. WAY is one of those to record: fused, 'adopted buffer', gather, 'launch a layer'.
- * bench_engine positions SHAPE ROWS [CONTEXT]: a step at positions further and further on, where
- * sequences have room for so many (8192 if it is not said).
- * bench_engine passes SHAPE ROWS: a few steps without a graph, for a profiler.
+ * bench_engine [decode SHAPE [LOCAL_EXPERTS [ROWS [WAY [PAIRS [STEPS]]]]] | oea SHAPE | prefill
+ * SHAPE]: without arguments all. WAY is one of those to record: fused, 'adopted buffer', gather,
+ * 'launch a layer'; '' stands for all of them, as ROWS 0 does for 1, 16 and 64. bench_engine parts
+ * SHAPE ROWS [PAIRS [STEPS]]: what of recording a decode step, fused, is whose: the kernels' that
+ * record nothing, the pass's begin and end, the kernels' that record. bench_engine positions SHAPE
+ * ROWS [CONTEXT]: a step at positions further and further on, where sequences have room for so many
+ * (8192 if it is not said). bench_engine passes SHAPE ROWS: a few steps without a graph, for a
+ * profiler.
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,18 +21,37 @@
 
 #include "bench/cuda/engine_rig.h"
 
-enum { POSITION = 511, N_PAIRS = 12, N_STEPS = 6, MAX_BATCH = 64 };
+enum { POSITION = 511, MAX_PAIRS = 512, MAX_STEPS = 10000, N_ALONE = 6, MAX_BATCH = 64 };
 
-/* Student's factor for 11 and for 5 degrees of freedom, 95 %. */
+/*
+ * How often a comparison is made, and of how many steps a block is. What switches between recorded
+ * steps and others takes is in the first step of a block, so that short blocks have much of it.
+ */
+struct plan {
+	uint32_t n_pairs;
+	uint32_t n_steps;
+};
+
+static const struct plan usual_plan = {12, 24};
+
+/*
+ * Student's factor for a mean of n values, 95 %: the expansion by the normal distribution's
+ * (Abramowitz and Stegun 26.7.5), which is off by 0.1 % at 6 values.
+ */
 static double student(uint32_t n)
 {
-	return n == N_PAIRS ? 2.201 : 2.571;
+	const double z = 1.959964, v = n - 1.0;
+	const double z3 = z * z * z, z5 = z3 * z * z, z7 = z5 * z * z;
+
+	return z + (z3 + z) / (4.0 * v) + (5.0 * z5 + 16.0 * z3 + 3.0 * z) / (96.0 * v * v) +
+	       (3.0 * z7 + 19.0 * z5 + 17.0 * z3 - 15.0 * z) / (384.0 * v * v * v);
 }
 
 struct block {
 	struct rig *rig;
 	struct lane *lane;
 	uint32_t n_rows;
+	uint32_t n_steps;
 	bool is_waited;
 	bool is_prefill;
 };
@@ -43,19 +65,19 @@ static double block_us(const struct block *block)
 		return rig_now_us() - begin;
 	}
 	if (!block->is_waited) {
-		rig_replay(block->rig, block->lane, block->n_rows, N_STEPS);
-		return (rig_now_us() - begin) / N_STEPS;
+		rig_replay(block->rig, block->lane, block->n_rows, block->n_steps);
+		return (rig_now_us() - begin) / block->n_steps;
 	}
-	for (int i = 0; i < N_STEPS; i++)
+	for (uint32_t i = 0; i < block->n_steps; i++)
 		rig_decode(block->rig, block->lane, block->n_rows, POSITION, NULL);
-	return (rig_now_us() - begin) / N_STEPS;
+	return (rig_now_us() - begin) / block->n_steps;
 }
 
 /* The change from `base` to `other`, as a share of the former. */
 static void compare(const struct block *base, const struct block *other, uint32_t n_pairs,
 		    const char *what)
 {
-	double changes[N_PAIRS], mean = 0.0, squares = 0.0, base_us = 0.0;
+	double changes[MAX_PAIRS], mean = 0.0, squares = 0.0, base_us = 0.0;
 
 	(void)block_us(base);
 	(void)block_us(other);
@@ -89,9 +111,13 @@ static const struct {
 enum { N_WAYS = sizeof(ways) / sizeof(ways[0]) };
 
 static void decode_way(struct rig *rig, struct lane *none, struct lane *lane, const char *name,
-		       uint32_t n_rows)
+		       uint32_t n_rows, struct plan plan)
 {
-	struct block base = {.rig = rig, .lane = none, .n_rows = n_rows, .is_waited = true};
+	struct block base = {.rig = rig,
+			     .lane = none,
+			     .n_rows = n_rows,
+			     .n_steps = plan.n_steps,
+			     .is_waited = true};
 	struct block other = base;
 	char what[64];
 
@@ -99,18 +125,19 @@ static void decode_way(struct rig *rig, struct lane *none, struct lane *lane, co
 	rig_decode(rig, none, n_rows, POSITION, NULL);
 	rig_decode(rig, lane, n_rows, POSITION, NULL);
 	if (lane->recording == MTK_CUDA_RECORD_FUSED)
-		compare(&base, &other, N_PAIRS, "waited for, fused, idle");
+		compare(&base, &other, plan.n_pairs, "waited for, fused, idle");
 	rig_record(lane, true);
 	snprintf(what, sizeof(what), "waited for, %s", name);
-	compare(&base, &other, N_PAIRS, what);
+	compare(&base, &other, plan.n_pairs, what);
 	base.is_waited = other.is_waited = false;
 	snprintf(what, sizeof(what), "back to back, %s", name);
-	compare(&base, &other, N_PAIRS, what);
+	compare(&base, &other, plan.n_pairs, what);
 	rig_record(lane, false);
 }
 
 /* n_rows 0: all batches; way NULL: all ways. */
-static void decode(const char *shape, uint32_t n_local, uint32_t n_rows, const char *way)
+static void decode(const char *shape, uint32_t n_local, uint32_t n_rows, const char *way,
+		   struct plan plan)
 {
 	static const uint32_t batches[] = {1, 16, 64};
 	struct rig rig = rig_open(shape, n_local, POSITION + 1, false);
@@ -124,9 +151,64 @@ static void decode(const char *shape, uint32_t n_local, uint32_t n_rows, const c
 		none = rig_twin(&lane);
 		for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++)
 			if (!n_rows || batches[i] == n_rows)
-				decode_way(&rig, &none, &lane, ways[w].name, batches[i]);
+				decode_way(&rig, &none, &lane, ways[w].name, batches[i], plan);
 		rig_lane_close(&lane);
 	}
+	rig_close(&rig);
+}
+
+/* What the host spent since it was printed last. */
+static void print_host(struct lane *lane)
+{
+	if (lane->n_passes)
+		printf("%12sof a pass the host spends %.2f us in begin, %.2f us in end\n", "",
+		       lane->begin_us / (double)lane->n_passes,
+		       lane->end_us / (double)lane->n_passes);
+	lane->begin_us = lane->end_us = 0.0;
+	lane->n_passes = 0;
+}
+
+/* One part of recording against the same graph without a lane, waited for and back to back. */
+static void decode_part(struct rig *rig, struct lane *none, struct lane *part, const char *name,
+			uint32_t n_rows, struct plan plan)
+{
+	struct block base = {.rig = rig,
+			     .lane = none,
+			     .n_rows = n_rows,
+			     .n_steps = plan.n_steps,
+			     .is_waited = true};
+	struct block other = base;
+	char what[64];
+
+	other.lane = part;
+	snprintf(what, sizeof(what), "waited for, %s", name);
+	compare(&base, &other, plan.n_pairs, what);
+	print_host(part);
+	base.is_waited = other.is_waited = false;
+	snprintf(what, sizeof(what), "back to back, %s", name);
+	compare(&base, &other, plan.n_pairs, what);
+	print_host(part);
+}
+
+static void parts(const char *shape, uint32_t n_rows, struct plan plan)
+{
+	struct rig rig = rig_open(shape, 0, POSITION + 1, false);
+	struct lane lane =
+		rig_lane(&rig, n_rows, POSITION + 1, n_rows, NULL, MTK_CUDA_RECORD_FUSED);
+	struct lane none = rig_twin(&lane), none_again = none, kernels = lane, pass = none;
+
+	kernels.lane = NULL;
+	pass.lane = lane.lane;
+	pass.model = lane.model;
+	rig_decode(&rig, &none, n_rows, POSITION, NULL);
+	rig_decode(&rig, &lane, n_rows, POSITION, NULL);
+	decode_part(&rig, &none, &none_again, "the same", n_rows, plan);
+	decode_part(&rig, &none, &kernels, "idle kernels", n_rows, plan);
+	rig_record(&lane, true);
+	decode_part(&rig, &none, &pass, "begin and end", n_rows, plan);
+	decode_part(&rig, &none, &lane, "all", n_rows, plan);
+	rig_record(&lane, false);
+	rig_lane_close(&lane);
 	rig_close(&rig);
 }
 
@@ -142,10 +224,10 @@ static void positions(const char *shape, uint32_t n_rows, uint32_t n_context)
 		for (int i = 0; i < 2; i++)
 			rig_decode(&rig, &lane, n_rows, position, NULL);
 		begin = rig_now_us();
-		for (int i = 0; i < N_STEPS; i++)
+		for (int i = 0; i < N_ALONE; i++)
 			rig_decode(&rig, &lane, n_rows, position, NULL);
 		printf("%5u rows at position %5u: %10.1f us\n", n_rows, position,
-		       (rig_now_us() - begin) / N_STEPS);
+		       (rig_now_us() - begin) / N_ALONE);
 	}
 	rig_lane_close(&lane);
 	rig_close(&rig);
@@ -377,22 +459,42 @@ static void prefill(const char *shape)
 	rig_close(&rig);
 }
 
+/* An argument that is a number; absent: `without`. */
+static uint32_t number(int argc, char **argv, int i, uint32_t without)
+{
+	return argc > i ? (uint32_t)strtoul(argv[i], NULL, 10) : without;
+}
+
+static struct plan plan_of(int argc, char **argv, int i)
+{
+	struct plan plan = {number(argc, argv, i, usual_plan.n_pairs),
+			    number(argc, argv, i + 1, usual_plan.n_steps)};
+
+	if (plan.n_pairs < 2 || plan.n_pairs > MAX_PAIRS)
+		plan.n_pairs = usual_plan.n_pairs;
+	if (plan.n_steps < 1 || plan.n_steps > MAX_STEPS)
+		plan.n_steps = usual_plan.n_steps;
+	return plan;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "all";
 	const char *shape = argc > 2 ? argv[2] : "qwen3-30b-a3b";
-	const uint32_t n_local = argc > 3 ? (uint32_t)strtoul(argv[3], NULL, 10) : 0;
+	const uint32_t n = number(argc, argv, 3, 0);
 	const bool is_all = strcmp(what, "all") == 0;
 
 	if (is_all || strcmp(what, "decode") == 0)
-		decode(shape, n_local, argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 0,
-		       argc > 5 ? argv[5] : NULL);
+		decode(shape, n, number(argc, argv, 4, 0), argc > 5 && *argv[5] ? argv[5] : NULL,
+		       plan_of(argc, argv, 6));
 	if (is_all)
-		decode("deepseek-v3", 4, 0, NULL);
-	if (strcmp(what, "positions") == 0 && n_local > 0)
-		positions(shape, n_local, argc > 4 ? (uint32_t)strtoul(argv[4], NULL, 10) : 8192);
-	if (strcmp(what, "passes") == 0 && n_local > 0)
-		passes(shape, n_local);
+		decode("deepseek-v3", 4, 0, NULL, usual_plan);
+	if (strcmp(what, "parts") == 0 && n > 0)
+		parts(shape, n, plan_of(argc, argv, 4));
+	if (strcmp(what, "positions") == 0 && n > 0)
+		positions(shape, n, number(argc, argv, 4, 8192));
+	if (strcmp(what, "passes") == 0 && n > 0)
+		passes(shape, n);
 	if (is_all || strcmp(what, "oea") == 0)
 		rule(shape);
 	if (is_all || strcmp(what, "prefill") == 0)

@@ -32,9 +32,8 @@ void rig_must(int status, const struct mtk_error *error, const char *what)
 struct rig rig_open_layers(const char *shape, uint32_t n_layers, uint32_t n_local_experts,
 			   uint32_t n_context, bool without_cublas)
 {
-	const struct mtk_shape_settings settings = {.preset = mtk_preset_find(shape),
-						    .n_layers = n_layers,
-						    .n_context = n_context};
+	const struct mtk_shape_settings settings = {
+		.preset = mtk_preset_find(shape), .n_layers = n_layers, .n_context = n_context};
 	const struct mtk_cuda_backend_settings cuda = {.precision = MTK_CUDA_16BIT,
 						       .without_cublas = without_cublas,
 						       .n_local_experts = n_local_experts};
@@ -45,9 +44,8 @@ struct rig rig_open_layers(const char *shape, uint32_t n_layers, uint32_t n_loca
 	rig_must(mtk_backend_cuda_create(rig.model, &cuda, &error, &rig.backend), &error, shape);
 	rig.state = rig.backend->state;
 	printf("%s: %u layers, %u of %u experts here, %.1f GB of weights on %s\n", shape,
-	       rig.model->config.n_layers, rig.state->weights.n_experts,
-	       rig.model->moe.n_experts, (double)rig.state->weights.n_bytes / 1e9,
-	       mtk_backend_cuda_description(rig.backend));
+	       rig.model->config.n_layers, rig.state->weights.n_experts, rig.model->moe.n_experts,
+	       (double)rig.state->weights.n_bytes / 1e9, mtk_backend_cuda_description(rig.backend));
 	fflush(stdout);
 	return rig;
 }
@@ -73,8 +71,8 @@ static void session_open(struct rig *rig, struct lane *lane)
 	snprintf(lane->path, sizeof(lane->path), "%s/bench_engine-%ld-%u.db",
 		 folder && *folder ? folder : "/tmp", (long)getpid(), n_sessions++);
 	rig_must(moetrace_session_open(lane->path, NULL, &lane->session), NULL, "session");
-	rig_must(mtk_serve_record_model(lane->session, rig->backend, NULL, rig->shape,
-					&lane->model, &error),
+	rig_must(mtk_serve_record_model(lane->session, rig->backend, NULL, rig->shape, &lane->model,
+					&error),
 		 &error, "model");
 	lane->lane = rig->backend->ops->record(lane->context, lane->session, lane->model, false);
 	if (!lane->lane)
@@ -161,8 +159,9 @@ void rig_record(struct lane *lane, bool is_on)
 		 NULL, is_on ? "start" : "stop");
 }
 
-static void pass_begin(const struct lane *lane, uint32_t phase, uint32_t n_rows)
+static void pass_begin(struct lane *lane, uint32_t phase, uint32_t n_rows)
 {
+	const double begin_us = rig_now_us();
 	struct moetrace_pass_info info;
 
 	if (!lane->lane)
@@ -172,6 +171,7 @@ static void pass_begin(const struct lane *lane, uint32_t phase, uint32_t n_rows)
 	info.phase = phase;
 	info.n_rows = n_rows;
 	(void)moetrace_cuda_pass_begin(lane->lane, &info);
+	lane->begin_us += rig_now_us() - begin_us;
 }
 
 struct rows {
@@ -208,9 +208,14 @@ static void forward(struct rig *rig, struct lane *lane, uint32_t n_rows,
 /* A pass that ends when it is launched, before it is waited for. */
 static void end_pass(void *ctx)
 {
-	const struct lane *lane = ctx;
+	struct lane *lane = ctx;
+	const double begin_us = rig_now_us();
 
+	if (!lane->lane)
+		return;
 	(void)moetrace_cuda_pass_end(lane->lane);
+	lane->end_us += rig_now_us() - begin_us;
+	lane->n_passes++;
 }
 
 static void run_pass(struct rig *rig, struct lane *lane, uint32_t phase, uint32_t n_rows,
@@ -256,7 +261,7 @@ void rig_replay(struct rig *rig, struct lane *lane, uint32_t n_rows, uint32_t n_
 	for (uint32_t i = 0; i < n_replays; i++) {
 		pass_begin(lane, MOETRACE_PHASE_DECODE, n_rows);
 		rig_launch(rig, lane, n_rows);
-		(void)moetrace_cuda_pass_end(lane->lane);
+		end_pass(lane);
 	}
 	rig_must(mtk_cuda_stream_wait(rig->state->stream, &error), &error, "replay");
 }

@@ -29,6 +29,10 @@ struct lane {
 	uint32_t model;
 	char path[256];
 	void **spare; /* graphs of whichever of lane and twin is not in the context now; NULL: no twin */
+	/* What the host spent in begin and end of its passes so far. */
+	double begin_us;
+	double end_us;
+	uint64_t n_passes;
 };
 
 #define RIG_UNRECORDED -1 /* the kernels know no lane; else an enum mtk_cuda_recording */
