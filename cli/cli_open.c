@@ -7,6 +7,7 @@
  */
 #include "cli/cli.h"
 #include "cli/out_file.h"
+#include "cli/read_ahead.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,6 +27,10 @@
 /* Where SQLite keeps the locks of readers: the bytes of its file format, documented there. */
 #define SHARED_FIRST (0x40000000 + 2)
 #define SHARED_SIZE  510
+
+/* How SQLite opens a file that is whole as it lies there, and one that others may have open. */
+#define PARAMETERS_IMMUTABLE "immutable=1&" MT_READ_AHEAD_PARAMETER
+#define PARAMETERS_SHARED    "mode=ro&" MT_READ_AHEAD_PARAMETER
 
 static int path_check(const char *path, struct mt_trace *trace)
 {
@@ -121,6 +126,11 @@ static int connection_open(const char *path, const char *parameters, sqlite3 **r
 
 	if (!uri)
 		return SQLITE_NOMEM;
+	rc = mt_read_ahead_register();
+	if (rc != SQLITE_OK) {
+		free(uri);
+		return rc;
+	}
 	rc = sqlite3_open_v2(uri, &db, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX,
 			     NULL);
 	free(uri);
@@ -154,7 +164,7 @@ static int immutable_open(struct mt_trace *trace)
 
 	sqlite3_close(trace->db);
 	trace->db = NULL;
-	trace->parameters = "immutable=1";
+	trace->parameters = PARAMETERS_IMMUTABLE;
 	rc = connection_open(trace->path, trace->parameters, &trace->db);
 	if (rc != SQLITE_OK)
 		return rc;
@@ -175,8 +185,9 @@ static int trace_connect(struct mt_trace *trace)
 	 * A WAL file without a journal that nobody has open is whole: opened as such, it gets no
 	 * empty journal beside it, which a reader could not remove again.
 	 */
-	trace->parameters = trace->is_wal && !trace->is_held && !trace->wal_bytes ? "immutable=1"
-										   : "mode=ro";
+	trace->parameters = trace->is_wal && !trace->is_held && !trace->wal_bytes
+				    ? PARAMETERS_IMMUTABLE
+				    : PARAMETERS_SHARED;
 	rc = connection_open(trace->path, trace->parameters, &trace->db);
 	if (rc == SQLITE_CANTOPEN || rc == SQLITE_READONLY)
 		rc = immutable_open(trace);

@@ -174,7 +174,6 @@ static char *path_of(const char *name, const char *socket_dir, int *ret_status)
 static int file_look(const char *name, const char *socket_dir, struct shown *shown)
 {
 	struct mt_trace trace;
-	const char *parameters;
 	int status;
 	char *path = path_of(name, socket_dir, &status);
 
@@ -185,10 +184,7 @@ static int file_look(const char *name, const char *socket_dir, struct shown *sho
 		free(path);
 		return status;
 	}
-	parameters = trace.is_immutable || (trace.is_wal && !trace.is_held && !trace.wal_bytes)
-			     ? "immutable=1"
-			     : "mode=ro";
-	shown->uris[shown->n] = mt_trace_uri(path, parameters);
+	shown->uris[shown->n] = mt_trace_uri(path, trace.parameters);
 	shown->files[shown->n] = (struct mt_view_file){.path = path,
 						       .uri = shown->uris[shown->n],
 						       .is_live = trace.is_held,

@@ -91,6 +91,7 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/plot_oea.c \
 	%D%/plot_order.c \
 	%D%/plot_power.c \
+	%D%/read_ahead.c %D%/read_ahead.h \
 	%D%/request_find.c %D%/request_find.h \
 	%D%/rule_args.c %D%/rule_args.h \
 	%D%/routing.h \

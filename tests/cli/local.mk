@@ -42,6 +42,16 @@ check_PROGRAMS += %D%/make_hard %D%/make_live %D%/make_routing
 %C%_make_routing_SOURCES = %D%/make_routing.c %D%/make_routing.h %D%/routing_router.c
 %C%_make_routing_LDADD = kernels/libmtk.la libtrace/libmoetrace.la -lm
 
+if HAVE_CHECK
+check_PROGRAMS += %D%/check_read_ahead
+TESTS += %D%/check_read_ahead
+endif
+
+%C%_check_read_ahead_SOURCES = %D%/check_read_ahead.c cli/read_ahead.c
+%C%_check_read_ahead_CFLAGS = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
+%C%_check_read_ahead_LDADD = tests/unit/libmt_test.la $(CHECK_LIBS) $(SQLITE3_LIBS) \
+	$(PTHREAD_LIBS) -lm -ldl
+
 TESTS += $(cli_tests)
 
 EXTRA_DIST += \
