@@ -96,8 +96,8 @@ struct moetrace_cuda_lane {
 
 /* What is known of the GPU's timer; timer.c. */
 struct mt_cuda_timer {
-	uint64_t last_ns;   /* its last value, all bits of it */
-	uint64_t seen_ns;   /* when that arrived, session clock; 0: never */
+	int64_t offset_ns;  /* session clock minus timer, all bits of it, as far as is known */
+	uint64_t seen_ns;   /* when it was last read, session clock; 0: never */
 	uint64_t posted_ns; /* when the writer last heard of it */
 	int has_bounds;
 	int64_t least_ns;   /* session clock minus timer is not below */
@@ -258,7 +258,12 @@ int mt_cuda_memory_check(const struct moetrace_cuda *cuda);
 /* probe.c: what the device can do, and what time it has. */
 int mt_cuda_probe(struct moetrace_cuda *cuda, void *stream);
 
-/* timer.c: a reading of the timer between two of the session's clock, all bits or the low half. */
+/*
+ * timer.c: all bits of a time of which the low half is known, and that it lies between two others. Where
+ * these are further apart than 32 bits last, it is the one next to the later one.
+ */
+uint64_t mt_cuda_whole_ns(uint32_t low_ns, uint64_t begin_ns, uint64_t arrival_ns);
+/* A reading of the timer between two of the session's clock, all bits or the low half. */
 void mt_cuda_timer_begin(struct moetrace_cuda *cuda, uint64_t timer_ns, uint64_t before_ns,
 			 uint64_t after_ns);
 void mt_cuda_timer_note(struct moetrace_cuda *cuda, uint32_t low_ns, uint64_t begin_ns,

@@ -85,22 +85,22 @@ static void wait_for_room(struct moetrace_cuda *cuda, struct moetrace_pass *pass
 }
 
 /*
- * The GPU's time of a layer, of which 32 bits are known, is the one next to the arrival. It lies
- * between the pass's begin and its arrival, and so corrects the offset between the clocks, which
- * drift apart.
+ * The GPU's time of a layer, of which 32 bits are known, lies between the pass's begin and its arrival,
+ * and so corrects the offset between the clocks, which drift apart.
  */
 static uint64_t to_session_ns(struct moetrace_cuda *cuda, uint32_t timer_ns, uint64_t begin_ns,
 			      uint64_t arrival_ns)
 {
 	uint64_t time_ns;
+	int64_t late_ns;
 
 	if (!cuda->has_offset)
 		cuda->offset_ns = (uint32_t)arrival_ns - timer_ns;
 	cuda->has_offset = 1;
-	time_ns = arrival_ns + (uint64_t)(int64_t)(int32_t)(timer_ns + cuda->offset_ns -
-							    (uint32_t)arrival_ns);
-	if (time_ns < begin_ns || time_ns > arrival_ns) {
-		time_ns = time_ns < begin_ns ? begin_ns : arrival_ns;
+	time_ns = mt_cuda_whole_ns(timer_ns + cuda->offset_ns, begin_ns, arrival_ns);
+	late_ns = (int64_t)(time_ns - begin_ns);
+	if (late_ns < 0 || time_ns > arrival_ns) {
+		time_ns = late_ns < 0 ? begin_ns : arrival_ns;
 		cuda->offset_ns = (uint32_t)time_ns - timer_ns;
 	}
 	return time_ns;

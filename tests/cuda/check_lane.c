@@ -588,6 +588,38 @@ START_TEST(test_timer)
 }
 END_TEST
 
+/*
+ * Layers that arrive more than 2^31 ns after they were stamped, with a pass that takes long, have their
+ * times: unless the machine stood still, so that the pass took almost as long as 32 bits last.
+ */
+START_TEST(test_timer_of_long_pass)
+{
+	struct gpu gpu = gpu_start("long.db", 2, 64, 4, 0);
+	const int64_t offset_ns = timer_offset_ns(&gpu);
+	struct moetrace_slice slice;
+	const struct moetrace_pass_info info =
+		gpu_info(&gpu, &slice, MOETRACE_NO_REQUEST, 0, 3, 0);
+	sqlite3 *db;
+
+	ck_assert_int_eq(gpu_pass(&gpu, MOETRACE_NO_REQUEST, 0, 3, 0), MOETRACE_OK);
+	WAIT_UNTIL(gpu_status(&gpu).delivered_passes == 1);
+	ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
+	gpu_route(&gpu, gpu.lane, gpu.stream, 0, 3, 3);
+	gpu_route(&gpu, gpu.lane, gpu.stream, 1, 3, 3);
+	gpu.fake->stream_wait(gpu.stream);
+	suite_sleep_ms(2300);
+	ck_assert_int_eq(moetrace_cuda_pass_end(gpu.lane), MOETRACE_OK);
+	db = toy_close_and_open(&gpu.toy);
+	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer JOIN pass USING (pass_id) WHERE"
+				    " pass_id = 2 AND (selected_ns BETWEEN begin_ns AND"
+				    " end_ns - 2200000000 OR end_ns - begin_ns > 3700000000)"), 2);
+	ck_assert_int_eq(db_int(db, "SELECT max(abs(d.clock_ns - d.session_ns + c.session_ns -"
+				    " c.monotonic_ns - %lld) - d.uncertainty_ns) < 1000000 FROM"
+				    " device_clock AS d, clock_snapshot AS c", (long long)offset_ns), 1);
+	db_close(db);
+}
+END_TEST
+
 static float margin_of(uint32_t layer, uint32_t row)
 {
 	return row == 2 ? 0.0f : (float)(layer + 1) / (float)(row + 1);
@@ -658,6 +690,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_some_rows);
 	tcase_add_test(tc, test_nan);
 	tcase_add_test(tc, test_timer);
+	tcase_add_test(tc, test_timer_of_long_pass);
 	suite_add_tcase(suite, tc);
 	return suite;
 }
