@@ -346,7 +346,7 @@ CREATE TABLE diagnostic (
 	process_id INTEGER NOT NULL REFERENCES process(process_id), -- process that reports
 	time_ns INTEGER NOT NULL,  -- when
 	severity TEXT NOT NULL,    -- 'info', 'warning' or 'error'
-	source TEXT NOT NULL,      -- part that reports: 'session', 'pass', 'request', 'writer', 'store', 'cuda', 'collector' or the name of a collector
+	source TEXT NOT NULL,      -- part that reports: 'session', 'pass', 'request', 'writer', 'store', 'cuda' ('cuda.1' and so on of further GPUs), 'collector' or the name of a collector
 	message TEXT NOT NULL,     -- what happened and what to do
 	n_times INTEGER NOT NULL   -- how often it happened until the last commit
 );
