@@ -373,17 +373,20 @@ static int make_side(struct moetrace_cuda_lane *lane)
 
 	if (!result) {
 		result = cu->stream_create(&lane->side, MT_CU_STREAM_NON_BLOCKING);
-		if (!result && cu->event_create(&lane->event, MT_CU_EVENT_DISABLE_TIMING)) {
-			(void)cu->stream_destroy(lane->side);
-			result = -1;
+		if (!result) {
+			result = cu->event_create(&lane->event, MT_CU_EVENT_DISABLE_TIMING);
+			if (result)
+				(void)cu->stream_destroy(lane->side);
 		}
 		(void)cu->ctx_pop(&ignored);
 	}
 	mt_cu_capture_restore(cu, mode);
-	return result ? mt_session_error(lane->cuda->session, MOETRACE_E_IO,
-					 "cuda: no stream for copies: error %d %s", result,
-					 mt_cu_name(cu, result)) :
-			MOETRACE_OK;
+	if (!result)
+		return MOETRACE_OK;
+	return mt_session_error(lane->cuda->session,
+				result == MT_CU_OUT_OF_MEMORY ? MOETRACE_E_NOMEM : MOETRACE_E_IO,
+				"cuda: no stream for copies: error %d %s", result,
+				mt_cu_name(cu, result));
 }
 
 /* Whose the stream is, where the driver says so: of another context, but not of another device. */

@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define MT_CU_OUT_OF_MEMORY	   2
 #define MT_CU_DEINITIALIZED	   4
 #define MT_CU_INVALID_CONTEXT	   201 /* none is current */
 #define MT_CU_INVALID_HANDLE	   400

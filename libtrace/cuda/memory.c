@@ -61,14 +61,18 @@ static int make_host_ring(struct moetrace_cuda *cuda)
 }
 
 /* What no kernel wrote has no pass's stamp. */
-static int set_device_memory(struct moetrace_cuda *cuda, void *stream)
+static int set_device_memory(struct moetrace_cuda *cuda, void *stream, const char **ret_call)
 {
 	const struct mt_cu *cu = cuda->cu;
 	int result = cu->memset_async(cuda->device_ring, POISON, cuda->ring_bytes, stream);
 
+	*ret_call = "cuMemsetD8Async";
 	if (!result)
 		result = cu->memset_async(cuda->words, 0, WORDS_BYTES, stream);
-	return result ? result : cu->stream_wait(stream);
+	if (result)
+		return result;
+	*ret_call = "cuStreamSynchronize";
+	return cu->stream_wait(stream);
 }
 
 int mt_cuda_memory_make(struct moetrace_cuda *cuda, void *stream, const char **ret_call,
@@ -86,8 +90,7 @@ int mt_cuda_memory_make(struct moetrace_cuda *cuda, void *stream, const char **r
 	*ret_result = result;
 	if (result)
 		return MOETRACE_E_NOMEM;
-	*ret_call = "cuMemsetD8Async";
-	*ret_result = result = set_device_memory(cuda, stream);
+	*ret_result = result = set_device_memory(cuda, stream, ret_call);
 	return result ? MOETRACE_E_IO : MOETRACE_OK;
 }
 

@@ -221,6 +221,36 @@ START_TEST(test_stream_of_another_device)
 }
 END_TEST
 
+/* What the driver says when a lane or a ring is made is told with its own number and call. */
+START_TEST(test_driver_says_why)
+{
+	struct gpu gpu = start("why.db");
+	static const uint32_t ordinal = 1;
+	struct moetrace_cuda_lane_info info;
+	struct moetrace_cuda_lane *lane;
+	struct moetrace_cuda_opts opts;
+	struct moetrace_cuda *cuda;
+
+	MOETRACE_INIT(&info);
+	info.model = gpu.toy.model;
+	info.stream = gpu.stream;
+	gpu.fake->refuse("cuEventCreate", 0, 2);
+	ck_assert_int_eq(moetrace_cuda_lane_add(gpu.cuda, &info, &lane), MOETRACE_E_NOMEM);
+	expect_said(&gpu, "error 2");
+	gpu.fake->refuse("cuEventCreate", 0, 719);
+	ck_assert_int_eq(moetrace_cuda_lane_add(gpu.cuda, &info, &lane), MOETRACE_E_IO);
+	expect_said(&gpu, "error 719");
+	MOETRACE_INIT(&opts);
+	opts.ordinal = &ordinal;
+	opts.ring_bytes = 1 << 20;
+	gpu.fake->refuse("cuStreamSynchronize", 0, 700);
+	ck_assert_int_eq(moetrace_cuda_attach(gpu.toy.session, &opts, &cuda), MOETRACE_E_IO);
+	expect_said(&gpu, "cuStreamSynchronize: error 700");
+	gpu.fake->heal();
+	toy_close(&gpu.toy);
+}
+END_TEST
+
 /* A thread in which no context is current: it is refused, and the pass is not the worse for it. */
 START_TEST(test_thread_without_context)
 {
@@ -453,6 +483,7 @@ static Suite *make_suite(void)
 	tcase_add_test(tc, test_no_such_layer);
 	tcase_add_test(tc, test_without_kernels);
 	tcase_add_test(tc, test_stream_of_another_device);
+	tcase_add_test(tc, test_driver_says_why);
 	tcase_add_test(tc, test_thread_without_context);
 	tcase_add_test(tc, test_two_threads);
 	tcase_add_test(tc, test_primary_context);
