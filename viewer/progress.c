@@ -42,7 +42,7 @@ static void extent_read(struct mt_source_run *run, const struct mt_question *que
 
 static struct mt_progress *slot_find(struct mt_source *source)
 {
-	for (size_t i = 0; i < MT_SOURCE_CONNECTIONS; i++)
+	for (size_t i = 0; i < MT_SOURCE_QUESTIONS; i++)
 		if (!source->progress[i].question[0])
 			return &source->progress[i];
 	return NULL;
@@ -128,7 +128,7 @@ void mt_progress_answer(struct mt_source *source, struct mt_view_reply *reply)
 	mt_jsonw_key(json, "running");
 	mt_jsonw_array_begin(json);
 	pthread_mutex_lock(&source->lock);
-	for (size_t i = 0; i < MT_SOURCE_CONNECTIONS; i++)
+	for (size_t i = 0; i < MT_SOURCE_QUESTIONS; i++)
 		if (source->progress[i].question[0])
 			slot_write(&source->progress[i], json);
 	pthread_mutex_unlock(&source->lock);

@@ -301,20 +301,21 @@ void mt_source_destroy(struct mt_source *source)
 	free(source->uri);
 }
 
-/* Wait at most 10 s, under the lock, until a connection is idle or may be opened. */
-static bool free_await(struct mt_source *source)
+/* Wait at most 10 s, under the lock, until fewer than @max connections are in use. */
+static bool free_await(struct mt_source *source, size_t max)
 {
 	struct timespec until;
 
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += 10;
-	while (source->n_idle == 0 && source->n_open == MT_SOURCE_CONNECTIONS)
+	while (source->n_open - source->n_idle >= max)
 		if (pthread_cond_timedwait(&source->is_free, &source->lock, &until) != 0)
 			return false;
 	return true;
 }
 
-struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms, int peer_fd)
+static struct mt_source_run *run_take(struct mt_source *source, size_t max, uint32_t limit_ms,
+				      int peer_fd)
 {
 	char version[MT_STATE_VERSION_BYTES];
 	struct mt_source_run *run = NULL;
@@ -324,7 +325,7 @@ struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms
 	if (mt_source_look(source, version) != MT_SOURCE_SAME)
 		return NULL;
 	pthread_mutex_lock(&source->lock);
-	if (free_await(source)) {
+	if (free_await(source, max)) {
 		opens = source->n_idle == 0;
 		if (opens)
 			source->n_open++;
@@ -343,10 +344,20 @@ struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms
 	} else if (opens) {
 		pthread_mutex_lock(&source->lock);
 		source->n_open--;
-		pthread_cond_signal(&source->is_free);
+		pthread_cond_broadcast(&source->is_free);
 		pthread_mutex_unlock(&source->lock);
 	}
 	return run;
+}
+
+struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms, int peer_fd)
+{
+	return run_take(source, MT_SOURCE_QUESTIONS, limit_ms, peer_fd);
+}
+
+struct mt_source_run *mt_source_take_spare(struct mt_source *source, uint32_t limit_ms)
+{
+	return run_take(source, MT_SOURCE_CONNECTIONS, limit_ms, -1);
 }
 
 void mt_source_return(struct mt_source_run *run)
@@ -361,6 +372,7 @@ void mt_source_return(struct mt_source_run *run)
 		source->idle[source->n_idle++] = run;
 	else
 		source->n_open--;
-	pthread_cond_signal(&source->is_free);
+	/* Who waits may use one more or not. */
+	pthread_cond_broadcast(&source->is_free);
 	pthread_mutex_unlock(&source->lock);
 }

@@ -18,7 +18,9 @@
 
 #include <sqlite3.h>
 
-#define MT_SOURCE_CONNECTIONS 5
+/* Questions at once; one connection more is there for how the trace is. */
+#define MT_SOURCE_QUESTIONS 5
+#define MT_SOURCE_CONNECTIONS (MT_SOURCE_QUESTIONS + 1)
 #define MT_STATE_VERSION_BYTES 128
 
 struct mt_redacted;
@@ -58,7 +60,7 @@ struct mt_source {
 	pthread_cond_t is_free;
 	struct mt_source_run *idle[MT_SOURCE_CONNECTIONS];
 	size_t n_idle, n_open;
-	struct mt_progress progress[MT_SOURCE_CONNECTIONS];
+	struct mt_progress progress[MT_SOURCE_QUESTIONS];
 	pthread_mutex_t timeline_lock; /* protects the one below, while it is read or answers */
 	struct mt_timeline *timeline;  /* of the recording asked for last; NULL: none yet */
 };
@@ -96,6 +98,8 @@ void mt_source_destroy(struct mt_source *source);
  * opened first, of which mt_source_look() tells.
  */
 struct mt_source_run *mt_source_take(struct mt_source *source, uint32_t limit_ms, int peer_fd);
+/* The same of the one that questions leave free, for what is over at once and must not wait for them. */
+struct mt_source_run *mt_source_take_spare(struct mt_source *source, uint32_t limit_ms);
 /*
  * Give it back. One to a trace that is being recorded is closed: the recorder ends without waiting for
  * readers that are there for nothing.

@@ -22,7 +22,7 @@ static const char sql_state[] =
 
 static bool seen_read(struct mt_source *source, struct seen *seen)
 {
-	struct mt_source_run *run = mt_source_take(source, STATE_LIMIT_MS, -1);
+	struct mt_source_run *run = mt_source_take_spare(source, STATE_LIMIT_MS);
 	sqlite3_stmt *stmt = NULL;
 	int rc = SQLITE_ERROR;
 

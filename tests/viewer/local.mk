@@ -25,6 +25,7 @@ nodist_%C%_check_timeline_SOURCES = libtrace/store/schema_sql.c
 
 viewer_tests = \
 	%D%/bundle.sh \
+	%D%/busy.sh \
 	%D%/changed.sh \
 	%D%/file.sh \
 	%D%/hostile.sh \
@@ -42,6 +43,7 @@ tree_programs += %D%/ask tests/schema/make_trace
 
 EXTRA_DIST += \
 	%D%/bundle.sh \
+	%D%/busy.sh \
 	%D%/changed.sh \
 	%D%/file.sh \
 	%D%/hostile.sh \
