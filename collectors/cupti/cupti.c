@@ -311,7 +311,8 @@ static int check(const struct mt_collector_places *places, char *ret_why, size_t
 	if (mtc_cupti_roles_check(places->kernel_roles, wrong, sizeof(wrong)) == 0)
 		return 1;
 	snprintf(ret_why, why_bytes,
-		 "MOETRACE_KERNEL_ROLES has '%s': write PATTERN=ROLE, with commas between entries; "
+		 "MOETRACE_KERNEL_ROLES has '%s': write PATTERN=ROLE, with commas between entries and no "
+		 "blanks around them; "
 		 "roles are gate, topk, align, dispatch, experts, combine, shared, attention, norm, "
 		 "embed, head, collective, copy and other",
 		 wrong);

@@ -93,7 +93,16 @@ static const char *own_name(const char *name, char *room, size_t room_bytes)
 	return used ? room : name;
 }
 
-/* An entry of the person's own table; where the next one begins. Its role is UINT32_MAX if it is none. */
+/* Names of kernels neither begin nor end with one: such a pattern would match none of them. */
+static int has_blank_ends(const char *pattern, size_t n_bytes)
+{
+	return pattern[0] == ' ' || pattern[n_bytes - 1] == ' ';
+}
+
+/*
+ * An entry of the person's own table, which may be empty; where the next one begins, NULL: it was the last
+ * one. Its role is UINT32_MAX if it is none.
+ */
 static const char *next_own(const char *at, char *ret_pattern, size_t pattern_bytes,
 			    uint32_t *ret_role)
 {
@@ -102,11 +111,11 @@ static const char *next_own(const char *at, char *ret_pattern, size_t pattern_by
 	size_t n_pattern = equals ? (size_t)(equals - at) : 0;
 
 	*ret_role = UINT32_MAX;
-	if (n_pattern && n_pattern < pattern_bytes) {
+	if (n_pattern && n_pattern < pattern_bytes && !has_blank_ends(at, n_pattern)) {
 		snprintf(ret_pattern, pattern_bytes, "%.*s", (int)n_pattern, at);
 		*ret_role = role_of(equals + 1, n_entry - n_pattern - 1);
 	}
-	return at + n_entry + (at[n_entry] == ',');
+	return at[n_entry] ? at + n_entry + 1 : NULL;
 }
 
 /* Returns whether an entry of the person's own table matches. */
@@ -115,7 +124,7 @@ static int find_own(const char *at, const char *name, uint32_t *ret_role)
 	char pattern[PATTERN_BYTES];
 	uint32_t role;
 
-	while (*at) {
+	while (at) {
 		at = next_own(at, pattern, sizeof(pattern), &role);
 		if (role != UINT32_MAX && fnmatch(pattern, name, FNM_CASEFOLD) == 0) {
 			*ret_role = role;
@@ -127,11 +136,11 @@ static int find_own(const char *at, const char *name, uint32_t *ret_role)
 
 int mtc_cupti_roles_check(const char *own_table, char *ret_wrong, size_t wrong_bytes)
 {
-	const char *at = own_table;
+	const char *at = *own_table ? own_table : NULL;
 	char pattern[PATTERN_BYTES];
 	uint32_t role;
 
-	while (*at) {
+	while (at) {
 		const char *entry = at;
 
 		at = next_own(at, pattern, sizeof(pattern), &role);

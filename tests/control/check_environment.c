@@ -77,6 +77,18 @@ static const char *const settings[][2] = {
 	{"MOETRACE_KERNEL_ROLES", "=experts"},
 	{"MOETRACE_KERNEL_ROLES", "*my_gemm*=matmul"},
 	{"MOETRACE_KERNEL_ROLES", "*a*=gate,,*b*=topk"},
+	{"MOETRACE_KERNEL_ROLES", "*a*=gate,"},
+	{"MOETRACE_KERNEL_ROLES", ",*a*=gate"},
+	{"MOETRACE_KERNEL_ROLES", ","},
+	{"MOETRACE_KERNEL_ROLES", "*a*=gate, *b*=topk"},
+	{"MOETRACE_KERNEL_ROLES", "*a* =gate"},
+	{"MOETRACE_KERNEL_ROLES", "*a*=gate "},
+	{"MOETRACE_COLLECTORS", "host,"},
+	{"MOETRACE_COLLECTORS", ",host"},
+	{"MOETRACE_COLLECTORS", "host,,rapl"},
+	{"MOETRACE_COLLECTORS", "host, rapl"},
+	{"MOETRACE_COLLECTORS", "host "},
+	{"MOETRACE_COLLECTORS", "cupti=kernel:every=5 "},
 };
 
 START_TEST(test_wrong_values)
