@@ -14,8 +14,10 @@
 #include <moetrace/moetrace.h>
 
 #include "cli/cli.h"
+#include "common/library.h"
 
 #define COLLECTORS "host,rapl,nvml,nvtx,cupti"
+#define WHY_BYTES  160
 #define MOMENT_NS  150000000
 #define FOLDER_BYTES 1024
 
@@ -93,14 +95,22 @@ static void nvls_look(struct finding *nvls, int n, int n_multicast)
 
 static void cuda_look(struct finding *cuda, struct finding *nvls)
 {
-	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
 	int version = 0, n = 0, n_multicast = 0;
+	enum mt_library_state state;
+	void *library = NULL;
+	char why[WHY_BYTES];
 
 	cuda->state = "absent";
 	/* The library stays: its driver has threads of its own. */
-	if (!library) {
+	state = mt_library_open("libcuda.so.1", RTLD_NOW | RTLD_LOCAL, &library, why, sizeof(why));
+	if (state == MT_LIBRARY_MISSING) {
 		snprintf(cuda->reason, sizeof(cuda->reason),
 			 "no libcuda.so.1: no GPU driver is installed; everything else works without");
+	} else if (state == MT_LIBRARY_WRONG) {
+		snprintf(cuda->reason, sizeof(cuda->reason),
+			 "the driver cannot be opened: %s; install it again, in a container have the "
+			 "host's let in",
+			 why);
 	} else if (ask_driver(library, &version, &n, &n_multicast) < 0 || n == 0) {
 		snprintf(cuda->reason, sizeof(cuda->reason),
 			 "the driver is there, but it shows no GPU to this process; look at "
@@ -117,13 +127,21 @@ static void cuda_look(struct finding *cuda, struct finding *nvls)
 
 static void nccl_look(struct finding *nccl)
 {
-	void *library = dlopen("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL);
-	void *symbol = library ? dlsym(library, "ncclGetVersion") : NULL;
+	char why[WHY_BYTES];
+	void *library = NULL;
+	enum mt_library_state state = mt_library_open("libnccl.so.2", RTLD_LAZY | RTLD_LOCAL,
+						      &library, why, sizeof(why));
+	void *symbol = state == MT_LIBRARY_FOUND ? dlsym(library, "ncclGetVersion") : NULL;
 	int (*ask)(int *) = NULL;
 	int version = 0;
 
 	memcpy(&ask, &symbol, sizeof(ask));
 	nccl->state = "absent";
+	if (state == MT_LIBRARY_WRONG) {
+		snprintf(nccl->reason, sizeof(nccl->reason),
+			 "NCCL cannot be opened: %s; install it again", why);
+		return;
+	}
 	if (!ask || ask(&version) || version < 10000) {
 		snprintf(nccl->reason, sizeof(nccl->reason),
 			 "no libnccl.so.2 from version 2.9 on where libraries are looked for; of a program "

@@ -19,7 +19,6 @@ noinst_LTLIBRARIES += %D%/libmt_collectors.la
 	%D%/cupti/serial.c %D%/cupti/serial.h \
 	%D%/cupti/times.c %D%/cupti/times.h \
 	%D%/host/host.c \
-	%D%/library.c \
 	%D%/null/null.c \
 	%D%/nvml/api.c %D%/nvml/api.h \
 	%D%/nvml/nvml.c \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * A collector's words about itself, small files of the kernel's, and libraries that people name.
+ * A collector's words about itself, and small files of the kernel's.
  */
 #ifndef MTC_REPORT_H
 #define MTC_REPORT_H
@@ -13,13 +13,6 @@ void mtc_report(struct mt_collector_report *report, enum mt_collector_state stat
 
 /* A file's first bytes as text, without the newline; -1: it cannot be read, errno says why. */
 int mtc_read_text(const char *path, char *ret_text, int text_bytes);
-
-/*
- * Whether the loader can be asked for a library without harm: a name without a slash, or a file that is a
- * shared object and not cut short; else @ret_error says what is wrong, and nothing waits for it. A
- * path that leads nowhere is the loader's to refuse.
- */
-int mtc_is_library(const char *path, char *ret_error, int error_bytes);
 
 /* The number that a file's first line is; -1: none, errno says why (EINVAL: it is no number). */
 int mtc_read_number(const char *path, int64_t *ret_value);

@@ -11,6 +11,8 @@ noinst_LTLIBRARIES += %D%/libmt_common.la %D%/libmt_json.la
 	%D%/bytes.h \
 	%D%/compare.h \
 	%D%/folder.c %D%/folder.h \
+	%D%/library.c %D%/library.h \
+	%D%/library_path.c \
 	%D%/pattern.c %D%/pattern.h \
 	%D%/utf8.c %D%/utf8.h
 

@@ -9,9 +9,10 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <link.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "common/library.h"
 
 #define DRIVER_FILE "/sys/module/nvidia/version"
 
@@ -54,32 +55,14 @@ static const struct library {
 	{ "nccl", "ncclGetVersion", { "libnccl.so.2" }, print_nccl },
 };
 
-struct search {
-	const char *file;
-	char path[PATH_MAX];
-};
-
-static int is_it(struct dl_phdr_info *info, size_t info_bytes, void *argument)
-{
-	struct search *search = argument;
-	const char *name = info->dlpi_name ? strrchr(info->dlpi_name, '/') : NULL;
-
-	(void)info_bytes;
-	if (!name || strcmp(name + 1, search->file) != 0 ||
-	    strlen(info->dlpi_name) >= sizeof(search->path))
-		return 0;
-	strcpy(search->path, info->dlpi_name);
-	return 1;
-}
-
 static void *find(const struct library *library)
 {
 	void *function = dlsym(RTLD_DEFAULT, library->function);
+	char path[PATH_MAX];
 
 	for (int i = 0; !function && i < 3 && library->files[i]; i++) {
-		struct search search = { .file = library->files[i] };
-		void *loaded = dl_iterate_phdr(is_it, &search) ?
-				       dlopen(search.path, RTLD_NOW | RTLD_NOLOAD | RTLD_LOCAL) :
+		void *loaded = mt_library_loaded(library->files[i], path, sizeof(path)) ?
+				       dlopen(path, RTLD_NOW | RTLD_NOLOAD | RTLD_LOCAL) :
 				       NULL;
 
 		if (!loaded)

@@ -108,7 +108,7 @@ static void open_cupti(void)
 	char error[200];
 
 	if (mtc_cupti_open(NULL, &cupti, error, sizeof(error))) {
-		fprintf(stderr, "bench_ends: no CUPTI: %s\n", error);
+		fprintf(stderr, "bench_ends: %s\n", error);
 		exit(77);
 	}
 	if (cupti.subscribe(&subscriber, called, NULL) != MTC_CUPTI_OK) {

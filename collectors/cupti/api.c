@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collectors/report.h"
+#include "common/library.h"
+
+#define WHY_BYTES 160
 
 _Static_assert(offsetof(struct mtc_cupti_kernel, start_ns) == 16, "the library's layout");
 _Static_assert(offsetof(struct mtc_cupti_kernel, correlation) == 92, "the library's layout");
@@ -50,32 +52,48 @@ static const struct entry entries[] = {
 	{ offsetof(struct mtc_cupti, node_id), "cuptiGetGraphNodeId", 1 },
 };
 
-static void *open_library(const char *path)
+/* The first of several that is to be had; what is wrong with one is said before that one is missing. */
+static enum mt_library_state open_library(const char *path, void **ret_library, char *ret_why,
+					  size_t why_bytes)
 {
 	static const char *const names[] = { "libcupti.so.13", "libcupti.so.12", "libcupti.so",
 					     "/usr/local/cuda/extras/CUPTI/lib64/libcupti.so" };
-	void *library = path && *path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : NULL;
+	enum mt_library_state state, first = MT_LIBRARY_MISSING;
+	char why[WHY_BYTES];
 
-	for (size_t i = 0; !(path && *path) && !library && i < sizeof(names) / sizeof(names[0]); i++)
-		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-	return library;
+	if (path && *path)
+		return mt_library_open(path, RTLD_NOW | RTLD_LOCAL, ret_library, ret_why, why_bytes);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		state = mt_library_open(names[i], RTLD_NOW | RTLD_LOCAL, ret_library, why,
+					sizeof(why));
+		if (state == MT_LIBRARY_FOUND)
+			return state;
+		if (first == MT_LIBRARY_MISSING) {
+			first = state;
+			snprintf(ret_why, why_bytes, "%s", why);
+		}
+	}
+	return first;
 }
 
 int mtc_cupti_open(const char *path, struct mtc_cupti *ret_cupti, char *ret_error, int error_bytes)
 {
+	enum mt_library_state state;
+	char why[WHY_BYTES];
+
 	memset(ret_cupti, 0, sizeof(*ret_cupti));
-	if (path && !mtc_is_library(path, ret_error, error_bytes))
-		return -1;
-	ret_cupti->library = open_library(path);
-	if (!ret_cupti->library) {
-		snprintf(ret_error, (size_t)error_bytes, "%s", dlerror());
+	state = open_library(path, &ret_cupti->library, why, sizeof(why));
+	if (state != MT_LIBRARY_FOUND) {
+		snprintf(ret_error, (size_t)error_bytes, "%s: %s",
+			 state == MT_LIBRARY_WRONG ? "CUPTI cannot be opened" : "no CUPTI", why);
 		return -1;
 	}
 	for (size_t i = 0; i < sizeof(entries) / sizeof(entries[0]); i++) {
 		void *symbol = dlsym(ret_cupti->library, entries[i].name);
 
 		if (!symbol && !entries[i].is_optional) {
-			snprintf(ret_error, (size_t)error_bytes, "it has no %s", entries[i].name);
+			snprintf(ret_error, (size_t)error_bytes, "no CUPTI: it has no %s",
+				 entries[i].name);
 			dlclose(ret_cupti->library);
 			return -1;
 		}

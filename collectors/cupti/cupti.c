@@ -7,7 +7,6 @@
  * those touch is static (buffers.c, launches.c), belongs to one collector at a time, and is never
  * freed. Graph records must be on before a graph is made, so they stay on.
  */
-#include <dlfcn.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +24,9 @@
 #include "collectors/cupti/serial.h"
 #include "collectors/registry.h"
 #include "collectors/report.h"
+#include "common/library.h"
 
+#define DRIVER	     "libcuda.so.1"
 #define POOL_LIMIT   32u
 /* Time without a record after which it is said that nothing comes. */
 #define QUIET_NS     UINT64_C(1000000000)
@@ -329,14 +330,26 @@ static int set_mode(struct cupti *cupti, const char *mode, struct mt_collector_r
 	return !cupti->mode.is_off;
 }
 
-/* Looked for only where CUPTI does not start, since it says no more than that it failed. */
+/* Asked only where CUPTI does not start, since it says no more than that it failed. */
 static int has_driver(void)
 {
-	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+	char why[160];
 
-	if (library)
-		dlclose(library);
-	return library != NULL;
+	return mt_library_look(DRIVER, why, sizeof(why)) != MT_LIBRARY_MISSING;
+}
+
+/* CUPTI opens the driver's library by itself, without a look at it. */
+static int is_driver_wrong(struct mt_collector_report *report)
+{
+	char why[160];
+
+	if (mt_library_look(DRIVER, why, sizeof(why)) != MT_LIBRARY_WRONG)
+		return 0;
+	mtc_report(report, MT_COLLECTOR_ABSENT,
+		   "no driver: CUPTI is there, but %s; install the GPU's driver again, in a "
+		   "container have the host's let in",
+		   why);
+	return 1;
 }
 
 /* Who has CUPTI, as far as it says; else who that may be. */
@@ -360,8 +373,11 @@ static int subscribe(struct mt_collector_report *report)
 {
 	const char *text = "";
 	char other[80];
-	int result = shared.api.subscribe(&shared.subscriber, mtc_cupti_called, NULL);
+	int result;
 
+	if (is_driver_wrong(report))
+		return -1;
+	result = shared.api.subscribe(&shared.subscriber, mtc_cupti_called, NULL);
 	if (result == MTC_CUPTI_OK)
 		return 0;
 	(void)shared.api.result_string(result, &text);
@@ -517,7 +533,8 @@ static void cupti_open(const struct mt_collector_places *places, const struct mt
 	if (!shared.api.library &&
 	    mtc_cupti_open(places->cupti, &shared.api, error, sizeof(error))) {
 		shared.api.library = NULL;
-		mtc_report(ret_report, MT_COLLECTOR_ABSENT, "no CUPTI: %.150s; install the CUDA toolkit's CUPTI, or name the library with "
+		mtc_report(ret_report, MT_COLLECTOR_ABSENT,
+			   "%.170s; install the CUDA toolkit's CUPTI, or name the library with "
 			   "MOETRACE_CUPTI",
 			   error);
 		goto err_used;

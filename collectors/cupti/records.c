@@ -14,13 +14,17 @@
 #include "collectors/cupti/launches.h"
 #include "collectors/cupti/serial.h"
 #include "collectors/cupti/times.h"
+#include "common/library.h"
 
 /* The GPU behind an ordinal of CUDA: asked from the driver, whose library is there already. */
 static void find_gpu(uint32_t ordinal, char *ret_uuid, size_t uuid_bytes)
 {
-	void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-	void *symbols[2] = { library ? dlsym(library, "cuDeviceGet") : NULL,
-			     library ? dlsym(library, "cuDeviceGetUuid_v2") : NULL };
+	char why[160];
+	void *library = NULL;
+	int is_there = mt_library_open("libcuda.so.1", RTLD_NOW | RTLD_LOCAL, &library, why,
+				       sizeof(why)) == MT_LIBRARY_FOUND;
+	void *symbols[2] = { is_there ? dlsym(library, "cuDeviceGet") : NULL,
+			     is_there ? dlsym(library, "cuDeviceGetUuid_v2") : NULL };
 	int (*get)(int *, int) = NULL;
 	int (*get_uuid)(unsigned char *, int) = NULL;
 	unsigned char b[16];

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "collectors/report.h"
+#include "common/library.h"
 
 _Static_assert(sizeof(struct mtc_nvml_field) == 40, "the library's layout");
 _Static_assert(sizeof(struct mtc_nvml_sample) == 16, "the library's layout");
@@ -59,19 +59,21 @@ static int resolve(struct mtc_nvml *nvml, const struct entry *entry)
 
 int mtc_nvml_open(const char *path, struct mtc_nvml *ret_nvml, char *ret_error, int error_bytes)
 {
+	enum mt_library_state state;
+	char why[160];
+
 	memset(ret_nvml, 0, sizeof(*ret_nvml));
-	if (!mtc_is_library(path, ret_error, error_bytes))
-		return -1;
-	ret_nvml->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-	if (!ret_nvml->library) {
-		snprintf(ret_error, (size_t)error_bytes, "%s", dlerror());
+	state = mt_library_open(path, RTLD_NOW | RTLD_LOCAL, &ret_nvml->library, why, sizeof(why));
+	if (state != MT_LIBRARY_FOUND) {
+		snprintf(ret_error, (size_t)error_bytes, "%s: %s",
+			 state == MT_LIBRARY_WRONG ? "NVML cannot be opened" : "no NVML", why);
 		return -1;
 	}
 	for (size_t i = 0; i < sizeof(required) / sizeof(required[0]); i++) {
 		if (resolve(ret_nvml, &required[i]) == 0)
 			continue;
-		snprintf(ret_error, (size_t)error_bytes, "%s: no %s: the driver is too old", path,
-			 required[i].name);
+		snprintf(ret_error, (size_t)error_bytes,
+			 "no NVML: %.90s: no %s: the driver is too old", path, required[i].name);
 		mtc_nvml_close(ret_nvml);
 		return -1;
 	}

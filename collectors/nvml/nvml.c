@@ -563,8 +563,8 @@ static void nvml_open(const struct mt_collector_places *places, const struct mt_
 	nvml->out = out;
 	if (mtc_nvml_open(places->nvml, &nvml->api, error, sizeof(error))) {
 		mtc_report(ret_report, MT_COLLECTOR_ABSENT,
-			   "no NVML: %.150s; it comes with the GPU's driver: install that, or name "
-			   "the library with MOETRACE_NVML",
+			   "%.170s; it comes with the GPU's driver: install that, or name the library "
+			   "with MOETRACE_NVML",
 			   error);
 		goto err_nvml;
 	}

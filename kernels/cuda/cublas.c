@@ -12,6 +12,7 @@
 
 #include <moetrace/status.h>
 
+#include "common/library.h"
 #include "kernels/cuda/device.h"
 
 enum {
@@ -50,14 +51,27 @@ struct mtk_cublas {
 	gemm_fn *gemm;
 };
 
-static void *library_open(void)
+/* NULL: there is none, as @ret_text says. Each takes another library, which the loader opens. */
+static void *library_open(char *ret_text, size_t n_bytes)
 {
-	static const char *const names[] = {"libcublas.so.13", "libcublas.so.12"};
+	static const char *const names[][2] = {{"libcublasLt.so.13", "libcublas.so.13"},
+					       {"libcublasLt.so.12", "libcublas.so.12"}};
+	char why[256];
 	void *library = NULL;
 
-	for (size_t i = 0; !library && i < sizeof(names) / sizeof(names[0]); i++)
-		library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL);
-	return library;
+	snprintf(ret_text, n_bytes, "no cuBLAS: libcublas.so.13 and .12 were not found");
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		enum mt_library_state state = mt_library_look(names[i][0], why, sizeof(why));
+
+		if (state != MT_LIBRARY_WRONG)
+			state = mt_library_open(names[i][1], RTLD_NOW | RTLD_LOCAL, &library, why,
+						sizeof(why));
+		if (state == MT_LIBRARY_FOUND)
+			return library;
+		if (state == MT_LIBRARY_WRONG)
+			snprintf(ret_text, n_bytes, "no cuBLAS: it cannot be opened: %s", why);
+	}
+	return NULL;
 }
 
 /* The name of a function that is missing; NULL: all are there. */
@@ -103,11 +117,9 @@ struct mtk_cublas *mtk_cublas_open(void *stream, char *ret_text, size_t n_bytes)
 	snprintf(ret_text, n_bytes, "no cuBLAS: out of memory");
 	if (!c)
 		return NULL;
-	c->library = library_open();
-	if (!c->library) {
-		snprintf(ret_text, n_bytes, "no cuBLAS: libcublas.so.13 and .12 were not found");
+	c->library = library_open(ret_text, n_bytes);
+	if (!c->library)
 		goto err_cublas;
-	}
 	missing = functions_find(c);
 	if (missing) {
 		snprintf(ret_text, n_bytes, "no cuBLAS: it has no %s", missing);

@@ -4,10 +4,10 @@
  * stream, and graphs are captured in the thread-local mode, so that other threads may go on
  * allocating.
  */
-#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "common/library.h"
 #include "kernels/cuda/device.h"
 #include "kernels/cuda/status.cuh"
 
@@ -21,27 +21,28 @@ __global__ void probe(void)
 {
 }
 
-/* The runtime takes a driver that is not there for one that is too old. */
-static int has_driver(void)
-{
-	void *library = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-
-	if (library)
-		dlclose(library);
-	return library != NULL;
-}
-
+/*
+ * The runtime opens the driver's library by itself, without a look at it, and takes one that is not
+ * there for one that is too old.
+ */
 static int open_number(uint32_t number, struct mtk_error *error)
 {
+	char why[256];
+	const enum mt_library_state driver = mt_library_look("libcuda.so.1", why, sizeof(why));
 	int n_devices = 0;
-	cudaError_t code = cudaGetDeviceCount(&n_devices);
+	cudaError_t code;
 
+	if (driver == MT_LIBRARY_WRONG)
+		return mtk_error_set(error, MOETRACE_E_UNSUPPORTED,
+				     "cuda: no GPU to use: the driver cannot be opened: %s", why);
+	code = cudaGetDeviceCount(&n_devices);
 	if (code == cudaSuccess && n_devices == 0)
 		code = cudaErrorNoDevice;
 	if (code != cudaSuccess) {
 		cudaGetLastError();
 		return mtk_error_set(error, MOETRACE_E_UNSUPPORTED, "cuda: no GPU to use: %s",
-				     code == cudaErrorInsufficientDriver && !has_driver() ?
+				     code == cudaErrorInsufficientDriver &&
+						     driver == MT_LIBRARY_MISSING ?
 					     "no libcuda.so.1: no GPU driver is installed" :
 					     cudaGetErrorString(code));
 	}

@@ -11,6 +11,8 @@
 
 #include <moetrace/status.h>
 
+#include "common/library.h"
+
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects is_open and table */
 static int is_open;
 static struct mt_cu table;
@@ -62,15 +64,20 @@ static int fill(void *library, char *ret_error, size_t error_bytes)
 
 static int open_locked(char *ret_error, size_t error_bytes)
 {
-	void *library;
+	enum mt_library_state state;
+	char why[256];
+	void *library = NULL;
 	int status;
 	int error;
 
 	if (is_open)
 		return MOETRACE_OK;
-	library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-	if (!library) {
-		snprintf(ret_error, error_bytes, "no CUDA driver: %s", dlerror());
+	state = mt_library_open("libcuda.so.1", RTLD_NOW | RTLD_LOCAL, &library, why, sizeof(why));
+	if (state != MT_LIBRARY_FOUND) {
+		snprintf(ret_error, error_bytes, "%s: %s",
+			 state == MT_LIBRARY_WRONG ? "the CUDA driver cannot be opened" :
+						     "no CUDA driver",
+			 why);
 		return MOETRACE_E_UNSUPPORTED;
 	}
 	status = fill(library, ret_error, error_bytes);

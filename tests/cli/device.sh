@@ -27,8 +27,17 @@ expect_match "$tmp/out" "^device +cpu \\($why"
 expect_same "$tmp/cpu.jsonl" "$tmp/auto.jsonl"
 expect_error 2 'device.*gpu' serve gpu "$tmp/gpu.jsonl"
 
-# Who reads that file waits for ever.
-mkdir "$tmp/pipe"
+# Who reads that file waits for ever, and who maps one that is cut short is ended.
+mkdir "$tmp/pipe" "$tmp/cut"
 mkfifo "$tmp/pipe/libcuda.so.1"
+head -c 4096 "$driver/libcuda.so.1" >"$tmp/cut/libcuda.so.1"
+base="--model $tinymoe/tinymoe.safetensors --workload $tmp/workload.jsonl --no-record"
+for what in 'pipe no regular file' 'cut cut short'; do
+	folder=$tmp/${what%% *}
+	why="cuda: (no GPU to use: the driver cannot be opened: $folder/libcuda.so.1: ${what#* }|this build)"
+	expect_error 1 "^moetrace run: $why.*; give --device cpu\$" env \
+		LD_LIBRARY_PATH="$folder${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" timeout -k 5 100 \
+		"$moetrace" run $base --device cuda
+done
 expect_ok env LD_LIBRARY_PATH="$tmp/pipe${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" timeout -k 5 100 "$moetrace" run \
 	--model "$tinymoe/tinymoe.safetensors" --workload "$tmp/workload.jsonl" --output "$tmp/pipe.db"

@@ -69,6 +69,35 @@ FAKE_GPUS=1 FAKE_MULTICAST=1 gpus '^cuda,on,13\.1,1 GPU' '^nvls,absent,,.*two GP
 FAKE_GPUS=4 gpus '^cuda,on,13\.1,4 GPUs' '^nvls,unsupported,,.*no two of the 4 GPUs.*fabric manager'
 FAKE_GPUS=8 FAKE_MULTICAST=8 gpus '^nvls,on,,possible between 8 GPUs'
 NCCL_NVLS_ENABLE=0 FAKE_GPUS=8 FAKE_MULTICAST=8 gpus '^nvls,on,,.*keeps NCCL from'
+
+# What is there and cannot be used is not called missing. Who reads a pipe waits for ever.
+mkdir "$tmp/bad"
+# bad WHAT REGEX: as the libraries of CUDA, NCCL, NVML and CUPTI.
+bad() {
+	what=$1
+	LD_LIBRARY_PATH="$tmp/bad${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" MOETRACE_NVML='' MOETRACE_CUPTI=libcupti.so.13 doctor \
+		"^cuda,absent,,.*the driver cannot be opened: $tmp/bad/libcuda.so.1: $what.*install it again" \
+		"^nccl,absent,,.*NCCL cannot be opened: $tmp/bad/libnccl.so.2: $what" \
+		"^nvml,absent,,.*NVML cannot be opened: $tmp/bad/libnvidia-ml.so.1: $what" \
+		"^cupti,absent,,.*CUPTI cannot be opened: $tmp/bad/libcupti.so.13: $what"
+	expect_no_match "$tmp/out" '^(cuda|nccl|nvml|cupti),.*(not|is) installed'
+	rm -rf "$tmp/bad"/*
+}
+names='libcuda.so.1 libnccl.so.2 libnvidia-ml.so.1 libcupti.so.13'
+for name in $names; do head -c 4096 "$fake" >"$tmp/bad/$name"; done
+bad 'cut short: it has 4096 bytes and needs [0-9]+ or more'
+for name in $names; do : >"$tmp/bad/$name"; done
+bad 'an empty file'
+for name in $names; do mkfifo "$tmp/bad/$name"; done
+bad 'no regular file'
+for name in $names; do mkdir "$tmp/bad/$name"; done
+bad 'no regular file'
+# CUPTI would open the driver's library by itself.
+head -c 4096 "$fake" >"$tmp/bad/libcuda.so.1"
+LD_LIBRARY_PATH="$tmp/bad${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+	MOETRACE_CUPTI="$MOETRACE_BUILDDIR/tests/collectors/.libs/libfake_cupti.so" doctor \
+	"^cupti,absent,.*no driver: CUPTI is there, but $tmp/bad/libcuda.so.1: cut short"
+
 export MOETRACE_NVML="$fake"
 doctor '^nvml,on,999\.1,'
 FAKE_NVML=no_permission doctor '^nvml,denied,,.*Insufficient Permissions'

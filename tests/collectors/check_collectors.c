@@ -196,7 +196,7 @@ static const struct {
 	{ "pipe", "no regular file" },
 	{ "device", "no regular file" },
 	{ "folder", "no regular file" },
-	{ "empty", "no ELF file" },
+	{ "empty", "an empty file" },
 	{ "text", "no ELF file" },
 	{ "cut", "cut short" },
 	{ "class", "no shared object for this machine" },

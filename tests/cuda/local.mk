@@ -30,8 +30,9 @@ check_LTLIBRARIES += %D%/libcuda.la %D%/old/libcuda.la
 	%D%/check_stranger \
 	%D%/check_switch
 
-check_PROGRAMS += $(%C%_programs)
-TESTS += $(%C%_programs)
+check_PROGRAMS += $(%C%_programs) %D%/attach_once
+TESTS += $(%C%_programs) %D%/bad-drivers.sh
+EXTRA_DIST += %D%/bad-drivers.sh
 thread_tests += $(%C%_programs)
 long_tests += %D%/check_life
 
@@ -41,6 +42,9 @@ long_tests += %D%/check_life
 %C%_support = \
 	%D%/support/device.c %D%/support/device.h \
 	%D%/support/gpu_toy.c %D%/support/gpu_toy.h
+
+%C%_attach_once_SOURCES = %D%/attach_once.c
+%C%_attach_once_LDADD = libtrace/libmoetrace.la
 
 %C%_check_attach_SOURCES = %D%/check_attach.c $(%C%_support)
 %C%_check_attach_CFLAGS = $(%C%_cflags)

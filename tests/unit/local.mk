@@ -36,6 +36,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_catalogue \
 	%D%/check_experts \
 	%D%/check_honest \
+	%D%/check_library \
 	%D%/check_narrow \
 	%D%/check_misuse \
 	%D%/check_modes \
@@ -84,6 +85,11 @@ thread_tests += \
 %C%_check_honest_SOURCES = %D%/check_honest.c
 %C%_check_honest_CFLAGS = $(%C%_cflags)
 %C%_check_honest_LDADD = $(%C%_libs)
+
+%C%_check_library_SOURCES = %D%/check_library.c
+%C%_check_library_CFLAGS = $(%C%_cflags)
+%C%_check_library_LDADD = %D%/libmt_test.la libtrace/libmt_trace.la $(CHECK_LIBS) $(SQLITE3_LIBS) \
+	$(PTHREAD_LIBS) -lm
 
 %C%_check_narrow_SOURCES = %D%/check_narrow.c
 %C%_check_narrow_CFLAGS = $(%C%_cflags)
