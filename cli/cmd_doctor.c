@@ -15,6 +15,7 @@
 
 #include "cli/cli.h"
 #include "common/library.h"
+#include "common/pattern.h"
 
 #define COLLECTORS "host,rapl,nvml,nvtx,cupti"
 #define WHY_BYTES  160
@@ -29,7 +30,9 @@ static const struct argp argp = {
 	       "do about it"
 	       "\v"
 	       "It records with every source for a moment, into a file that is removed. What is off "
-	       "is no failure: the exit code is 0.\n",
+	       "is no failure: the exit code is 0. What is set for recordings (MOETRACE_COLLECTORS, "
+	       "MOETRACE_MODE, ...) is looked at and not used; a setting that a recording would refuse "
+	       "is an error, and the exit code is 2.\n",
 	.children = children,
 };
 
@@ -153,6 +156,91 @@ static void nccl_look(struct finding *nccl)
 		 version % 10000 / 100, version % 100);
 }
 
+/* ---- what is set in the environment ---- */
+
+static const struct setting {
+	const char *name;
+	bool is_used; /* by doctor's own recording, too */
+} settings[] = {
+	{"MOETRACE_OUTPUT", false},
+	{"MOETRACE_START", false},
+	{"MOETRACE_DISABLE", false},
+	{"MOETRACE_MODE", false},
+	{"MOETRACE_SOCKET_DIR", false},
+	{"MOETRACE_COLLECTORS", false},
+	{"MOETRACE_COLLECTOR_TIMEOUT_MS", true},
+	{"MOETRACE_CUPTI", true},
+	{"MOETRACE_CUPTI_MODE", true},
+	{"MOETRACE_KERNEL_ROLES", true},
+	{"MOETRACE_NVML", true},
+	{"MOETRACE_NVTX", true},
+	{"MOETRACE_POWERCAP", true},
+	{"MOETRACE_PROC", true},
+};
+
+#define N_SETTINGS (sizeof(settings) / sizeof(settings[0]))
+
+static void session_opts(struct moetrace_session_opts *ret_opts)
+{
+	MOETRACE_INIT(ret_opts);
+	ret_opts->engine_name = "doctor";
+	ret_opts->n_rings = 1;
+	ret_opts->ring_bytes = 1 << 16;
+	ret_opts->socket_dir = "none";
+}
+
+/* The library says it of a session that gets no further, since its file can be nowhere. */
+static bool is_refused(const char *name, const char *value)
+{
+	struct moetrace_session_opts opts;
+	struct moetrace_session *session;
+	char path[4096];
+	int status;
+
+	if (strcmp(name, "MOETRACE_OUTPUT") == 0) {
+		status = mt_pattern_expand(value, 0, path, sizeof(path));
+		if (status < 0)
+			mt_error("MOETRACE_OUTPUT '%.200s' is too long, or has a letter after %% that "
+				 "is not h, p, r or t",
+				 value);
+		return status < 0;
+	}
+	if (strcmp(name, "MOETRACE_DISABLE") == 0 || setenv(name, value, 1) < 0)
+		return false;
+	session_opts(&opts);
+	status = moetrace_session_open("/dev/null/doctor.db", &opts, &session);
+	if (status == MOETRACE_E_INVALID)
+		mt_error("%s", moetrace_open_errmsg());
+	else if (status == MOETRACE_OK)
+		(void)moetrace_session_close(session);
+	unsetenv(name);
+	return status == MOETRACE_E_INVALID;
+}
+
+/* Each by itself, so that all that is wrong is said; what only other recordings use is taken away. */
+static int settings_check(void)
+{
+	char *values[N_SETTINGS] = {NULL};
+	int exit_code = MT_EXIT_OK;
+
+	for (size_t i = 0; i < N_SETTINGS; i++) {
+		const char *value = getenv(settings[i].name);
+
+		if (value && *value)
+			values[i] = strdup(value);
+		unsetenv(settings[i].name);
+	}
+	for (size_t i = 0; i < N_SETTINGS; i++)
+		if (values[i] && is_refused(settings[i].name, values[i]))
+			exit_code = MT_EXIT_USAGE;
+	for (size_t i = 0; i < N_SETTINGS; i++) {
+		if (values[i] && settings[i].is_used)
+			(void)setenv(settings[i].name, values[i], 1);
+		free(values[i]);
+	}
+	return exit_code;
+}
+
 /* ---- a moment's recording ---- */
 
 static int record(const char *path)
@@ -162,19 +250,8 @@ static int record(const char *path)
 	struct moetrace_session *session;
 	int status;
 
-	MOETRACE_INIT(&opts);
-	opts.engine_name = "doctor";
-	opts.n_rings = 1;
-	opts.ring_bytes = 1 << 16;
-	opts.socket_dir = "none";
+	session_opts(&opts);
 	opts.collectors = COLLECTORS;
-	/* What the operator set for recordings is none of this one. */
-	unsetenv("MOETRACE_OUTPUT");
-	unsetenv("MOETRACE_START");
-	unsetenv("MOETRACE_DISABLE");
-	unsetenv("MOETRACE_COLLECTORS");
-	unsetenv("MOETRACE_SOCKET_DIR");
-	unsetenv("MOETRACE_MODE");
 	status = moetrace_session_open(path, &opts, &session);
 	if (status < 0) {
 		mt_error("%s", moetrace_open_errmsg());
@@ -273,7 +350,9 @@ int mt_cmd_doctor(int argc, char **argv)
 	status = mt_args_parse(&argp, argc, argv, &args, &args);
 	if (status != MT_EXIT_OK)
 		return status;
-	status = folder_make(folder);
+	status = settings_check();
+	if (status == MT_EXIT_OK)
+		status = folder_make(folder);
 	if (status != MT_EXIT_OK)
 		return status;
 	status = look(folder, args.format);

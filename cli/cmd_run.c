@@ -152,11 +152,11 @@ static int server_make(struct run *run)
 	return MT_EXIT_FAILED;
 }
 
-/* Whether it was a list of collectors that the library refused, from --collect or the environment. */
-static bool collectors_refuse(const char *text)
+/* Whether it was --collect or a variable of the environment that the library refused. */
+static bool setting_refuse(const char *text)
 {
 	static const char option[] = "options: collectors: ";
-	static const char variable[] = "MOETRACE_COLLECTORS: ";
+	static const char variable[] = "MOETRACE_";
 	const bool is_option = strncmp(text, option, sizeof(option) - 1) == 0;
 
 	if (is_option)
@@ -173,7 +173,7 @@ static int session_refuse(const char *path, int status)
 {
 	struct stat info;
 
-	if (status == MOETRACE_E_INVALID && collectors_refuse(moetrace_open_errmsg()))
+	if (status == MOETRACE_E_INVALID && setting_refuse(moetrace_open_errmsg()))
 		return MT_EXIT_USAGE;
 	if (mt_run_is_in_use(path))
 		mt_error("%s is in use by another process; give another name", path);

@@ -144,7 +144,7 @@ static const struct argp argp = {
 	       "Exit status:\n"
 	       "  0  success\n"
 	       "  1  the verb failed, or the trace is not sound\n"
-	       "  2  the command line is wrong\n"
+	       "  2  the command line is wrong, or a MOETRACE_ variable of the environment\n"
 	       "  3  what was named does not exist, be it a file, a session, a table or a part of a\n"
 	       "     trace, or there is nothing in it to draw\n"
 	       "  4  --strict was given, and the trace has losses or an unfinished end\n"

@@ -28,7 +28,30 @@ export MOETRACE_CUPTI=/nonexistent/libcupti.so
 doctor '^source,state,version,what_to_know' '^nvtx,(absent|unsupported),,' '^host,on,' '^rapl,absent,,.*does not count energy' \
 	'^nvml,absent,,.*no NVML' '^cuda,(absent|on),' '^cupti,absent,,'
 # What is set for recordings is none of its own.
-MOETRACE_DISABLE=1 MOETRACE_COLLECTORS=none MOETRACE_MODE=none MOETRACE_OUTPUT=/nonexistent/x.db doctor '^host,on,'
+MOETRACE_DISABLE=1 MOETRACE_COLLECTORS=none MOETRACE_MODE=stat MOETRACE_OUTPUT=/nonexistent/x.db doctor '^host,on,'
+MOETRACE_START=1 MOETRACE_OUTPUT="$tmp/tmp/%h.db" MOETRACE_SOCKET_DIR="$tmp/tmp" MOETRACE_COLLECTORS=host,cupti=eager \
+	MOETRACE_CUPTI_MODE=eager MOETRACE_KERNEL_ROLES='*a*=gate' MOETRACE_NVTX=0 doctor '^host,on,'
+
+# wrong SETTING REGEX: a recording would be refused for it, and doctor says so in the same words.
+wrong() {
+	expect_error 2 "^moetrace doctor: $2" env "$1" "$moetrace" doctor
+}
+wrong MOETRACE_COLLECTORS=bogus "MOETRACE_COLLECTORS: there is no collector 'bogus': give some of host,"
+wrong MOETRACE_COLLECTORS=host, 'MOETRACE_COLLECTORS: an entry has no name'
+wrong MOETRACE_COLLECTORS=cupti=foo "MOETRACE_COLLECTORS: cupti has no mode 'foo'"
+wrong MOETRACE_MODE=none "MOETRACE_MODE is 'none': set it to per_token"
+wrong MOETRACE_START=yes "MOETRACE_START is 'yes': set it to 0 or 1"
+wrong MOETRACE_NVTX=off "MOETRACE_NVTX is 'off': set it to 0 or 1"
+wrong MOETRACE_CUPTI_MODE=foo "MOETRACE_CUPTI_MODE is 'foo': set it to off, graph"
+wrong MOETRACE_KERNEL_ROLES='*a*=gate,' "MOETRACE_KERNEL_ROLES has '': write PATTERN=ROLE"
+wrong MOETRACE_COLLECTOR_TIMEOUT_MS=soon "MOETRACE_COLLECTOR_TIMEOUT_MS is 'soon'"
+wrong MOETRACE_OUTPUT=/tmp/%q.db "MOETRACE_OUTPUT '/tmp/%q.db' is too long, or has a letter"
+wrong MOETRACE_PROC="/$(printf %01024d 0)" 'MOETRACE_PROC has 1025 bytes: set it to at most 1023'
+# All that is wrong at once, also where nothing would be recorded.
+expect_status 2 env MOETRACE_DISABLE=1 MOETRACE_MODE=none MOETRACE_COLLECTORS=bogus "$moetrace" doctor
+expect_match "$tmp/err" 'MOETRACE_MODE is'
+expect_match "$tmp/err" 'MOETRACE_COLLECTORS: '
+expect_eq "lines of two settings" "$(wc -l <"$tmp/err")" 2
 
 export MOETRACE_POWERCAP="$tmp/powercap"
 doctor '^rapl,on,'

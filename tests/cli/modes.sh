@@ -190,4 +190,11 @@ MOETRACE_COLLECTORS=bogus
 export MOETRACE_COLLECTORS
 refuses 2 "^moetrace run: MOETRACE_COLLECTORS: there is no collector 'bogus'" $run_it
 unset MOETRACE_COLLECTORS
+MOETRACE_MODE=none
+MOETRACE_NVTX=off
+export MOETRACE_MODE MOETRACE_NVTX
+refuses 2 "^moetrace run: MOETRACE_NVTX is 'off': set it to 0 or 1" $run_it
+unset MOETRACE_NVTX
+refuses 2 "^moetrace run: MOETRACE_MODE is 'none': set it to per_token" $run_it
+unset MOETRACE_MODE
 [ ! -e "$tmp/none.db" ] || fail "a file is left of a recording that was refused"
