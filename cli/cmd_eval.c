@@ -67,7 +67,7 @@ static error_t options_complete(struct options *options)
 		return mt_args_error(&options->args, "--model FILE.safetensors is missing");
 	if (options->n_texts == 0)
 		return mt_args_error(&options->args, "--text FILE is missing");
-	return 0;
+	return mt_device_complete(&options->args, &options->device);
 }
 
 static error_t option_parse(int key, char *text, struct argp_state *state)
@@ -93,6 +93,7 @@ static error_t option_parse(int key, char *text, struct argp_state *state)
 		return mt_args_uint(&options->args, "--batch", text, 1, MAX_BATCH,
 				    &options->n_batch);
 	case OPT_THREADS:
+		options->device.has_threads = true;
 		return mt_args_uint(&options->args, "--threads", text, 1, MTK_MAX_THREADS,
 				    &options->n_threads);
 	case OPT_DEVICE:

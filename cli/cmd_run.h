@@ -53,6 +53,7 @@ struct mt_run_options {
 	int32_t stop_byte; /* -1: none */
 	double temperature;
 	uint64_t seed;
+	bool has_seed;
 	struct mt_rule rule;
 	struct mt_rule compare[MT_RUN_MAX_RULES]; /* each against no rule, in rounds of runs */
 	uint32_t n_compare;
@@ -84,6 +85,9 @@ int mt_run_options_parse(int argc, char **argv, struct mt_run_options *ret_optio
  * error of argp, after one line on standard error.
  */
 error_t mt_run_options_complete(struct mt_run_options *options);
+
+/* The mode that is called @text (enum moetrace_mode); returns whether there is one. */
+bool mt_run_mode_find(const char *text, uint32_t *ret_mode);
 
 /* ---- the model and who routes ---- */
 

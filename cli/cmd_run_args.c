@@ -14,7 +14,6 @@
 #include "kernels/threads.h"
 
 #define DEFAULT_BATCH	16
-#define DEFAULT_CHUNK	128
 #define DEFAULT_CONTEXT 1024
 
 #define MAX_BATCH	(1u << 16)
@@ -262,7 +261,7 @@ static error_t routing_parse(struct mt_run_options *options, const char *text)
 		"--routing '%s': give model, uniform, round-robin, zipf:S or replay:FILE", text);
 }
 
-static error_t mode_parse(struct mt_run_options *options, const char *text)
+bool mt_run_mode_find(const char *text, uint32_t *ret_mode)
 {
 	static const char *const modes[] = {
 		[MOETRACE_MODE_PER_TOKEN] = "per_token",
@@ -272,10 +271,17 @@ static error_t mode_parse(struct mt_run_options *options, const char *text)
 
 	for (uint32_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
 		if (strcmp(text, modes[i]) == 0) {
-			options->mode = i;
-			options->has_mode = true;
-			return 0;
+			*ret_mode = i;
+			return true;
 		}
+	return false;
+}
+
+static error_t mode_parse(struct mt_run_options *options, const char *text)
+{
+	options->has_mode = mt_run_mode_find(text, &options->mode);
+	if (options->has_mode)
+		return 0;
 	return mt_args_error(&options->args, "--mode '%s' is not known: give per_token, per_pass or stat",
 			     text);
 }
@@ -306,6 +312,7 @@ static error_t own_parse(int key, char *text, struct mt_run_options *options)
 	case OPT_ABORT_AFTER:
 		return u32_parse(options, "--abort-after", text, UINT32_MAX, &options->n_abort);
 	case OPT_THREADS:
+		options->device.has_threads = true;
 		return u32_parse(options, "--threads", text, MTK_MAX_THREADS, &options->n_threads);
 	case OPT_STOP_BYTE:
 		return stop_byte_parse(options, text);
@@ -320,6 +327,7 @@ static error_t own_parse(int key, char *text, struct mt_run_options *options)
 		return mt_args_uint(&options->args, "--flight-bytes", text, 1 << 20,
 				    UINT64_C(1) << 40, &options->flight_bytes);
 	case OPT_SEED:
+		options->has_seed = true;
 		return mt_args_uint(&options->args, "--seed", text, 0, UINT64_MAX, &options->seed);
 	case OPT_DEVICE:
 		return mt_device_parse(&options->args, text, &options->device);
@@ -447,7 +455,6 @@ int mt_run_options_parse(int argc, char **argv, struct mt_run_options *ret_optio
 	struct mt_run_options options = {
 		.args.no_file = true,
 		.n_batch = DEFAULT_BATCH,
-		.n_chunk = DEFAULT_CHUNK,
 		.n_context = DEFAULT_CONTEXT,
 		.n_threads = threads_default(),
 		.n_repeat = 1,

@@ -13,6 +13,7 @@
 #include "common/pattern.h"
 
 #define DEFAULT_PAIRS 8
+#define DEFAULT_CHUNK 128
 
 /* A shape or a file, and what belongs to a shape only with one. */
 static error_t model_complete(struct mt_run_options *options)
@@ -92,6 +93,79 @@ static error_t environment_take(struct mt_run_options *options)
 	return 0;
 }
 
+/* What would go without a word where nothing is recorded; NULL: nothing. */
+static const char *option_of_recording(const struct mt_run_options *options)
+{
+	return options->records_tokens		  ? "--record-tokens"
+	       : options->records_kernels	  ? "--kernels"
+	       : options->records_margins	  ? "--margins"
+	       : options->collectors		  ? "--collect"
+	       : options->is_idle		  ? "--idle"
+	       : options->flight_seconds	  ? "--flight-seconds"
+	       : options->flight_bytes		  ? "--flight-bytes"
+	       : options->has_mode		  ? "--mode"
+	       : options->sample_every_n_passes	  ? "--sample-passes"
+	       : options->sample_every_n_requests ? "--sample-requests"
+	       : options->socket_dir		  ? "--socket-dir"
+						  : NULL;
+}
+
+static error_t recording_complete(struct mt_run_options *options)
+{
+	const char *stray = option_of_recording(options);
+	const char *dir = options->socket_dir ? options->socket_dir : variable("MOETRACE_SOCKET_DIR");
+
+	if (options->no_record && stray && options->n_compare == 0)
+		mt_warn("%s has no effect: --no-record was given", stray);
+	if (options->no_record || !dir || strcmp(dir, "none") != 0)
+		return 0;
+	if (options->is_idle)
+		return mt_args_error(&options->args,
+				     "--idle waits for 'moetrace start', which takes a control socket: "
+				     "leave --socket-dir none (or MOETRACE_SOCKET_DIR)");
+	if (options->flight_seconds || options->flight_bytes)
+		return mt_args_error(&options->args,
+				     "a flight recording is written by 'moetrace dump', which takes a "
+				     "control socket: leave --socket-dir none (or MOETRACE_SOCKET_DIR)");
+	return 0;
+}
+
+/* The mode in force, be it the operator's, and what it does not keep. */
+static error_t mode_complete(struct mt_run_options *options)
+{
+	struct mt_args *args = &options->args;
+
+	if (!options->has_mode && variable("MOETRACE_MODE"))
+		(void)mt_run_mode_find(variable("MOETRACE_MODE"), &options->mode);
+	if (options->mode != MOETRACE_MODE_PER_TOKEN && options->sample_every_n_requests > 1)
+		return mt_args_error(args,
+				     "--sample-requests is of mode per_token: other modes keep no "
+				     "rows");
+	if (options->mode != MOETRACE_MODE_STAT)
+		return 0;
+	if (options->records_tokens)
+		return mt_args_error(args, "--record-tokens is of other modes: stat keeps no requests");
+	if (options->records_kernels)
+		return mt_args_error(args, "--kernels is of other modes: stat keeps no passes");
+	return 0;
+}
+
+/* How the engine serves. */
+static error_t serving_complete(struct mt_run_options *options)
+{
+	if (options->n_chunk > 0 && options->is_lockstep)
+		return mt_args_error(&options->args,
+				     "--chunk and --lockstep exclude each other: in lockstep prompts "
+				     "advance by one row a pass");
+	if (options->n_chunk == 0)
+		options->n_chunk = DEFAULT_CHUNK;
+	if (options->has_seed && !options->shape && options->temperature <= 0.0 &&
+	    options->routing != MTK_CHOICE_UNIFORM && options->routing != MTK_CHOICE_ZIPF)
+		mt_note("--seed has no effect: it is of --temperature, of a --shape, and of --routing "
+			"uniform or zipf");
+	return mt_device_complete(&options->args, &options->device);
+}
+
 /* A comparison is made of whole runs, whose recordings it reads. */
 static error_t compare_complete(struct mt_run_options *options)
 {
@@ -156,14 +230,12 @@ error_t mt_run_options_complete(struct mt_run_options *options)
 	if (options->records_kernels && options->device.kind != MT_DEVICE_CPU)
 		return mt_args_error(args,
 				     "--kernels times the operations of --device cpu alone");
-	if (margins_complete(options))
+	if (mode_complete(options) || margins_complete(options) || serving_complete(options))
 		return EINVAL;
 	if (!options->workload)
 		return mt_args_error(args, "--workload FILE.jsonl is missing");
-	if (options->mode != MOETRACE_MODE_PER_TOKEN && options->sample_every_n_requests > 1)
-		return mt_args_error(args,
-				     "--sample-requests is of mode per_token: other modes keep no "
-				     "rows");
+	if (recording_complete(options))
+		return EINVAL;
 	if (environment_take(options))
 		return EINVAL;
 	if (compare_complete(options))

@@ -35,6 +35,22 @@ error_t mt_precision_parse(struct mt_args *args, const char *text, struct mt_dev
 	return 0;
 }
 
+/* The first option that is of a GPU; NULL: there is none. */
+static const char *gpu_option(const struct mt_device *device)
+{
+	return device->is_16bit ? "--precision 16bit" : device->without_graphs ? "--no-graph" : NULL;
+}
+
+error_t mt_device_complete(struct mt_args *args, const struct mt_device *device)
+{
+	if (device->kind == MT_DEVICE_CPU && gpu_option(device))
+		return mt_args_error(args, "%s is of a GPU: give --device cuda or auto, or leave it",
+				     gpu_option(device));
+	if (device->kind == MT_DEVICE_CUDA && device->has_threads)
+		return mt_args_error(args, "--threads is of the CPU: leave it with --device cuda");
+	return 0;
+}
+
 #ifdef MT_HAS_CUDA_ENGINE
 static int backend_create(struct mt_device *device, const struct mtk_model *model,
 			  struct mtk_error *error)
@@ -74,6 +90,8 @@ int mt_device_open(struct mt_device *device, const struct mtk_model *model)
 		return MT_EXIT_FAILED;
 	}
 	snprintf(device->text, sizeof(device->text), "cpu (%s)", error.text);
+	if (gpu_option(device))
+		mt_note("%s has no effect: the CPU computes", gpu_option(device));
 	return MT_EXIT_OK;
 }
 

@@ -19,6 +19,7 @@ struct mt_device {
 	bool is_given;
 	bool is_16bit;
 	bool without_graphs;
+	bool has_threads; /* a number of the engine's was given */
 	/* Once it is open. */
 	struct mtk_backend *backend; /* NULL: the CPU */
 	char text[2 * MTK_ERROR_BYTES]; /* what computes, and with auto why it is not a GPU */
@@ -34,6 +35,9 @@ struct mt_device {
 
 error_t mt_device_parse(struct mt_args *args, const char *text, struct mt_device *device);
 error_t mt_precision_parse(struct mt_args *args, const char *text, struct mt_device *device);
+
+/* Refuse what has no effect on the device that was asked for. */
+error_t mt_device_complete(struct mt_args *args, const struct mt_device *device);
 
 /**
  * Bring the model to the device that was asked for.

@@ -27,11 +27,31 @@ expect_match "$tmp/out" "^device +cpu \\($why"
 expect_same "$tmp/cpu.jsonl" "$tmp/auto.jsonl"
 expect_error 2 'device.*gpu' serve gpu "$tmp/gpu.jsonl"
 
+# What the CPU has not is an error where it was asked for, and a word where it is what is left.
+base="--model $tinymoe/tinymoe.safetensors --workload $tmp/workload.jsonl --no-record"
+for device in '' '--device cpu'; do
+	expect_error 2 '^moetrace run: --precision 16bit is of a GPU: give --device cuda or auto' \
+		"$moetrace" run $base $device --precision 16bit
+	expect_error 2 '^moetrace run: --no-graph is of a GPU: give --device cuda or auto' \
+		"$moetrace" run $base $device --no-graph
+done
+expect_error 2 '^moetrace run: --threads is of the CPU' "$moetrace" run $base --device cuda --threads 2
+expect_error 2 '^moetrace eval: --precision 16bit is of a GPU' \
+	"$moetrace" eval --model "$tinymoe/tinymoe.safetensors" --text "$tmp/workload.jsonl" --precision 16bit
+expect_error 2 '^moetrace eval: --threads is of the CPU' \
+	"$moetrace" eval --model "$tinymoe/tinymoe.safetensors" --text "$tmp/workload.jsonl" --device cuda --threads 2
+for option in '--precision 16bit' --no-graph; do
+	expect_ok env LD_LIBRARY_PATH="$driver${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
+		"$moetrace" run $base --device auto $option
+	expect_err "moetrace run: note: $option has no effect: the CPU computes"
+done
+expect_ok "$moetrace" run $base --precision fp32
+expect_err ""
+
 # Who reads that file waits for ever, and who maps one that is cut short is ended.
 mkdir "$tmp/pipe" "$tmp/cut"
 mkfifo "$tmp/pipe/libcuda.so.1"
 head -c 4096 "$driver/libcuda.so.1" >"$tmp/cut/libcuda.so.1"
-base="--model $tinymoe/tinymoe.safetensors --workload $tmp/workload.jsonl --no-record"
 for what in 'pipe no regular file' 'cut cut short'; do
 	folder=$tmp/${what%% *}
 	why="cuda: (no GPU to use: the driver cannot be opened: $folder/libcuda.so.1: ${what#* }|this build)"

@@ -42,7 +42,7 @@ load="SELECT group_concat(layer_id || ':' || expert || ':' || tokens || ':' || d
 
 record token
 record pass --mode per_pass
-record stat --mode stat --kernels
+record stat --mode stat
 expect_eq "load by pass" "$(query pass "$load")" "$(query token "$load")"
 expect_eq "load by window" "$(query stat "$load")" "$(query token "$load")"
 columns="SELECT group_concat(active_experts || ',' || max_load || ',' || n_rows, ' ') FROM pass_layer"
@@ -74,7 +74,7 @@ for mode in pass stat; do
 done
 expect_ok "$moetrace" report "$tmp/stat.db"
 expect_match "$tmp/out" '^mode +stat$'
-# Times of operations were asked for; what to ask for is another mode.
+# Times of operations are of another mode.
 expect_ok "$moetrace" kernels "$tmp/stat.db"
 expect_match "$tmp/err" 'note: recording 1: its mode is stat, .*: record in mode per_token or per_pass$'
 expect_eq "notes" "$(wc -l <"$tmp/err")" 1
@@ -130,6 +130,16 @@ record environment
 expect_eq "mode" "$(query environment "SELECT mode FROM recording")" stat
 record flag --mode per_pass
 expect_eq "mode" "$(query flag "SELECT mode FROM recording")" per_pass
+unset MOETRACE_MODE
+# What a mode does not keep, whoever has chosen it, is not asked for in vain.
+run_it="run --model $model --workload $tmp/workload.jsonl -o $tmp/x.db"
+refuses 2 '--record-tokens is of other modes: stat keeps no requests' $run_it --mode stat --record-tokens
+refuses 2 '--kernels is of other modes: stat keeps no passes' $run_it --mode stat --kernels
+MOETRACE_MODE=stat
+export MOETRACE_MODE
+refuses 2 '--kernels is of other modes' $run_it --kernels
+refuses 2 '--sample-requests is of mode per_token' $run_it --sample-requests 2
+refuses 2 '--margins is of mode per_token' $run_it --margins
 unset MOETRACE_MODE
 refuses 2 "mode 'tokens' is not known" run --model "$model" --workload "$tmp/workload.jsonl" -o "$tmp/x.db" --mode tokens
 refuses 2 'sample-requests is of mode per_token' run --model "$model" --workload "$tmp/workload.jsonl" \

@@ -53,6 +53,30 @@ expect_error 2 '--text-output is empty' "$moetrace" run --model "$model" \
 refused 2 'frobnicate' --model "$model" --workload "$workload" --frobnicate
 refused 2 'surplus' --model "$model" --workload "$workload" surplus
 
+# ---- options that have no effect without another one, or with one ----
+
+head -n 1 "$workload" >"$tmp/one"
+for option in --record-tokens --kernels --margins '--collect host' --idle '--flight-seconds 1' \
+	'--flight-bytes 1048576' '--mode per_pass' '--sample-passes 2' '--sample-requests 2' "--socket-dir $tmp"; do
+	# shellcheck disable=SC2086 # an option with its value
+	expect_ok "$moetrace" run --model "$model" --workload "$tmp/one" --no-record $option
+	expect_err "moetrace run: warning: ${option%% *} has no effect: --no-record was given"
+done
+refused 2 '--chunk and --lockstep exclude each other' --model "$model" --workload "$workload" --chunk 8 --lockstep
+refused 2 "--idle waits for 'moetrace start', which takes a control socket" \
+	--model "$model" --workload "$workload" --idle --socket-dir none
+MOETRACE_SOCKET_DIR=none refused 2 "a flight recording is written by 'moetrace dump'" \
+	--model "$model" --workload "$workload" --flight-seconds 1
+# A seed that nothing takes is no mistake, but nobody shall wait for its effect.
+expect_ok "$moetrace" run --model "$model" --workload "$tmp/one" --no-record --seed 1
+expect_err "moetrace run: note: --seed has no effect: it is of --temperature, of a --shape, and of --routing \
+uniform or zipf"
+for options in '--temperature 0.5' '--routing uniform' '--routing zipf:1'; do
+	# shellcheck disable=SC2086
+	expect_ok "$moetrace" run --model "$model" --workload "$tmp/one" --no-record --seed 1 $options
+	expect_err ""
+done
+
 # ---- the model ----
 
 # bad_model CODE REGEX: $bad/model is refused, by its name.
