@@ -477,27 +477,50 @@ static struct plan plan_of(int argc, char **argv, int i)
 	return plan;
 }
 
+static bool is_way(const char *name)
+{
+	for (size_t i = 0; i < N_WAYS; i++)
+		if (strcmp(name, ways[i].name) == 0)
+			return true;
+	return false;
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: bench_engine [decode SHAPE [LOCAL_EXPERTS [ROWS [WAY [PAIRS "
+			"[STEPS]]]]] | oea SHAPE | prefill SHAPE |\n"
+			"       parts SHAPE ROWS [PAIRS [STEPS]] | positions SHAPE ROWS [CONTEXT] | "
+			"passes SHAPE ROWS]\n"
+			"WAY is fused, 'adopted buffer', gather, 'launch a layer' or ''\n");
+	return 2;
+}
+
 int main(int argc, char **argv)
 {
 	const char *what = argc > 1 ? argv[1] : "all";
 	const char *shape = argc > 2 ? argv[2] : "qwen3-30b-a3b";
+	const char *way = argc > 5 && *argv[5] ? argv[5] : NULL;
 	const uint32_t n = number(argc, argv, 3, 0);
-	const bool is_all = strcmp(what, "all") == 0;
 
-	if (is_all || strcmp(what, "decode") == 0)
-		decode(shape, n, number(argc, argv, 4, 0), argc > 5 && *argv[5] ? argv[5] : NULL,
-		       plan_of(argc, argv, 6));
-	if (is_all)
+	if (strcmp(what, "all") == 0) {
+		decode(shape, 0, 0, NULL, usual_plan);
 		decode("deepseek-v3", 4, 0, NULL, usual_plan);
-	if (strcmp(what, "parts") == 0 && n > 0)
-		parts(shape, n, plan_of(argc, argv, 4));
-	if (strcmp(what, "positions") == 0 && n > 0)
-		positions(shape, n, number(argc, argv, 4, 8192));
-	if (strcmp(what, "passes") == 0 && n > 0)
-		passes(shape, n);
-	if (is_all || strcmp(what, "oea") == 0)
 		rule(shape);
-	if (is_all || strcmp(what, "prefill") == 0)
 		prefill(shape);
+	} else if (strcmp(what, "decode") == 0 && (!way || is_way(way))) {
+		decode(shape, n, number(argc, argv, 4, 0), way, plan_of(argc, argv, 6));
+	} else if (strcmp(what, "parts") == 0 && n > 0) {
+		parts(shape, n, plan_of(argc, argv, 4));
+	} else if (strcmp(what, "positions") == 0 && n > 0) {
+		positions(shape, n, number(argc, argv, 4, 8192));
+	} else if (strcmp(what, "passes") == 0 && n > 0) {
+		passes(shape, n);
+	} else if (strcmp(what, "oea") == 0) {
+		rule(shape);
+	} else if (strcmp(what, "prefill") == 0) {
+		prefill(shape);
+	} else {
+		return usage();
+	}
 	return 0;
 }

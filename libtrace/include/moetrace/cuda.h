@@ -225,7 +225,7 @@ int moetrace_cuda_pass_begin(struct moetrace_cuda_lane *lane,
 
 /**
  * The recorder's number of the lane's open pass, for moetrace_pass_accept(); 0: none is open, or
- * it is not recorded.
+ * it is not recorded. Only of the thread that uses the lane: here another one is not found out.
  *
  * @lane  NULL: the result is 0.
  */
