@@ -34,40 +34,17 @@ struct fixture {
 	uint32_t n_rows; /* with padding */
 };
 
-static struct moetrace_cuda_lane *add_lane(struct fixture *f, void *stream)
-{
-	struct moetrace_cuda_lane_info info;
-	struct moetrace_cuda_lane *lane;
-
-	MOETRACE_INIT(&info);
-	info.stream = stream;
-	info.model = f->toy.model;
-	info.order = MOETRACE_ORDER_SELECTION;
-	ck_assert_int_eq(moetrace_cuda_lane_add(f->cuda, &info, &lane), MOETRACE_OK);
-	return lane;
-}
-
 static struct fixture open_fixture(const char *name, uint32_t n_rows, uint32_t n_kept,
 				   uint64_t ring_bytes)
 {
 	struct fixture f = {.n_rows = n_rows};
-	struct moetrace_cuda_opts opts;
-	char reason[256];
 
 	gpu_open();
 	f.toy = toy_start(name, NULL, n_layers, GRAPH_EXPERTS, GRAPH_TOP_K);
 	f.stream = graph_stream_new();
 	f.buffers = graph_buffers_new(n_layers, n_rows, n_kept);
-	MOETRACE_INIT(&opts);
-	opts.ring_bytes = ring_bytes;
-	if (moetrace_cuda_attach(f.toy.session, &opts, &f.cuda)) {
-		moetrace_errmsg(f.toy.session, reason, sizeof(reason));
-		ck_abort_msg("%s", reason);
-	}
-	f.lane = add_lane(&f, f.stream);
-	for (uint32_t i = 0; i < n_layers; i++)
-		ck_assert_int_eq(moetrace_cuda_target_get(f.lane, i, n_rows, &f.targets[i]),
-				 MOETRACE_OK);
+	f.cuda = gpu_attach(f.toy.session, ring_bytes);
+	f.lane = gpu_lane_add(f.cuda, f.toy.model, f.stream, n_layers, n_rows, f.targets);
 	return f;
 }
 
@@ -294,12 +271,11 @@ START_TEST(test_two_streams)
 	struct graph_buffers *other = graph_buffers_new(n_layers, 16, 1);
 	struct moetrace_cuda_target targets[MAX_LAYERS];
 	void *stream = graph_stream_new();
-	struct moetrace_cuda_lane *lane = add_lane(&f, stream);
+	struct moetrace_cuda_lane *lane =
+		gpu_lane_add(f.cuda, f.toy.model, stream, n_layers, 16, targets);
 	struct graph *graph, *beside;
 	sqlite3 *db;
 
-	for (uint32_t l = 0; l < n_layers; l++)
-		ck_assert_int_eq(moetrace_cuda_target_get(lane, l, 16, &targets[l]), MOETRACE_OK);
 	graph = graph_new(f.buffers, f.stream, 0, n_layers, f.targets, NULL, NULL);
 	beside = graph_new(other, stream, 0, n_layers, targets, NULL, NULL);
 	for (uint32_t i = 0; i < 30; i++) {

@@ -6,7 +6,6 @@
  */
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "tests/cuda/support/gpu.h"
@@ -18,25 +17,31 @@
 
 enum { N_LAYERS = 12, N_ROWS = 16, N_REPLAYS = 1500, APART = 1000000 };
 
-static struct moetrace_cuda_lane *add_lane(const struct toy *toy, struct moetrace_cuda *cuda,
-					   void *stream)
-{
-	struct moetrace_cuda_lane_info info;
+/* One GPU, and a lane on it. */
+struct rig {
+	struct toy toy;
+	struct moetrace_cuda *cuda;
 	struct moetrace_cuda_lane *lane;
+	void *stream;
+	struct moetrace_cuda_target targets[N_LAYERS];
+};
 
-	MOETRACE_INIT(&info);
-	info.stream = stream;
-	info.model = toy->model;
-	info.order = MOETRACE_ORDER_SELECTION;
-	ck_assert_int_eq(moetrace_cuda_lane_add(cuda, &info, &lane), MOETRACE_OK);
-	return lane;
+static struct rig open_rig(const char *name)
+{
+	struct rig rig = {.toy = toy_start(name, NULL, N_LAYERS, GRAPH_EXPERTS, GRAPH_TOP_K)};
+
+	gpu_open();
+	rig.cuda = gpu_attach(rig.toy.session, 0);
+	rig.stream = graph_stream_new();
+	rig.lane = gpu_lane_add(rig.cuda, rig.toy.model, rig.stream, N_LAYERS, N_ROWS, rig.targets);
+	return rig;
 }
 
-static void get_targets(struct moetrace_cuda_lane *lane, struct moetrace_cuda_target *targets)
+/* All layers of the rig's lane, to be launched into @stream. */
+static struct graph *graph_in(const struct rig *rig, void *stream)
 {
-	for (uint32_t i = 0; i < N_LAYERS; i++)
-		ck_assert_int_eq(moetrace_cuda_target_get(lane, i, N_ROWS, &targets[i]),
-				 MOETRACE_OK);
+	return graph_new(graph_buffers_new(N_LAYERS, N_ROWS, 1), stream, 0, N_LAYERS, rig->targets,
+			 NULL, NULL);
 }
 
 static int begin(const struct toy *toy, struct moetrace_cuda_lane *lane, uint64_t number)
@@ -88,8 +93,7 @@ static void *work(void *argument)
 		.first_number = (uint64_t)worker->ordinal * APART,
 		.n_replays = N_REPLAYS,
 	};
-	lane = add_lane(worker->toy, cuda, stream);
-	get_targets(lane, targets);
+	lane = gpu_lane_add(cuda, worker->toy->model, stream, N_LAYERS, N_ROWS, targets);
 	graph = graph_new(worker->kept.buffers, stream, 0, N_LAYERS, targets, NULL, NULL);
 	for (uint32_t i = 0; i < N_REPLAYS; i++) {
 		REQUIRE(begin(worker->toy, lane, worker->kept.first_number + i) == MOETRACE_OK,
@@ -171,32 +175,20 @@ END_TEST
 /* The pass is in one stream and its kernels are in another: no row is made up, none is lost silently. */
 START_TEST(test_wrong_stream)
 {
-	struct toy toy = toy_start("stream.db", NULL, N_LAYERS, GRAPH_EXPERTS, GRAPH_TOP_K);
-	struct moetrace_cuda_target targets[N_LAYERS];
-	struct graph_buffers *buffers;
-	struct moetrace_cuda_lane *lane;
-	struct moetrace_cuda *cuda;
-	void *stream, *wrong;
-	struct graph *graph;
+	struct rig rig = open_rig("stream.db");
+	void *wrong = graph_stream_new();
+	struct graph *graph = graph_in(&rig, wrong);
 	sqlite3 *db;
 
-	gpu_open();
-	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_OK);
-	stream = graph_stream_new();
-	wrong = graph_stream_new();
-	buffers = graph_buffers_new(N_LAYERS, N_ROWS, 1);
-	lane = add_lane(&toy, cuda, stream);
-	get_targets(lane, targets);
-	graph = graph_new(buffers, wrong, 0, N_LAYERS, targets, NULL, NULL);
 	for (uint32_t i = 0; i < 50; i++) {
-		ck_assert_int_eq(begin(&toy, lane, i), MOETRACE_OK);
-		ck_assert_int_eq(moetrace_cuda_pass_end(lane), MOETRACE_OK);
+		ck_assert_int_eq(begin(&rig.toy, rig.lane, i), MOETRACE_OK);
+		ck_assert_int_eq(moetrace_cuda_pass_end(rig.lane), MOETRACE_OK);
 		/* The stream has closed the pass by then, and does not open the next one yet. */
-		graph_stream_wait(stream);
+		graph_stream_wait(rig.stream);
 		graph_launch(graph, wrong);
 		graph_stream_wait(wrong);
 	}
-	db = toy_close_and_open(&toy);
+	db = toy_close_and_open(&rig.toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE reasons = 'unwritten'"), 50);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass_layer WHERE state <> 1"), 0);
 	db_close(db);
@@ -206,36 +198,32 @@ END_TEST
 /* A capture that stands in the strictest mode outlives everything that is called meanwhile. */
 START_TEST(test_in_capture)
 {
-	struct toy toy = toy_start("capture.db", NULL, N_LAYERS, GRAPH_EXPERTS, GRAPH_TOP_K);
+	struct rig rig = open_rig("capture.db");
 	struct toy other = toy_start("other.db", NULL, N_LAYERS, GRAPH_EXPERTS, GRAPH_TOP_K);
 	struct moetrace_cuda_target targets[N_LAYERS];
 	struct moetrace_cuda_lane_info info;
-	struct moetrace_cuda_lane *lane, *refused;
-	struct moetrace_cuda *cuda, *second;
-	void *stream;
+	struct moetrace_cuda_lane *refused;
 	sqlite3 *db;
 
-	gpu_open();
-	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_OK);
-	stream = graph_stream_new();
-	lane = add_lane(&toy, cuda, stream);
 	MOETRACE_INIT(&info);
-	info.stream = stream;
-	info.model = toy.model;
-	ck_assert_int_eq(begin(&toy, lane, 0), MOETRACE_OK);
-	graph_capture_begin(stream);
-	ck_assert_int_eq(moetrace_cuda_pass_end(lane), MOETRACE_E_STATE);
-	ck_assert_int_eq(begin(&toy, lane, 1), MOETRACE_E_STATE);
-	ck_assert_int_eq(moetrace_cuda_lane_add(cuda, &info, &refused), MOETRACE_E_STATE);
-	get_targets(lane, targets);
+	info.stream = rig.stream;
+	info.model = rig.toy.model;
+	ck_assert_int_eq(begin(&rig.toy, rig.lane, 0), MOETRACE_OK);
+	graph_capture_begin(rig.stream);
+	ck_assert_int_eq(moetrace_cuda_pass_end(rig.lane), MOETRACE_E_STATE);
+	ck_assert_int_eq(begin(&rig.toy, rig.lane, 1), MOETRACE_E_STATE);
+	ck_assert_int_eq(moetrace_cuda_lane_add(rig.cuda, &info, &refused), MOETRACE_E_STATE);
+	for (uint32_t i = 0; i < N_LAYERS; i++)
+		ck_assert_int_eq(moetrace_cuda_target_get(rig.lane, i, N_ROWS, &targets[i]),
+				 MOETRACE_OK);
 	/* Beside it, in another stream. */
-	ck_assert_int_eq(moetrace_cuda_attach(other.session, NULL, &second), MOETRACE_OK);
-	(void)add_lane(&other, second, graph_stream_new());
+	(void)gpu_lane_add(gpu_attach(other.session, 0), other.model, graph_stream_new(), N_LAYERS,
+			   N_ROWS, targets);
 	ck_assert_int_eq(moetrace_stop(other.session, NULL), MOETRACE_OK);
 	toy_close(&other);
-	graph_capture_end(stream);
-	ck_assert_int_eq(moetrace_cuda_pass_end(lane), MOETRACE_OK);
-	db = toy_close_and_open(&toy);
+	graph_capture_end(rig.stream);
+	ck_assert_int_eq(moetrace_cuda_pass_end(rig.lane), MOETRACE_OK);
+	db = toy_close_and_open(&rig.toy);
 	ck_assert_int_eq(db_int(db, "SELECT n_times FROM diagnostic WHERE source = 'cuda'"), 2);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass"), 1);
 	db_close(db);
@@ -243,8 +231,7 @@ START_TEST(test_in_capture)
 END_TEST
 
 struct elsewhere {
-	struct toy *toy;
-	struct moetrace_cuda_lane *lane;
+	struct rig rig;
 	int begun, ended;
 };
 
@@ -252,38 +239,27 @@ static void *run_elsewhere(void *argument)
 {
 	struct elsewhere *elsewhere = argument;
 
-	elsewhere->begun = begin(elsewhere->toy, elsewhere->lane, 0);
-	elsewhere->ended = moetrace_cuda_pass_end(elsewhere->lane);
+	elsewhere->begun = begin(&elsewhere->rig.toy, elsewhere->rig.lane, 0);
+	elsewhere->ended = moetrace_cuda_pass_end(elsewhere->rig.lane);
 	return NULL;
 }
 
 /* A thread in which no context is current: the driver knows the stream's, or the pass is refused. */
 START_TEST(test_thread_without_context)
 {
-	struct toy toy = toy_start("thread.db", NULL, N_LAYERS, GRAPH_EXPERTS, GRAPH_TOP_K);
-	struct moetrace_cuda_target targets[N_LAYERS];
-	struct graph_buffers *buffers;
-	struct elsewhere elsewhere = {.toy = &toy};
-	struct moetrace_cuda *cuda;
-	struct graph *graph;
+	struct elsewhere elsewhere = {.rig = open_rig("thread.db")};
+	struct rig *rig = &elsewhere.rig;
+	struct graph *graph = graph_in(rig, rig->stream);
 	pthread_t thread;
-	void *stream;
 	sqlite3 *db;
 
-	gpu_open();
-	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_OK);
-	stream = graph_stream_new();
-	buffers = graph_buffers_new(N_LAYERS, N_ROWS, 1);
-	elsewhere.lane = add_lane(&toy, cuda, stream);
-	get_targets(elsewhere.lane, targets);
-	graph = graph_new(buffers, stream, 0, N_LAYERS, targets, NULL, NULL);
 	ck_assert_int_eq(pthread_create(&thread, NULL, run_elsewhere, &elsewhere), 0);
 	ck_assert_int_eq(pthread_join(thread, NULL), 0);
 	printf("a thread without a context: begin %d, end %d\n", elsewhere.begun, elsewhere.ended);
-	ck_assert_int_eq(begin(&toy, elsewhere.lane, 1), MOETRACE_OK);
-	graph_launch(graph, stream);
-	ck_assert_int_eq(moetrace_cuda_pass_end(elsewhere.lane), MOETRACE_OK);
-	db = toy_close_and_open(&toy);
+	ck_assert_int_eq(begin(&rig->toy, rig->lane, 1), MOETRACE_OK);
+	graph_launch(graph, rig->stream);
+	ck_assert_int_eq(moetrace_cuda_pass_end(rig->lane), MOETRACE_OK);
+	db = toy_close_and_open(&rig->toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict = 'complete'"), 1);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM meta WHERE key = 'source.cuda' AND"
 				    " value LIKE 'failed: %%'"),
@@ -298,34 +274,22 @@ END_TEST
 /* The program resets the device with 0: nothing, 1: a pass in flight, and closes the session. */
 START_TEST(test_reset)
 {
-	struct toy toy = toy_start("reset.db", NULL, N_LAYERS, GRAPH_EXPERTS, GRAPH_TOP_K);
-	struct moetrace_cuda_target targets[N_LAYERS];
+	struct rig rig = open_rig("reset.db");
+	struct graph *graph = graph_in(&rig, rig.stream);
 	struct moetrace_cuda_status status;
-	struct graph_buffers *buffers;
-	struct moetrace_cuda_lane *lane;
-	struct moetrace_cuda *cuda;
-	struct graph *graph;
-	void *stream;
 	sqlite3 *db;
 
-	gpu_open();
-	ck_assert_int_eq(moetrace_cuda_attach(toy.session, NULL, &cuda), MOETRACE_OK);
-	stream = graph_stream_new();
-	buffers = graph_buffers_new(N_LAYERS, N_ROWS, 1);
-	lane = add_lane(&toy, cuda, stream);
-	get_targets(lane, targets);
-	graph = graph_new(buffers, stream, 0, N_LAYERS, targets, NULL, NULL);
 	for (uint32_t i = 0; i < 50; i++) {
-		ck_assert_int_eq(begin(&toy, lane, i), MOETRACE_OK);
-		graph_launch(graph, stream);
-		ck_assert_int_eq(moetrace_cuda_pass_end(lane), MOETRACE_OK);
+		ck_assert_int_eq(begin(&rig.toy, rig.lane, i), MOETRACE_OK);
+		graph_launch(graph, rig.stream);
+		ck_assert_int_eq(moetrace_cuda_pass_end(rig.lane), MOETRACE_OK);
 	}
 	MOETRACE_INIT(&status);
 	if (_i == 0)
-		WAIT_UNTIL(moetrace_cuda_query(cuda, &status) == MOETRACE_OK &&
+		WAIT_UNTIL(moetrace_cuda_query(rig.cuda, &status) == MOETRACE_OK &&
 			   status.delivered_passes == 50);
 	graph_reset();
-	db = toy_close_and_open(&toy);
+	db = toy_close_and_open(&rig.toy);
 	ck_assert_int_eq(db_int(db, "SELECT count(*) FROM pass WHERE verdict <> 'complete'"), 0);
 	ck_assert_int_eq(db_int(db, "SELECT (SELECT count(*) FROM pass) +"
 				    " (SELECT ifnull(sum(n_lost), 0) FROM gap)"),

@@ -15,6 +15,7 @@
 
 #include "libtrace/cuda/capture.h"
 #include "libtrace/late.h"
+#include "tests/cuda/support/caller.h"
 #include "tests/cuda/support/gpu_toy.h"
 #include "tests/unit/support/agree.h"
 #include "tests/unit/support/db.h"
@@ -56,45 +57,19 @@ static bool is_released(void)
 	return atomic_load(&is_let_go);
 }
 
-struct caller {
-	struct moetrace_session *session;
-	pthread_t thread;
-	int status;
-};
-
-static void *rotate(void *argument)
-{
-	struct caller *caller = argument;
-
-	caller->status = moetrace_rotate(caller->session, NULL);
-	return NULL;
-}
-
-static void call(struct caller *caller, const struct gpu *gpu, void *(*run)(void *))
-{
-	caller->session = gpu->toy.session;
-	ck_assert_int_eq(pthread_create(&caller->thread, NULL, run, caller), 0);
-}
-
-static int status_of(struct caller *caller)
-{
-	ck_assert_int_eq(pthread_join(caller->thread, NULL), 0);
-	return caller->status;
-}
-
 /* A pass of recording 1 is on the second GPU, and recording 2 has begun. */
 static void switch_with_one_late(struct gpu *late, struct caller *caller)
 {
 	late->fake->hold_one(late->stream, true);
 	ck_assert_int_eq(gpu_pass(late, MOETRACE_NO_REQUEST, 0, 4, 0), MOETRACE_OK);
-	call(caller, late, rotate);
+	caller_start(caller, late->toy.session, caller_rotate);
 	WAIT_UNTIL(toy_status(&late->toy).recording_id == 2);
 }
 
 static void let_come(struct gpu *late, struct caller *caller)
 {
 	late->fake->hold_one(late->stream, false);
-	ck_assert_int_eq(status_of(caller), MOETRACE_OK);
+	ck_assert_int_eq(caller_status(caller), MOETRACE_OK);
 }
 
 /* The gaps of the file that was rotated into as number @n, 0: the first one, which is proved. */
@@ -221,10 +196,10 @@ START_TEST(test_refused_as_given_up)
 	watched = gpu_open_idle("refused.db", &opts, 2, 64, 4, 0);
 	ck_assert_int_eq(moetrace_start(watched.toy.session, NULL), MOETRACE_OK);
 	stop_where(is_refusing, is_given_up);
-	call(&caller, &watched, begin_too_large);
+	caller_start(&caller, watched.toy.session, begin_too_large);
 	WAIT_UNTIL(atomic_load(&stop.is_reached));
 	(void)moetrace_stop(watched.toy.session, NULL);
-	ck_assert_int_eq(status_of(&caller), MOETRACE_E_LIMIT);
+	ck_assert_int_eq(caller_status(&caller), MOETRACE_E_LIMIT);
 	ck_assert_uint_eq(gpu_status(&watched).refused_passes, 1);
 	ck_assert_uint_eq(gpu_status(&watched).lost_passes, 0);
 	toy_close(&watched.toy);
@@ -306,23 +281,15 @@ START_TEST(test_stop_during_a_begin)
 	opts.stop_timeout_ms = 20;
 	watched.toy = toy_start("begin.db", &opts, 2, 64, 4);
 	ck_assert(toy_pass(&watched.toy, MOETRACE_PHASE_DECODE, MOETRACE_NO_REQUEST, 0, 1));
-	call(&caller, &watched, begin_slowly);
+	caller_start(&caller, watched.toy.session, begin_slowly);
 	WAIT_UNTIL(atomic_load(&is_in_begin));
 	ck_assert_int_eq(moetrace_stop(watched.toy.session, NULL), MOETRACE_E_TIMEOUT);
 	atomic_store(&is_let_go, true);
-	(void)status_of(&caller);
+	(void)caller_status(&caller);
 	toy_close(&watched.toy);
 	expect_gaps(&watched, 0, 1, "pass stop_timeout 1");
 }
 END_TEST
-
-static void *stop_recording(void *argument)
-{
-	struct caller *caller = argument;
-
-	caller->status = moetrace_stop(caller->session, NULL);
-	return NULL;
-}
 
 /*
  * A thread is between the latch of its pass and BEGIN when stop gives up, and is through before the
@@ -349,7 +316,7 @@ START_TEST(test_stop_before_a_begin)
 	atomic_store(&session->passes[mt_ring_index(&session->pool, ring)].recording_id, 1);
 	stop_where(is_writer, is_released);
 	WAIT_UNTIL(atomic_load(&stop.is_reached));
-	call(&caller, &watched, stop_recording);
+	caller_start(&caller, session, caller_stop);
 	WAIT_UNTIL(mt_queue_has_messages(&session->queue));
 	atomic_store(&session->passes[mt_ring_index(&session->pool, ring)].recording_id, 0);
 	mt_ring_release(&session->pool, ring);
@@ -357,7 +324,7 @@ START_TEST(test_stop_before_a_begin)
 	ck_assert_int_eq(mt_pass_begin_late(session, &info, &start, &pass), MOETRACE_OK);
 	toy_finish(&watched.toy, pass, 1);
 	atomic_store(&is_let_go, true);
-	ck_assert_int_eq(status_of(&caller), MOETRACE_E_TIMEOUT);
+	ck_assert_int_eq(caller_status(&caller), MOETRACE_E_TIMEOUT);
 	toy_close(&watched.toy);
 	expect_gaps(&watched, 0, 1, "pass stop_timeout 1");
 }
@@ -365,14 +332,6 @@ END_TEST
 
 #define FLIGHT_BYTES (UINT64_C(1) << 20)
 #define TEXT_BYTES   200000u
-
-static void *flush(void *argument)
-{
-	struct caller *caller = argument;
-
-	caller->status = moetrace_flush(caller->session);
-	return NULL;
-}
 
 /* Passes until what came first has been let go, up to somewhere in the text. */
 static void fill_flight(const struct toy *toy)
@@ -416,14 +375,14 @@ START_TEST(test_flight_keeps_losses)
 	ck_assert_int_eq(moetrace_flush(toy->session), MOETRACE_OK);
 	stop_where(is_writer, is_released);
 	WAIT_UNTIL(atomic_load(&stop.is_reached));
-	call(&caller, &watched, flush);
+	caller_start(&caller, toy->session, caller_flush);
 	/* It says up to where the rings are to be taken first. */
 	WAIT_UNTIL(mt_queue_has_messages(&toy->session->queue));
 	ck_assert_int_eq(moetrace_request_attribute_set(toy->session, request, "text", text),
 			 MOETRACE_OK);
 	toy_finish(toy, toy_begin(toy, MOETRACE_PHASE_DECODE, &slice, 1), 6000);
 	atomic_store(&is_let_go, true);
-	ck_assert_int_eq(status_of(&caller), MOETRACE_OK);
+	ck_assert_int_eq(caller_status(&caller), MOETRACE_OK);
 	ck_assert_int_eq(moetrace_flush(toy->session), MOETRACE_OK);
 	fill_flight(toy);
 	MOETRACE_INIT(&result);

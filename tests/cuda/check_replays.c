@@ -5,13 +5,12 @@
  * routers' own outputs gives; and where the ring is too small each pass is recorded or counted, none
  * both, none neither. Skipped without a GPU.
  */
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
+#include "tests/cuda/support/caller.h"
 #include "tests/cuda/support/gpu.h"
 #include "tests/cuda/support/graph.h"
 #include "tests/cuda/support/kept.h"
@@ -39,18 +38,9 @@ struct rig {
 
 static void add_lane(struct rig *rig)
 {
-	struct moetrace_cuda_lane_info info;
-
 	rig->stream = graph_stream_new();
-	MOETRACE_INIT(&info);
-	info.stream = rig->stream;
-	info.model = rig->toy.model;
-	info.order = MOETRACE_ORDER_SELECTION;
-	ck_assert_int_eq(moetrace_cuda_lane_add(rig->cuda, &info, &rig->lane), MOETRACE_OK);
-	for (uint32_t i = 0; i < N_LAYERS; i++)
-		ck_assert_int_eq(moetrace_cuda_target_get(rig->lane, i, rig->kept.n_rows,
-							  &rig->targets[i]),
-				 MOETRACE_OK);
+	rig->lane = gpu_lane_add(rig->cuda, rig->toy.model, rig->stream, N_LAYERS,
+				 rig->kept.n_rows, rig->targets);
 }
 
 static void init_kept(struct rig *rig, uint32_t n_rows, uint32_t n_replays, uint64_t first_number)
@@ -72,9 +62,7 @@ static struct rig open_rig(const char *name, uint64_t flight_bytes, uint64_t rin
 {
 	struct moetrace_session_opts opts = toy_opts();
 	struct moetrace_recording_opts recording;
-	struct moetrace_cuda_opts cuda_opts;
 	struct rig rig;
-	char reason[256];
 
 	memset(&rig, 0, sizeof(rig));
 	gpu_open();
@@ -84,12 +72,7 @@ static struct rig open_rig(const char *name, uint64_t flight_bytes, uint64_t rin
 	recording.flight_bytes = flight_bytes;
 	ck_assert_int_eq(moetrace_start(rig.toy.session, &recording), MOETRACE_OK);
 	init_kept(&rig, n_rows, n_replays, 0);
-	MOETRACE_INIT(&cuda_opts);
-	cuda_opts.ring_bytes = ring_bytes;
-	if (moetrace_cuda_attach(rig.toy.session, &cuda_opts, &rig.cuda)) {
-		moetrace_errmsg(rig.toy.session, reason, sizeof(reason));
-		ck_abort_msg("%s", reason);
-	}
+	rig.cuda = gpu_attach(rig.toy.session, ring_bytes);
 	add_lane(&rig);
 	return rig;
 }
@@ -221,51 +204,20 @@ START_TEST(test_paced)
 }
 END_TEST
 
-struct switcher {
-	struct moetrace_session *session;
-	pthread_t thread;
-	_Atomic int is_over;
-	_Atomic int has_stopped, was_idle; /* the first stop lasts until a pass began while it did */
-	_Atomic uint32_t n_starts;
-	_Atomic int status;
-};
-
-static void *switch_on_and_off(void *argument)
-{
-	struct switcher *switcher = argument;
-
-	while (!atomic_load(&switcher->is_over)) {
-		suite_sleep_ms(7);
-		switcher->status = moetrace_stop(switcher->session, NULL);
-		atomic_store(&switcher->has_stopped, 1);
-		if (switcher->status)
-			break;
-		suite_sleep_ms(3);
-		WAIT_UNTIL(atomic_load(&switcher->was_idle) || atomic_load(&switcher->is_over));
-		switcher->status = moetrace_start(switcher->session, NULL);
-		if (switcher->status)
-			break;
-		atomic_fetch_add(&switcher->n_starts, 1);
-	}
-	return NULL;
-}
-
 /* Another thread starts and stops: a pass is in the file exactly where its begin said so. */
 START_TEST(test_switched)
 {
 	struct rig rig = open_rig("switched.db", 0, 0, 8, N_SOME);
 	struct graph *graph =
 		graph_new(rig.kept.buffers, rig.stream, 0, N_LAYERS, rig.targets, NULL, NULL);
-	struct switcher switcher = {.session = rig.toy.session};
+	struct switcher switcher = {.session = rig.toy.session, .on_ms = 7, .off_ms = 3};
 	uint32_t n;
 	sqlite3 *db;
 
 	for (uint32_t i = 0; i < N_SOME; i++) {
 		/* The first eighth is recorded; both threads get to their turns, however slow they are. */
 		if (i == N_SOME / 8)
-			ck_assert_int_eq(pthread_create(&switcher.thread, NULL, switch_on_and_off,
-							&switcher),
-					 0);
+			switcher_start(&switcher);
 		if (i == N_SOME / 4)
 			WAIT_UNTIL(atomic_load(&switcher.has_stopped));
 		if (i == N_SOME / 2 || i == N_SOME / 4 * 3)
@@ -275,9 +227,7 @@ START_TEST(test_switched)
 		if (!rig.is_begun[i])
 			atomic_store(&switcher.was_idle, 1);
 	}
-	atomic_store(&switcher.is_over, 1);
-	ck_assert_int_eq(pthread_join(switcher.thread, NULL), 0);
-	ck_assert_int_eq(switcher.status, MOETRACE_OK);
+	ck_assert_int_eq(switcher_end(&switcher), MOETRACE_OK);
 	ck_assert_uint_ge(switcher.n_starts, 2);
 	db = toy_close_and_open(&rig.toy);
 	n = kept_compare(db, &rig.kept);

@@ -9,28 +9,21 @@
 #include <string.h>
 
 #include "libtrace/cuda/capture.h"
+#include "tests/cuda/support/caller.h"
 #include "tests/cuda/support/gpu_toy.h"
 #include "tests/fault/support/io_fault.h"
 #include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 
-#define MOST_MS 60000
-
 /* Until passes that begin belong to this recording. */
 static void wait_for_recording(const struct gpu *gpu, uint32_t recording_id)
 {
-	for (uint32_t i = 0; toy_status(&gpu->toy).recording_id != recording_id; i++) {
-		REQUIRE(i < MOST_MS, "recording %u does not begin", recording_id);
-		suite_sleep_ms(1);
-	}
+	WAIT_UNTIL(toy_status(&gpu->toy).recording_id == recording_id);
 }
 
 static void wait_for_delivered(const struct gpu *gpu, uint64_t n_passes)
 {
-	for (uint32_t i = 0; gpu_status(gpu).delivered_passes < n_passes; i++) {
-		REQUIRE(i < MOST_MS, "%lu passes are not delivered", (unsigned long)n_passes);
-		suite_sleep_ms(1);
-	}
+	WAIT_UNTIL(gpu_status(gpu).delivered_passes >= n_passes);
 }
 
 /* A lane in a stream of its own, of the same device or of another. */
@@ -40,32 +33,6 @@ static struct gpu second_lane(const struct gpu *gpu)
 
 	other.lane = gpu_lane(&other, &other.stream);
 	return other;
-}
-
-struct caller {
-	struct moetrace_session *session;
-	pthread_t thread;
-	int status;
-};
-
-static void *rotate(void *argument)
-{
-	struct caller *caller = argument;
-
-	caller->status = moetrace_rotate(caller->session, NULL);
-	return NULL;
-}
-
-static void call(struct caller *caller, const struct gpu *gpu, void *(*run)(void *))
-{
-	caller->session = gpu->toy.session;
-	ck_assert_int_eq(pthread_create(&caller->thread, NULL, run, caller), 0);
-}
-
-static int status_of(struct caller *caller)
-{
-	ck_assert_int_eq(pthread_join(caller->thread, NULL), 0);
-	return caller->status;
 }
 
 /* Of "x.db" the file that was rotated into as number @n, 0: itself. */
@@ -105,14 +72,14 @@ START_TEST(test_rotate_with_next_in_flight)
 	one.fake->hold_one(two.stream, true);
 	ck_assert_int_eq(gpu_pass(&one, old, 0, 4, 0), MOETRACE_OK);
 	toy_request_end(&one.toy, old, 4);
-	call(&caller, &one, rotate);
+	caller_start(&caller, one.toy.session, caller_rotate);
 	wait_for_recording(&one, 2);
 	new = toy_request(&one.toy, "new");
 	ck_assert_int_eq(gpu_pass(&two, new, 0, 4, 0), MOETRACE_OK);
 	/* Kept back for the pass before it, also when the rotation is over. */
 	toy_request_end(&one.toy, new, 4);
 	one.fake->hold_one(one.stream, false);
-	ck_assert_int_eq(status_of(&caller), MOETRACE_OK);
+	ck_assert_int_eq(caller_status(&caller), MOETRACE_OK);
 	ck_assert_uint_eq(gpu_status(&one).lost_passes, 0);
 	one.fake->hold_one(two.stream, false);
 	ck_assert_int_eq(moetrace_flush(one.toy.session), MOETRACE_OK);
@@ -136,13 +103,13 @@ START_TEST(test_rotate_with_late_device)
 
 	one.fake->hold_one(one.stream, true);
 	ck_assert_int_eq(gpu_pass(&one, old, 0, 4, 0), MOETRACE_OK);
-	call(&caller, &one, rotate);
+	caller_start(&caller, one.toy.session, caller_rotate);
 	wait_for_recording(&one, 2);
 	new = toy_request(&one.toy, "new");
 	ck_assert_int_eq(gpu_pass(&two, new, 0, 4, 0), MOETRACE_OK);
 	wait_for_delivered(&two, 1);
 	one.fake->hold_one(one.stream, false);
-	ck_assert_int_eq(status_of(&caller), MOETRACE_OK);
+	ck_assert_int_eq(caller_status(&caller), MOETRACE_OK);
 	toy_request_end(&one.toy, new, 4);
 	toy_close(&one.toy);
 	expect(&one, 0, "old complete unfinished");
@@ -190,7 +157,7 @@ START_TEST(test_writer_waits)
 {
 	const bool is_flight = _i == 1;
 	struct gpu gpu = start_switching("self.db", is_flight ? 0 : FILE_BYTES,
-					 is_flight ? UINT64_C(1) << 20 : 0, MOST_MS);
+					 is_flight ? UINT64_C(1) << 20 : 0, toy_opts().stop_timeout_ms);
 	const uint64_t old = toy_request(&gpu.toy, "old");
 
 	gpu.fake->hold(true);
@@ -234,7 +201,7 @@ START_TEST(test_given_up)
 	one.fake->hold_one(one.stream, true);
 	ck_assert_int_eq(gpu_pass(&one, toy_request(&one.toy, "old"), 0, 4, 0), MOETRACE_OK);
 	if (is_asked)
-		call(&caller, &one, rotate);
+		caller_start(&caller, one.toy.session, caller_rotate);
 	else
 		fill_file(&one);
 	wait_for_recording(&one, 2);
@@ -242,11 +209,8 @@ START_TEST(test_given_up)
 	ck_assert_int_eq(gpu_pass(&two, new, 0, 4, 0), MOETRACE_OK);
 	toy_request_end(&one.toy, new, 4);
 	if (is_asked)
-		ck_assert_int_eq(status_of(&caller), MOETRACE_E_TIMEOUT);
-	for (uint32_t i = 0; gpu_status(&one).lost_passes < 1; i++) {
-		REQUIRE(i < MOST_MS, "nothing is given up");
-		suite_sleep_ms(1);
-	}
+		ck_assert_int_eq(caller_status(&caller), MOETRACE_E_TIMEOUT);
+	WAIT_UNTIL(gpu_status(&one).lost_passes == 1);
 	one.fake->hold_one(one.stream, false);
 	wait_for_delivered(&one, 1);
 	toy_close(&one.toy);
@@ -275,10 +239,7 @@ START_TEST(test_ends_by_itself)
 		    !toy_pass(&gpu.toy, MOETRACE_PHASE_DECODE, MOETRACE_NO_REQUEST, 0, 500))
 			suite_sleep_ms(1);
 	io_fault_fail(0, 0);
-	for (uint32_t i = 0; gpu_status(&gpu).lost_passes < 1; i++) {
-		REQUIRE(i < MOST_MS, "the pass is not counted as lost");
-		suite_sleep_ms(1);
-	}
+	WAIT_UNTIL(gpu_status(&gpu).lost_passes == 1);
 	gpu.fake->hold(false);
 	(void)moetrace_session_close(gpu.toy.session);
 	if (!is_limit) {
@@ -294,17 +255,17 @@ START_TEST(test_ends_by_itself)
 END_TEST
 
 struct end {
-	struct moetrace_session *session;
+	struct caller caller; /* first: its address is that of all */
 	uint64_t request;
-	int status;
 };
 
 static void *end_request(void *argument)
 {
 	struct end *end = argument;
 
-	end->status = moetrace_request_end(end->session, end->request, MOETRACE_REQUEST_FINISHED,
-					   MOETRACE_POSITIONS_UNKNOWN);
+	end->caller.status = moetrace_request_end(end->caller.session, end->request,
+						  MOETRACE_REQUEST_FINISHED,
+						  MOETRACE_POSITIONS_UNKNOWN);
 	return NULL;
 }
 
@@ -312,29 +273,24 @@ static void *end_request(void *argument)
 START_TEST(test_lost_as_its_request_ends)
 {
 	struct gpu gpu = gpu_start("lost.db", 2, 64, 4, 0);
-	struct end end = {.session = gpu.toy.session, .request = toy_request(&gpu.toy, "r")};
+	struct end end = {.request = toy_request(&gpu.toy, "r")};
 	struct mt_cuda_set *set = atomic_load(&gpu.toy.session->cuda);
 	struct moetrace_slice slice;
 	const struct moetrace_pass_info info = gpu_info(&gpu, &slice, end.request, 4, 4, 0);
-	pthread_t thread;
 	sqlite3 *db;
 
 	ck_assert_int_eq(gpu_pass(&gpu, end.request, 0, 4, 0), MOETRACE_OK);
 	ck_assert_int_eq(moetrace_flush(gpu.toy.session), MOETRACE_OK);
 	ck_assert_int_eq(moetrace_cuda_pass_begin(gpu.lane, &info), MOETRACE_OK);
 	pthread_mutex_lock(&set->messages);
-	ck_assert_int_eq(pthread_create(&thread, NULL, end_request, &end), 0);
+	caller_start(&end.caller, gpu.toy.session, end_request);
 	/* Time for the caller to come to where it asks whether passes are in flight. */
 	suite_sleep_ms(20);
 	gpu.fake->refuse("cuMemcpyDtoH", 0, 700);
 	moetrace_cuda_pass_end(gpu.lane);
-	for (uint32_t i = 0; mt_cuda_in_flight(gpu.cuda); i++) {
-		REQUIRE(i < MOST_MS, "the pass is not lost");
-		suite_sleep_ms(1);
-	}
+	WAIT_UNTIL(!mt_cuda_in_flight(gpu.cuda));
 	pthread_mutex_unlock(&set->messages);
-	ck_assert_int_eq(pthread_join(thread, NULL), 0);
-	ck_assert_int_eq(end.status, MOETRACE_OK);
+	ck_assert_int_eq(caller_status(&end.caller), MOETRACE_OK);
 	db = toy_close_and_open(&gpu.toy);
 	ck_assert_str_eq(db_text(db, "SELECT verdict || ':' || reasons FROM request"),
 			 "partial:lost");

@@ -27,6 +27,7 @@ check_LTLIBRARIES += %D%/libcuda.la %D%/old/libcuda.la
 	%D%/check_lane \
 	%D%/check_late \
 	%D%/check_life \
+	%D%/check_rows \
 	%D%/check_stranger \
 	%D%/check_switch
 
@@ -40,6 +41,7 @@ long_tests += %D%/check_life
 %C%_libs = tests/unit/libmt_test.la libtrace/libmoetrace.la \
 	$(CHECK_LIBS) $(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm -ldl
 %C%_support = \
+	%D%/support/caller.c %D%/support/caller.h \
 	%D%/support/device.c %D%/support/device.h \
 	%D%/support/gpu_toy.c %D%/support/gpu_toy.h
 
@@ -72,6 +74,10 @@ long_tests += %D%/check_life
 %C%_check_life_CFLAGS = $(%C%_cflags)
 %C%_check_life_LDADD = $(%C%_libs)
 
+%C%_check_rows_SOURCES = %D%/check_rows.c $(%C%_support)
+%C%_check_rows_CFLAGS = $(%C%_cflags)
+%C%_check_rows_LDADD = $(%C%_libs)
+
 %C%_check_stranger_SOURCES = %D%/check_stranger.c $(%C%_support)
 %C%_check_stranger_CFLAGS = $(%C%_cflags)
 %C%_check_stranger_LDADD = tests/unit/libmt_test.la libtrace/libmt_trace.la \
@@ -90,6 +96,7 @@ gpu_tests += $(%C%_gpu_programs)
 endif
 
 %C%_gpu_support = \
+	%D%/support/caller.c %D%/support/caller.h \
 	%D%/support/gpu.c %D%/support/gpu.h \
 	%D%/support/graph.cu %D%/support/graph.h \
 	%D%/support/kept.c %D%/support/kept.h
