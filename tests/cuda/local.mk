@@ -21,6 +21,7 @@ check_LTLIBRARIES += %D%/libcuda.la %D%/old/libcuda.la
 %C%_old_libcuda_la_LDFLAGS = $(AM_LDFLAGS) -rpath /nowhere -version-info 1:0:0
 
 %C%_programs = \
+	%D%/check_adopt \
 	%D%/check_attach \
 	%D%/check_buffers \
 	%D%/check_devices \
@@ -47,6 +48,10 @@ long_tests += %D%/check_life
 
 %C%_attach_once_SOURCES = %D%/attach_once.c
 %C%_attach_once_LDADD = libtrace/libmoetrace.la
+
+%C%_check_adopt_SOURCES = %D%/check_adopt.c $(%C%_support)
+%C%_check_adopt_CFLAGS = $(%C%_cflags)
+%C%_check_adopt_LDADD = $(%C%_libs)
 
 %C%_check_attach_SOURCES = %D%/check_attach.c $(%C%_support)
 %C%_check_attach_CFLAGS = $(%C%_cflags)
