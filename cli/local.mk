@@ -98,7 +98,8 @@ bin_PROGRAMS += %D%/moetrace
 	%D%/routing_bias.c \
 	%D%/routing_define.c \
 	%D%/routing_dispatch.c \
-	%D%/routing_judge.c \
+	%D%/routing_judge.c %D%/routing_judge.h \
+	%D%/routing_judge_weights.c \
 	%D%/routing_preset.c \
 	%D%/routing_print.c \
 	%D%/routing_rows.c \

@@ -3,8 +3,9 @@
  * check --routing: the ways in which routing goes wrong. One scan of the stored rows
  * (routing_scan.c) counts for each layer of each recording what contradicts the layer's own
  * description: ids, groups and weights (routing_rows.c), the order under a bias (routing_bias.c),
- * recorded scores (routing_scores.c). What follows is judged a layer at a time (routing_judge.c);
- * what tables alone say is SQL (routing_tables.c), and a preset is compared in routing_preset.c.
+ * recorded scores (routing_scores.c). What follows is judged a layer at a time (routing_judge.c,
+ * and of its weights routing_judge_weights.c); what tables alone say is SQL (routing_tables.c), and a
+ * preset is compared in routing_preset.c.
  * A finding is proved, if no router that is as described can have made what is stored; or it is
  * statistical, and then says how much evidence it stands on. Memory is bounded by recordings,
  * layers and experts, never by rows.
