@@ -206,6 +206,12 @@ int mt_trace_error(const struct mt_trace *trace);
  */
 sqlite3_stmt *mt_trace_prepare(const struct mt_trace *trace, const char *sql);
 
+/*
+ * Whether @stmt has a row: MT_EXIT_OK; MT_EXIT_NOT_FOUND, which the caller puts into words; or
+ * MT_EXIT_FAILED after an error line. @stmt is finalized.
+ */
+int mt_trace_has_row(const struct mt_trace *trace, sqlite3_stmt *stmt);
+
 /* Read one integer; MT_EXIT_OK, or MT_EXIT_FAILED after an error line. No row, NULL: 0. */
 int mt_trace_int(const struct mt_trace *trace, const char *sql, int64_t *ret_value);
 

@@ -190,10 +190,20 @@ bool mt_trace_has_recording(const struct mt_trace *trace)
 	return has_one != 0;
 }
 
+int mt_trace_has_row(const struct mt_trace *trace, sqlite3_stmt *stmt)
+{
+	const int rc = sqlite3_step(stmt);
+
+	sqlite3_finalize(stmt);
+	if (rc == SQLITE_ROW)
+		return MT_EXIT_OK;
+	return rc == SQLITE_DONE ? MT_EXIT_NOT_FOUND : mt_trace_error(trace);
+}
+
 int mt_trace_recording_check(const struct mt_trace *trace, uint64_t recording_id)
 {
 	sqlite3_stmt *stmt;
-	int rc;
+	int status;
 
 	if (recording_id == 0)
 		return MT_EXIT_OK;
@@ -201,15 +211,11 @@ int mt_trace_recording_check(const struct mt_trace *trace, uint64_t recording_id
 	if (!stmt)
 		return MT_EXIT_FAILED;
 	sqlite3_bind_int64(stmt, 1, (int64_t)recording_id);
-	rc = sqlite3_step(stmt);
-	sqlite3_finalize(stmt);
-	if (rc == SQLITE_ROW)
-		return MT_EXIT_OK;
-	if (rc != SQLITE_DONE)
-		return mt_trace_error(trace);
-	mt_error("%s: has no recording %llu; 'moetrace info' lists them", trace->path,
-		 (unsigned long long)recording_id);
-	return MT_EXIT_NOT_FOUND;
+	status = mt_trace_has_row(trace, stmt);
+	if (status == MT_EXIT_NOT_FOUND)
+		mt_error("%s: has no recording %llu; 'moetrace info' lists them", trace->path,
+			 (unsigned long long)recording_id);
+	return status;
 }
 
 int mt_trace_mode_check(const struct mt_trace *trace, uint64_t recording_id, const char *modes,

@@ -268,7 +268,7 @@ static int thing_check(const struct mt_trace *trace, const char *sql, const char
 		       uint64_t number, const char *what)
 {
 	sqlite3_stmt *stmt = mt_trace_prepare(trace, sql);
-	int rc;
+	int status;
 
 	if (!stmt)
 		return MT_EXIT_FAILED;
@@ -276,19 +276,14 @@ static int thing_check(const struct mt_trace *trace, const char *sql, const char
 		sqlite3_bind_text(stmt, 1, key, -1, SQLITE_STATIC);
 	else
 		sqlite3_bind_int64(stmt, 1, (int64_t)number);
-	rc = sqlite3_step(stmt);
-	sqlite3_finalize(stmt);
-	if (rc == SQLITE_ROW)
-		return MT_EXIT_OK;
-	if (rc != SQLITE_DONE)
-		return mt_trace_error(trace);
-	if (key)
+	status = mt_trace_has_row(trace, stmt);
+	if (status == MT_EXIT_NOT_FOUND && key)
 		mt_error("%s: no request has %s '%s'; 'moetrace requests' shows what they have",
 			 trace->path, what, key);
-	else
+	else if (status == MT_EXIT_NOT_FOUND)
 		mt_error("%s: has no %s %llu with experts; 'moetrace info' lists them", trace->path,
 			 what, (unsigned long long)number);
-	return MT_EXIT_NOT_FOUND;
+	return status;
 }
 
 /* Whether some request has the value. */
@@ -296,21 +291,17 @@ static int value_check(const struct mt_trace *trace, const struct experts_args *
 {
 	sqlite3_stmt *stmt = mt_trace_prepare(
 		trace, "SELECT 1 FROM request_attribute WHERE key = ?1 AND value = ?2");
-	int rc;
+	int status;
 
 	if (!stmt)
 		return MT_EXIT_FAILED;
 	sqlite3_bind_text(stmt, 1, args->attribute, -1, SQLITE_STATIC);
 	sqlite3_bind_text(stmt, 2, args->of_value, -1, SQLITE_STATIC);
-	rc = sqlite3_step(stmt);
-	sqlite3_finalize(stmt);
-	if (rc == SQLITE_ROW)
-		return MT_EXIT_OK;
-	if (rc != SQLITE_DONE)
-		return mt_trace_error(trace);
-	mt_error("%s: no request has %s '%s'; 'moetrace requests' shows what they have",
-		 trace->path, args->attribute, args->of_value);
-	return MT_EXIT_NOT_FOUND;
+	status = mt_trace_has_row(trace, stmt);
+	if (status == MT_EXIT_NOT_FOUND)
+		mt_error("%s: no request has %s '%s'; 'moetrace requests' shows what they have",
+			 trace->path, args->attribute, args->of_value);
+	return status;
 }
 
 /* Whether what is printed is counted from the stored rows. */

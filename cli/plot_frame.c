@@ -120,7 +120,7 @@ static int attribute_check(const struct mt_trace *trace, const struct mt_plot_op
 			   const struct mt_plot_frame *frame)
 {
 	sqlite3_stmt *stmt;
-	int rc;
+	int status;
 
 	if (!options->attribute)
 		return MT_EXIT_OK;
@@ -132,16 +132,13 @@ static int attribute_check(const struct mt_trace *trace, const struct mt_plot_op
 	sqlite3_bind_int64(stmt, 1, frame->recording_id);
 	attribute_bind(stmt, 2, options->attribute, false);
 	attribute_bind(stmt, 3, options->attribute, true);
-	rc = sqlite3_step(stmt);
-	sqlite3_finalize(stmt);
-	if (rc == SQLITE_ROW)
-		return MT_EXIT_OK;
-	if (rc != SQLITE_DONE)
-		return mt_trace_error(trace);
-	mt_error("%s: recording %" PRId64 " has no request with attribute '%s'%s", trace->path,
-		 frame->recording_id, options->attribute,
-		 strchr(options->attribute, '=') ? "" : " without a value; give KEY=VALUE");
-	return MT_EXIT_NOT_FOUND;
+	status = mt_trace_has_row(trace, stmt);
+	if (status == MT_EXIT_NOT_FOUND)
+		mt_error("%s: recording %" PRId64 " has no request with attribute '%s'%s",
+			 trace->path, frame->recording_id, options->attribute,
+			 strchr(options->attribute, '=') ? ""
+							 : " without a value; give KEY=VALUE");
+	return status;
 }
 
 static int recording_choose(const struct mt_trace *trace, const struct mt_plot_options *options,
