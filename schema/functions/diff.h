@@ -180,7 +180,5 @@ int mt_diff_prepare(struct mt_diff *diff, size_t side, const char *sql, sqlite3_
 int mt_diff_finish(struct mt_diff *diff, sqlite3_stmt *stmt, int rc);
 /* @n zeroed elements, also of none; NULL: out of memory. */
 void *mt_diff_zeroed(size_t n, size_t element_bytes);
-/* Room for one more of @n elements of an array, for which *@array may move. */
-int mt_diff_reserve(void *array, size_t *size, size_t n, size_t element_bytes);
 
 #endif

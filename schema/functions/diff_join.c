@@ -7,6 +7,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "diff.h"
 
 #include <stdlib.h>
@@ -162,8 +163,8 @@ static int prompts_load(struct mt_diff *diff, size_t side, struct prompts *promp
 
 		if (request_id != before) {
 			prompt_settle(prompts);
-			rc = mt_diff_reserve(&prompts->items, &prompts->size, prompts->n,
-					     sizeof(*prompts->items));
+			rc = mt_array_reserve(&prompts->items, &prompts->size, prompts->n + 1,
+					      sizeof(*prompts->items));
 			if (rc != SQLITE_OK)
 				break;
 			prompts->items[prompts->n++] = (struct prompt){
@@ -290,8 +291,8 @@ static int divergences_find(struct mt_diff *diff)
 static int pair_add(struct mt_diff *diff, const struct mt_diff_request *a,
 		    const struct mt_diff_request *b, const char *joined_by)
 {
-	int rc = mt_diff_reserve(&diff->pairs, &diff->pairs_size, diff->n_pairs,
-				 sizeof(*diff->pairs));
+	int rc = mt_array_reserve(&diff->pairs, &diff->pairs_size, diff->n_pairs + 1,
+				  sizeof(*diff->pairs));
 
 	if (rc == SQLITE_OK)
 		diff->pairs[diff->n_pairs++] = (struct mt_diff_pair){

@@ -8,6 +8,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "diff_part.h"
 
 #include <string.h>
@@ -74,8 +75,8 @@ static int pair_take(struct mt_diff_group *group, struct mt_diff_pair *pair, uin
 	int rc;
 
 	if (pair->part == 0) {
-		rc = mt_diff_reserve(&group->parts, &group->parts_size, group->n_parts,
-				     sizeof(*group->parts));
+		rc = mt_array_reserve(&group->parts, &group->parts_size, group->n_parts + 1,
+				      sizeof(*group->parts));
 		if (rc != SQLITE_OK)
 			return rc;
 		group->parts[group->n_parts++] = (struct mt_diff_part){

@@ -9,6 +9,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "diff_part.h"
 #include "trace_reader_internal.h"
 
@@ -54,8 +55,8 @@ static int want_add(struct mt_diff_group *group, size_t side, struct mt_diff_wan
 
 	if (!request || want.first >= want.end || request->first_pass > request->last_pass)
 		return SQLITE_OK;
-	rc = mt_diff_reserve(&group->wants, &group->wants_size, group->n_wants,
-			     sizeof(*group->wants));
+	rc = mt_array_reserve(&group->wants, &group->wants_size, group->n_wants + 1,
+			      sizeof(*group->wants));
 	if (rc != SQLITE_OK)
 		return rc;
 	want.first_pass = request->first_pass;
@@ -206,8 +207,8 @@ static bool is_computed(const struct mt_reader *reader, const struct mt_slice *s
 
 static int target_add(struct mt_diff_group *group, size_t row, size_t at, bool is_reused)
 {
-	int rc = mt_diff_reserve(&group->targets, &group->targets_size, group->n_targets,
-				 sizeof(*group->targets));
+	int rc = mt_array_reserve(&group->targets, &group->targets_size, group->n_targets + 1,
+				  sizeof(*group->targets));
 
 	if (rc == SQLITE_OK)
 		group->targets[group->n_targets++] =

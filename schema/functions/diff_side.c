@@ -7,6 +7,7 @@
 SQLITE_EXTENSION_INIT3
 
 #include "common/bytes.h"
+#include "array.h"
 #include "diff.h"
 #include "mt_sql.h"
 #include "trace_reader_internal.h"
@@ -22,22 +23,6 @@ void *mt_diff_zeroed(size_t n, size_t element_bytes)
 	if (memory)
 		memset(memory, 0, (n + 1) * element_bytes);
 	return memory;
-}
-
-int mt_diff_reserve(void *array, size_t *size, size_t n, size_t element_bytes)
-{
-	size_t bigger = *size ? *size * 2 : 64;
-	void *old, *memory;
-
-	if (n < *size)
-		return SQLITE_OK;
-	memcpy(&old, array, sizeof(old));
-	memory = sqlite3_realloc64(old, (sqlite3_uint64)bigger * element_bytes);
-	if (!memory)
-		return SQLITE_NOMEM;
-	memcpy(array, &memory, sizeof(memory));
-	*size = bigger;
-	return SQLITE_OK;
 }
 
 static int fail_sqlite(struct mt_diff *diff, int rc)
@@ -273,7 +258,8 @@ static int layers_pair(struct mt_diff *diff, sqlite3_stmt *a, sqlite3_stmt *b)
 		if (n_experts > MT_DIFF_MAX_EXPERTS)
 			return mt_tvf_fail(diff->rows, "%s: more than %d experts in all layers",
 					   diff->name, MT_DIFF_MAX_EXPERTS);
-		rc = mt_diff_reserve(&diff->layers, &size, diff->n_layers, sizeof(*diff->layers));
+		rc = mt_array_reserve(&diff->layers, &size, diff->n_layers + 1,
+				      sizeof(*diff->layers));
 		if (rc == SQLITE_OK)
 			rc = layer_take(diff, a, b);
 		if (rc != SQLITE_OK)
@@ -349,8 +335,8 @@ static int requests_load(struct mt_diff *diff, size_t index)
 		const sqlite3_int64 n_attempts = sqlite3_column_int64(stmt, 1);
 		sqlite3_int64 end = sqlite3_column_int64(stmt, 2);
 
-		rc = mt_diff_reserve(&side->requests, &size, side->n_requests,
-				     sizeof(*side->requests));
+		rc = mt_array_reserve(&side->requests, &size, side->n_requests + 1,
+				      sizeof(*side->requests));
 		if (rc != SQLITE_OK)
 			break;
 		end = end < 0 ? 0 : end > MT_DIFF_MAX_POSITIONS ? MT_DIFF_MAX_POSITIONS : end;

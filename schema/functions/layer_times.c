@@ -6,6 +6,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "layer_times_internal.h"
 
 #include <string.h>
@@ -114,15 +115,9 @@ bool mt_passes_add(struct mt_passes *passes, sqlite3_int64 pass_id)
 {
 	if (passes->n > 0 && passes->ids[passes->n - 1] >= pass_id)
 		return true;
-	if (passes->n == passes->size) {
-		const size_t size = passes->size ? 2 * passes->size : 256;
-		void *ids = sqlite3_realloc64(passes->ids, size * sizeof(*passes->ids));
-
-		if (!ids)
-			return false;
-		passes->ids = ids;
-		passes->size = size;
-	}
+	if (mt_array_reserve(&passes->ids, &passes->size, passes->n + 1,
+			     sizeof(*passes->ids)) != SQLITE_OK)
+		return false;
 	passes->ids[passes->n++] = pass_id;
 	return true;
 }

@@ -8,6 +8,7 @@
 SQLITE_EXTENSION_INIT3
 
 #include "common/bytes.h"
+#include "array.h"
 #include "layer_times_internal.h"
 
 #include <stdlib.h>
@@ -82,22 +83,14 @@ struct stretch {
 
 static bool seen_add(struct stretch *stretch, sqlite3_int64 pass_id, sqlite3_int64 kernel_id)
 {
-	struct seen *seen;
-
 	/* The same as before, mostly; sorted later. */
 	if (stretch->n_seen > 0 && stretch->seen[stretch->n_seen - 1].pass_id == pass_id) {
 		stretch->seen[stretch->n_seen - 1].last = kernel_id;
 		return true;
 	}
-	if (stretch->n_seen == stretch->size) {
-		const size_t size = stretch->size ? 2 * stretch->size : 256;
-
-		seen = sqlite3_realloc64(stretch->seen, size * sizeof(*seen));
-		if (!seen)
-			return false;
-		stretch->seen = seen;
-		stretch->size = size;
-	}
+	if (mt_array_reserve(&stretch->seen, &stretch->size, stretch->n_seen + 1,
+			     sizeof(*stretch->seen)) != SQLITE_OK)
+		return false;
 	stretch->seen[stretch->n_seen++] = (struct seen){pass_id, kernel_id, kernel_id};
 	return true;
 }

@@ -4,6 +4,7 @@
 # sources as a convenience library for the command, which links SQLite itself.
 
 mt_sql_sources = \
+	%D%/array.c %D%/array.h \
 	%D%/diff.h \
 	%D%/diff_compare.c \
 	%D%/diff_join.c \

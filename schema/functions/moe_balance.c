@@ -22,6 +22,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "mt_sql.h"
 #include "rank_load.h"
 #include "tvf.h"
@@ -79,15 +80,9 @@ static int layer_add(struct state *state, const struct mt_pass_load *load)
 {
 	struct layer *layer;
 
-	if (state->n_layers == state->size) {
-		size_t size = state->size ? state->size * 2 : 64;
-		void *layers = sqlite3_realloc64(state->layers, size * sizeof(*state->layers));
-
-		if (!layers)
-			return SQLITE_NOMEM;
-		state->layers = layers;
-		state->size = size;
-	}
+	if (mt_array_reserve(&state->layers, &state->size, state->n_layers + 1,
+			     sizeof(*state->layers)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	layer = sqlite3_malloc(sizeof(*layer));
 	if (!layer)
 		return SQLITE_NOMEM;
@@ -132,15 +127,9 @@ static int layer_find(struct state *state, struct layer **ret_layer)
 
 static int ratio_add(struct layer *layer, double ratio)
 {
-	if (layer->n_passes == layer->size) {
-		size_t size = layer->size ? layer->size * 2 : 64;
-		void *ratios = sqlite3_realloc64(layer->ratios, size * sizeof(*layer->ratios));
-
-		if (!ratios)
-			return SQLITE_NOMEM;
-		layer->ratios = ratios;
-		layer->size = size;
-	}
+	if (mt_array_reserve(&layer->ratios, &layer->size, layer->n_passes + 1,
+			     sizeof(*layer->ratios)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	layer->ratios[layer->n_passes++] = ratio;
 	return SQLITE_OK;
 }

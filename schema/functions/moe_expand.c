@@ -13,6 +13,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "mt_sql.h"
 #include "oea_rules.h"
 #include "tvf.h"
@@ -76,15 +77,9 @@ static int group_find(struct state *state, struct group **ret_group)
 			return SQLITE_OK;
 		}
 	}
-	if (state->n_groups == state->size) {
-		const size_t size = state->size ? state->size * 2 : 64;
-		void *groups = sqlite3_realloc64(state->groups, size * sizeof(*state->groups));
-
-		if (!groups)
-			return SQLITE_NOMEM;
-		state->groups = groups;
-		state->size = size;
-	}
+	if (mt_array_reserve(&state->groups, &state->size, state->n_groups + 1,
+			     sizeof(*state->groups)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	state->groups[state->n_groups] = (struct group){
 		.recording_id = source->reader.recording_id,
 		.model_id = source->reader.model_id,

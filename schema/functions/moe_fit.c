@@ -13,6 +13,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "layer_times.h"
 #include "mt_sql.h"
 #include "tvf.h"
@@ -97,15 +98,9 @@ static int layer_find(struct points *points, const struct mt_layer_time *time, u
 			return SQLITE_OK;
 		}
 	}
-	if (points->n_layers == points->layers_size) {
-		const size_t size = points->layers_size ? points->layers_size * 2 : 64;
-		void *layers = sqlite3_realloc64(points->layers, size * sizeof(*points->layers));
-
-		if (!layers)
-			return SQLITE_NOMEM;
-		points->layers = layers;
-		points->layers_size = size;
-	}
+	if (mt_array_reserve(&points->layers, &points->layers_size, points->n_layers + 1,
+			     sizeof(*points->layers)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	points->layers[points->n_layers] = (struct layer){
 		.model_id = time->model_id,
 		.layer_id = layer_id,
@@ -131,15 +126,9 @@ static int point_add(struct points *points, const struct mt_layer_time *time, bo
 	if (points->n_points == MAX_POINTS)
 		return mt_tvf_fail(points->rows, "moe_fit: more than %d layer times of a pass",
 				   MAX_POINTS);
-	if (points->n_points == points->size) {
-		const size_t size = points->size ? points->size * 2 : 1024;
-		void *more = sqlite3_realloc64(points->points, size * sizeof(*points->points));
-
-		if (!more)
-			return SQLITE_NOMEM;
-		points->points = more;
-		points->size = size;
-	}
+	if (mt_array_reserve(&points->points, &points->size, points->n_points + 1,
+			     sizeof(*points->points)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	points->points[points->n_points++] = point;
 	return SQLITE_OK;
 }

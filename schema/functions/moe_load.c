@@ -9,6 +9,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "mt_sql.h"
 #include "load_count.h"
 #include "trace_reader.h"
@@ -209,15 +210,9 @@ static int add_group(struct load_cursor *cursor, const struct mt_reader *reader,
 {
 	struct load_group *group;
 
-	if (cursor->n_groups == cursor->groups_size) {
-		size_t size = cursor->groups_size ? cursor->groups_size * 2 : 64;
-		void *groups = sqlite3_realloc64(cursor->groups, size * sizeof(*cursor->groups));
-
-		if (!groups)
-			return SQLITE_NOMEM;
-		cursor->groups = groups;
-		cursor->groups_size = size;
-	}
+	if (mt_array_reserve(&cursor->groups, &cursor->groups_size, cursor->n_groups + 1,
+			     sizeof(*cursor->groups)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	group = sqlite3_malloc(sizeof(*group));
 	if (!group)
 		return SQLITE_NOMEM;

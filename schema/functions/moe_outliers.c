@@ -15,6 +15,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "mt_sql.h"
 #include "request_load.h"
 #include "tvf.h"
@@ -102,7 +103,7 @@ static int one_add(void *context, sqlite3_int64 request_id, uint64_t n_rows, con
 {
 	struct state *state = context;
 	struct one *one;
-	int rc = mt_diff_reserve(&state->all, &state->size, state->n, sizeof(*state->all));
+	int rc = mt_array_reserve(&state->all, &state->size, state->n + 1, sizeof(*state->all));
 
 	if (rc != SQLITE_OK)
 		return rc;

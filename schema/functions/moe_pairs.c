@@ -11,6 +11,7 @@
 SQLITE_EXTENSION_INIT3
 
 #include "common/bytes.h"
+#include "array.h"
 #include "mt_sql.h"
 #include "trace_reader.h"
 #include "tvf.h"
@@ -79,15 +80,9 @@ static int layer_add(struct state *state, struct mt_tvf_rows *rows)
 	const struct mt_layer_facts *facts = reader->layer_facts;
 	struct layer *layer;
 
-	if (state->n_layers == state->size) {
-		size_t size = state->size ? state->size * 2 : 64;
-		void *layers = sqlite3_realloc64(state->layers, size * sizeof(*state->layers));
-
-		if (!layers)
-			return SQLITE_NOMEM;
-		state->layers = layers;
-		state->size = size;
-	}
+	if (mt_array_reserve(&state->layers, &state->size, state->n_layers + 1,
+			     sizeof(*state->layers)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	layer = &state->layers[state->n_layers];
 	*layer = (struct layer){.recording_id = reader->recording_id,
 				.model_id = facts->model_id,

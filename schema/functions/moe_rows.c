@@ -9,6 +9,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "mt_sql.h"
 #include "pass_load.h"
 #include "tvf.h"
@@ -64,15 +65,9 @@ static int group_add(struct state *state)
 {
 	const struct mt_pass_load *load = &state->load;
 
-	if (state->n_groups == state->size) {
-		size_t size = state->size ? state->size * 2 : 64;
-		void *groups = sqlite3_realloc64(state->groups, size * sizeof(*state->groups));
-
-		if (!groups)
-			return SQLITE_NOMEM;
-		state->groups = groups;
-		state->size = size;
-	}
+	if (mt_array_reserve(&state->groups, &state->size, state->n_groups + 1,
+			     sizeof(*state->groups)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	state->groups[state->n_groups++] = (struct group){.recording_id = load->reader.recording_id,
 							  .phase = load->reader.phase,
 							  .layer = load->layer};

@@ -17,6 +17,7 @@
 SQLITE_EXTENSION_INIT3
 
 #include "common/bytes.h"
+#include "array.h"
 #include "mt_sql.h"
 #include "oea_sweep.h"
 #include "trace_reader.h"
@@ -111,15 +112,9 @@ static int group_add(struct state *state)
 	if (state->n_groups == MAX_GROUPS)
 		return mt_tvf_fail(state->rows, "moe_rule: more than %d layers and rules",
 				   MAX_GROUPS);
-	if (state->n_groups == state->size) {
-		const size_t size = state->size ? state->size * 2 : 64;
-		void *groups = sqlite3_realloc64(state->groups, size * sizeof(*state->groups));
-
-		if (!groups)
-			return SQLITE_NOMEM;
-		state->groups = groups;
-		state->size = size;
-	}
+	if (mt_array_reserve(&state->groups, &state->size, state->n_groups + 1,
+			     sizeof(*state->groups)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	state->groups[state->n_groups++] = group;
 	return SQLITE_OK;
 }

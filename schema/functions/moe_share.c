@@ -14,6 +14,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "mt_sql.h"
 #include "pass_load.h"
 #include "trace_reader_internal.h"
@@ -61,15 +62,9 @@ static int layer_add(struct state *state)
 	const size_t n_bytes = load->layer.n_experts * sizeof(struct sums);
 	struct layer *layer;
 
-	if (state->n_layers == state->size) {
-		size_t size = state->size ? state->size * 2 : 64;
-		void *layers = sqlite3_realloc64(state->layers, size * sizeof(*state->layers));
-
-		if (!layers)
-			return SQLITE_NOMEM;
-		state->layers = layers;
-		state->size = size;
-	}
+	if (mt_array_reserve(&state->layers, &state->size, state->n_layers + 1,
+			     sizeof(*state->layers)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	layer = &state->layers[state->n_layers];
 	*layer = (struct layer){.recording_id = load->reader.recording_id,
 				.model_id = load->layer.model_id,

@@ -14,6 +14,7 @@
 SQLITE_EXTENSION_INIT3
 
 #include "common/bytes.h"
+#include "array.h"
 #include "mt_sql.h"
 #include "trace_reader.h"
 #include "tvf.h"
@@ -102,15 +103,9 @@ static int group_add(struct state *state, const char *phase)
 	const struct mt_reader *reader = &state->reader;
 	struct group *group;
 
-	if (state->n_groups == state->groups_size) {
-		size_t size = state->groups_size ? state->groups_size * 2 : 64;
-		void *groups = sqlite3_realloc64(state->groups, size * sizeof(*state->groups));
-
-		if (!groups)
-			return SQLITE_NOMEM;
-		state->groups = groups;
-		state->groups_size = size;
-	}
+	if (mt_array_reserve(&state->groups, &state->groups_size, state->n_groups + 1,
+			     sizeof(*state->groups)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	group = sqlite3_malloc(sizeof(*group));
 	if (!group)
 		return SQLITE_NOMEM;
@@ -190,15 +185,9 @@ static int request_add(struct state *state, const struct mt_slice *slice)
 	while (state->n_requests > 0 &&
 	       state->n_bytes + request_bytes(state->n_layers) > MAX_REMEMBERED_BYTES)
 		forget_oldest(state);
-	if (state->n_requests == state->requests_size) {
-		size_t size = state->requests_size ? state->requests_size * 2 : 64;
-		void *requests = sqlite3_realloc64(state->requests, size * sizeof(struct request));
-
-		if (!requests)
-			return SQLITE_NOMEM;
-		state->requests = requests;
-		state->requests_size = size;
-	}
+	if (mt_array_reserve(&state->requests, &state->requests_size, state->n_requests + 1,
+			     sizeof(struct request)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	state->requests[state->n_requests++] =
 		(struct request){.request_id = slice->request_id, .attempt = slice->attempt};
 	return SQLITE_OK;

@@ -8,6 +8,7 @@
 SQLITE_EXTENSION_INIT3
 
 #include "common/bytes.h"
+#include "array.h"
 #include "oea_batch.h"
 
 #include <math.h>
@@ -100,16 +101,11 @@ static int layer_add(struct mt_oea_source *source)
 	sqlite3_finalize(stmt);
 	if (rc != SQLITE_OK)
 		return rc;
-	if (source->n_layers == source->size) {
-		size_t size = source->size ? source->size * 2 : 64;
-		void *layers = sqlite3_realloc64(source->layers, size * sizeof(*source->layers));
-
-		if (!layers) {
-			sqlite3_free(layer.bias);
-			return SQLITE_NOMEM;
-		}
-		source->layers = layers;
-		source->size = size;
+	rc = mt_array_reserve(&source->layers, &source->size, source->n_layers + 1,
+			      sizeof(*source->layers));
+	if (rc != SQLITE_OK) {
+		sqlite3_free(layer.bias);
+		return rc;
 	}
 	source->layers[source->n_layers++] = layer;
 	return SQLITE_OK;

@@ -3,6 +3,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "oea_ranks.h"
 
 #include <string.h>
@@ -58,14 +59,9 @@ static int map_add(struct mt_oea_ranks *ranks, const struct mt_oea_layer *layer,
 	struct mt_oea_map map = {.layer_id = layer->layer_id, .epoch = epoch};
 	int rc = map_make(ranks, layer, epoch, &map.map);
 
-	if (rc == SQLITE_OK && ranks->n_maps == ranks->size) {
-		const size_t size = ranks->size ? ranks->size * 2 : 64;
-		void *maps = sqlite3_realloc64(ranks->maps, size * sizeof(*ranks->maps));
-
-		rc = maps ? SQLITE_OK : SQLITE_NOMEM;
-		ranks->maps = maps ? maps : ranks->maps;
-		ranks->size = maps ? size : ranks->size;
-	}
+	if (rc == SQLITE_OK)
+		rc = mt_array_reserve(&ranks->maps, &ranks->size, ranks->n_maps + 1,
+				      sizeof(*ranks->maps));
 	if (rc != SQLITE_OK) {
 		mt_rank_map_free(&map.map);
 		return rc;

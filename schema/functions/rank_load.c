@@ -5,6 +5,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "rank_load.h"
 #include "placement.h"
 #include "trace_reader_internal.h"
@@ -126,15 +127,9 @@ static int map_add(struct mt_rank_load *load, sqlite3_int64 epoch)
 	struct mt_known_map *known;
 	int rc;
 
-	if (load->n_maps == load->maps_size) {
-		size_t size = load->maps_size ? load->maps_size * 2 : 64;
-		void *maps = sqlite3_realloc64(load->maps, size * sizeof(*load->maps));
-
-		if (!maps)
-			return SQLITE_NOMEM;
-		load->maps = maps;
-		load->maps_size = size;
-	}
+	if (mt_array_reserve(&load->maps, &load->maps_size, load->n_maps + 1,
+			     sizeof(*load->maps)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	known = &load->maps[load->n_maps];
 	*known = (struct mt_known_map){.layer_id = load->load.layer.layer_id, .epoch = epoch};
 	rc = map_make(load, epoch, &known->map);

@@ -9,6 +9,7 @@
 SQLITE_EXTENSION_INIT3
 
 #include "common/bytes.h"
+#include "array.h"
 #include "trace_reader_internal.h"
 
 #include <string.h>
@@ -308,7 +309,6 @@ static int read_facts(struct mt_reader *reader, sqlite3_stmt *stmt)
 	struct mt_layer_facts facts = {.layer_id = reader->layer_id};
 	size_t n_experts, n_zero, n_shared;
 	sqlite3_int64 block_rows = 0;
-	void *memory;
 
 	if (!mt_column_int(stmt, 0, &facts.layer) || !mt_column_int(stmt, 1, &facts.model_id) ||
 	    !mt_column_int(stmt, 2, &facts.moe_ordinal) || !mt_column_count(stmt, 3, &n_experts) ||
@@ -321,15 +321,9 @@ static int read_facts(struct mt_reader *reader, sqlite3_stmt *stmt)
 	facts.n_shared_slots = (uint32_t)n_shared;
 	if (mt_column_int(stmt, 6, &block_rows) && block_rows > 0 && block_rows <= UINT32_MAX)
 		facts.gemm_block_rows = (uint32_t)block_rows;
-	if (reader->n_facts == reader->facts_size) {
-		size_t size = reader->facts_size ? reader->facts_size * 2 : 64;
-
-		memory = sqlite3_realloc64(reader->facts, size * sizeof(*reader->facts));
-		if (!memory)
-			return SQLITE_NOMEM;
-		reader->facts = memory;
-		reader->facts_size = size;
-	}
+	if (mt_array_reserve(&reader->facts, &reader->facts_size, reader->n_facts + 1,
+			     sizeof(*reader->facts)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	reader->facts[reader->n_facts++] = facts;
 	return SQLITE_OK;
 }

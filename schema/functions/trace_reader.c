@@ -6,31 +6,13 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "mt_sql.h"
 #include "trace_reader_internal.h"
 
 #include <string.h>
 
 _Thread_local sqlite3_int64 mt_reader_pass_id;
-
-/* Makes room for one more of n elements. */
-static int reserve(void *array, size_t *size, size_t needed, size_t element_bytes)
-{
-	size_t bigger = *size ? *size : 64;
-	void *old, *memory;
-
-	if (needed <= *size)
-		return SQLITE_OK;
-	while (bigger < needed)
-		bigger *= 2;
-	memcpy(&old, array, sizeof(old));
-	memory = sqlite3_realloc64(old, (sqlite3_uint64)bigger * element_bytes);
-	if (!memory)
-		return SQLITE_NOMEM;
-	memcpy(array, &memory, sizeof(memory));
-	*size = bigger;
-	return SQLITE_OK;
-}
 
 /* ------------------------------------------------------------ passes and slices ---- */
 
@@ -67,7 +49,7 @@ static int keep_blob(struct mt_reader *reader, int column, uint64_t n_bytes, con
 			(long long)n_bytes);
 	if (n_bytes == 0)
 		return SQLITE_OK;
-	rc = reserve(&reader->blobs, &reader->blobs_size, offset + (size_t)n_bytes, 1);
+	rc = mt_array_reserve(&reader->blobs, &reader->blobs_size, offset + (size_t)n_bytes, 1);
 	if (rc != SQLITE_OK)
 		return rc;
 	memcpy(reader->blobs + offset, sqlite3_column_blob(stmt, column), (size_t)n_bytes);
@@ -120,7 +102,8 @@ static int read_slice(struct mt_reader *reader)
 	struct mt_slice *slice, *before;
 	int rc;
 
-	rc = reserve(&reader->slices, &reader->slices_size, reader->n_slices + 1, sizeof(*slice));
+	rc = mt_array_reserve(&reader->slices, &reader->slices_size, reader->n_slices + 1,
+			      sizeof(*slice));
 	if (rc != SQLITE_OK)
 		return rc;
 	slice = &reader->slices[reader->n_slices];
@@ -215,7 +198,7 @@ static int next_pass_of_slices(struct mt_reader *reader)
 static int make_slice(struct mt_reader *reader, const char *phase)
 {
 	struct mt_slice *slice;
-	int rc = reserve(&reader->slices, &reader->slices_size, 1, sizeof(*slice));
+	int rc = mt_array_reserve(&reader->slices, &reader->slices_size, 1, sizeof(*slice));
 
 	if (rc != SQLITE_OK)
 		return rc;

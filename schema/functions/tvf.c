@@ -5,6 +5,7 @@
 #include <sqlite3ext.h>
 SQLITE_EXTENSION_INIT3
 
+#include "array.h"
 #include "mt_sql.h"
 #include "tvf.h"
 
@@ -39,15 +40,9 @@ struct tvf_cursor {
 
 static int add(struct mt_tvf_rows *rows, struct mt_tvf_cell cell)
 {
-	if (rows->n_cells == rows->size) {
-		size_t size = rows->size ? rows->size * 2 : 256;
-		void *cells = sqlite3_realloc64(rows->cells, size * sizeof(*rows->cells));
-
-		if (!cells)
-			return SQLITE_NOMEM;
-		rows->cells = cells;
-		rows->size = size;
-	}
+	if (mt_array_reserve(&rows->cells, &rows->size, rows->n_cells + 1,
+			     sizeof(*rows->cells)) != SQLITE_OK)
+		return SQLITE_NOMEM;
 	rows->cells[rows->n_cells++] = cell;
 	return SQLITE_OK;
 }
