@@ -21,6 +21,7 @@ noinst_LTLIBRARIES += %D%/libmt_collectors.la
 	%D%/host/host.c \
 	%D%/null/null.c \
 	%D%/nvml/api.c %D%/nvml/api.h \
+	%D%/nvml/look.c %D%/nvml/look.h \
 	%D%/nvml/nvml.c \
 	%D%/rapl/rapl.c \
 	%D%/registry.c %D%/registry.h \
