@@ -22,6 +22,7 @@ check_LTLIBRARIES += %D%/libmt_fakes.la %D%/libfake_cupti.la %D%/libfake_gpus.la
 	%D%/check_clocks \
 	%D%/check_collectors \
 	%D%/check_cupti \
+	%D%/check_cupti_order \
 	%D%/check_cupti_sample \
 	%D%/check_cupti_ties \
 	%D%/check_hang \
@@ -31,8 +32,8 @@ check_LTLIBRARIES += %D%/libmt_fakes.la %D%/libfake_cupti.la %D%/libfake_gpus.la
 
 check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
-thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_sample %D%/check_cupti_ties \
-	%D%/check_hang %D%/check_rapl %D%/check_sampler
+thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_order %D%/check_cupti_sample \
+	%D%/check_cupti_ties %D%/check_hang %D%/check_rapl %D%/check_sampler
 
 %C%_cflags = $(AM_CFLAGS) -D_GNU_SOURCE $(CHECK_CFLAGS) $(SQLITE3_CFLAGS)
 
@@ -88,7 +89,8 @@ TESTS += %D%/check_nvtx
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 endif
 
-%C%_gpu_sources = %D%/support/cupti_lane.c %D%/support/cupti_lane.h \
+%C%_toy_sources = %D%/support/cupti_toy.c %D%/support/cupti_toy.h
+%C%_gpu_sources = $(%C%_toy_sources) %D%/support/cupti_lane.c %D%/support/cupti_lane.h \
 	tests/cuda/support/device.c tests/cuda/support/device.h \
 	tests/cuda/support/gpu_toy.c tests/cuda/support/gpu_toy.h
 %C%_gpu_libs = %D%/libmt_fakes.la tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
@@ -97,6 +99,10 @@ endif
 %C%_check_cupti_SOURCES = %D%/check_cupti.c $(%C%_gpu_sources)
 %C%_check_cupti_CFLAGS = $(%C%_cflags)
 %C%_check_cupti_LDADD = $(%C%_gpu_libs)
+
+%C%_check_cupti_order_SOURCES = %D%/check_cupti_order.c $(%C%_toy_sources)
+%C%_check_cupti_order_CFLAGS = $(%C%_cflags)
+%C%_check_cupti_order_LDADD = $(%C%_gpu_libs)
 
 %C%_check_cupti_sample_SOURCES = %D%/check_cupti_sample.c $(%C%_gpu_sources)
 %C%_check_cupti_sample_CFLAGS = $(%C%_cflags)

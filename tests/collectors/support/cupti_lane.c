@@ -9,13 +9,10 @@
 #include <string.h>
 
 #include "collectors/cupti/api.h"
-#include "tests/unit/support/agree.h"
-#include "tests/unit/support/db.h"
 #include "tests/unit/support/suite.h"
 
 enum { GRAPH = 9 };
 
-const struct fake_cupti_api *cupti_fake;
 const char *const cupti_kernel_names[5] = { "embed_k", "attention_k", "gate_k", "topk_k", "expert_k" };
 
 static _Atomic uint32_t last_correlation = 100;
@@ -45,13 +42,7 @@ struct gpu cupti_lane_start(const char *name, const char *mode)
 
 sqlite3 *cupti_lane_finish(struct gpu *gpu)
 {
-	sqlite3 *db;
-
-	ck_assert_int_eq(moetrace_stop(gpu->toy.session, NULL), MOETRACE_OK);
-	toy_close(&gpu->toy);
-	db = db_open(gpu->toy.path);
-	agree_check(db);
-	return db;
+	return cupti_toy_finish(&gpu->toy);
 }
 
 void cupti_put_kernel(const char *name, uint64_t start_ns, uint64_t length_ns, uint32_t correlation,

@@ -8,12 +8,11 @@
 
 #include <sqlite3.h>
 
-#include "tests/collectors/support/fakes.h"
+#include "tests/collectors/support/cupti_toy.h"
 #include "tests/cuda/support/gpu_toy.h"
 
 enum { CUPTI_LAYERS = 3, CUPTI_ROWS = 4 };
 
-extern const struct fake_cupti_api *cupti_fake;
 extern const char *const cupti_kernel_names[5];
 
 /* A session that records with a mode of the collector, whose records of kernels are on where it has any. */
