@@ -20,8 +20,9 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/support/suite.c %D%/support/suite.h \
 	%D%/support/toy.c %D%/support/toy.h \
 	%D%/support/world.h \
-	%D%/support/world_compare.c \
+	%D%/support/world_compare.c %D%/support/world_compare.h \
 	%D%/support/world_counts.c \
+	%D%/support/world_layers.c \
 	%D%/support/world_misuse.c \
 	%D%/support/world_requests.c \
 	%D%/support/world_reuse.c \
@@ -39,6 +40,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_library \
 	%D%/check_narrow \
 	%D%/check_misuse \
+	%D%/check_models \
 	%D%/check_modes \
 	%D%/check_facts \
 	%D%/check_order \
@@ -99,6 +101,10 @@ thread_tests += \
 %C%_check_misuse_SOURCES = %D%/check_misuse.c
 %C%_check_misuse_CFLAGS = $(%C%_cflags)
 %C%_check_misuse_LDADD = $(%C%_libs)
+
+%C%_check_models_SOURCES = %D%/check_models.c
+%C%_check_models_CFLAGS = $(%C%_cflags)
+%C%_check_models_LDADD = $(%C%_libs)
 
 %C%_check_modes_SOURCES = %D%/check_modes.c
 %C%_check_modes_CFLAGS = $(%C%_cflags)
