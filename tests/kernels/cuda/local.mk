@@ -59,6 +59,7 @@ dist_check_SCRIPTS += %D%/sanitize.sh %D%/sanitize-ops.sh %D%/serve.sh
 %C%_check_peaks_cuda_LDADD = $(mtk_cuda_libs)
 
 %C%_check_route_cuda_SOURCES = %D%/check_route_cuda.c $(%C%_support) \
+	%D%/support/route_batch.c %D%/support/route_batch.h \
 	tests/routing/support/settings.c tests/routing/support/settings.h
 %C%_check_route_cuda_LDADD = $(mtk_cuda_libs)
 
