@@ -24,7 +24,8 @@ EXTRA_DIST += \
 	%D%/support/env.sh \
 	%D%/support/lib.sh \
 	%D%/support/live.sh \
-	%D%/support/no-check.sh
+	%D%/support/no-check.sh \
+	%D%/support/run_suite.h
 
 if !HAVE_CHECK
 TESTS += %D%/support/no-check.sh

@@ -6,11 +6,11 @@
  */
 #include <math.h>
 #include <stdint.h>
-#include <stdlib.h>
 
 #include <check.h>
 
 #include "common/f16.h"
+#include "tests/support/run_suite.h"
 #include "tests/unit/support/suite.h"
 
 /* Of each of the 65536 numbers, i. */
@@ -118,8 +118,6 @@ int main(void)
 {
 	Suite *suite = suite_create("f16");
 	TCase *tcase = tcase_create("conversions");
-	SRunner *runner = srunner_create(suite);
-	int n_failed;
 
 	suite_add_tcase(suite, tcase);
 	tcase_add_test(tcase, test_f16_widen_is_exact);
@@ -127,8 +125,5 @@ int main(void)
 	tcase_add_test(tcase, test_f16_narrow_rounds_to_nearest_even);
 	tcase_add_test(tcase, test_f16_narrow_at_the_ends);
 	tcase_add_test(tcase, test_bf16);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

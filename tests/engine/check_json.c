@@ -13,6 +13,7 @@
 #include <moetrace/status.h>
 
 #include "common/json.h"
+#include "tests/support/run_suite.h"
 
 static const struct mt_json_limits limits = {1 << 20, 8};
 
@@ -306,8 +307,6 @@ int main(void)
 {
 	Suite *suite = suite_create("json");
 	TCase *tcase = tcase_create("parse");
-	SRunner *runner = srunner_create(suite);
-	int n_failed;
 
 	suite_add_tcase(suite, tcase);
 	tcase_add_test(tcase, test_parse_events_and_depths);
@@ -320,8 +319,5 @@ int main(void)
 	tcase_add_test(tcase, test_parse_limits);
 	tcase_add_test(tcase, test_parse_receiver_refuses);
 	tcase_add_test(tcase, test_text_is);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

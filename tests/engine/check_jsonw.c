@@ -15,6 +15,7 @@
 
 #include "common/jsonw.h"
 #include "common/utf8.h"
+#include "tests/support/run_suite.h"
 
 static char *text;
 static size_t n_text_bytes;
@@ -190,8 +191,6 @@ int main(void)
 {
 	Suite *suite = suite_create("jsonw");
 	TCase *tcase = tcase_create("writer");
-	SRunner *runner = srunner_create(suite);
-	int n_failed;
 
 	suite_add_tcase(suite, tcase);
 	tcase_add_checked_fixture(tcase, setup, teardown);
@@ -203,8 +202,5 @@ int main(void)
 	tcase_add_test(tcase, test_wrong_use);
 	tcase_add_test(tcase, test_too_deep);
 	tcase_add_test(tcase, test_stream_error);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -3,7 +3,6 @@
  * What a program that was built without a JSON parser says. The replacement is linked in by name,
  * so that this is tested in every build.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include <check.h>
@@ -11,6 +10,7 @@
 #include <moetrace/status.h>
 
 #include "common/json.h"
+#include "tests/support/run_suite.h"
 
 static int receive(void *context, const struct mt_json_event *event, struct mt_json_error *error)
 {
@@ -37,13 +37,8 @@ int main(void)
 {
 	Suite *suite = suite_create("no_json");
 	TCase *tcase = tcase_create("parse");
-	SRunner *runner = srunner_create(suite);
-	int n_failed;
 
 	suite_add_tcase(suite, tcase);
 	tcase_add_test(tcase, test_parse_names_the_package);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -4,7 +4,6 @@
  * one, each with the status and the words that it must lead to.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <check.h>
@@ -13,6 +12,7 @@
 
 #include "kernels/engine/qwen3moe_config.h"
 #include "tests/engine/support/model_file.h"
+#include "tests/support/run_suite.h"
 
 /* The configuration in pieces, one setting each, so that a test can replace one. */
 static const char *const settings[] = {
@@ -220,16 +220,11 @@ int main(void)
 {
 	Suite *suite = suite_create("qwen3moe_config");
 	TCase *tcase = tcase_create("read");
-	SRunner *runner = srunner_create(suite);
-	int n_failed;
 
 	suite_add_tcase(suite, tcase);
 	tcase_add_test(tcase, test_read_sound);
 	tcase_add_test(tcase, test_read_tinymoe);
 	tcase_add_loop_test(tcase, test_read_changed, 0, sizeof(changes) / sizeof(changes[0]));
 	tcase_add_loop_test(tcase, test_read_refuses, 0, sizeof(headers) / sizeof(headers[0]));
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

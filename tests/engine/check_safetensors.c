@@ -17,6 +17,7 @@
 
 #include "kernels/engine/safetensors.h"
 #include "tests/engine/support/model_file.h"
+#include "tests/support/run_suite.h"
 
 static int parse(const struct model_file *file, struct mtk_safetensors **ret_read,
 		 struct mtk_error *error)
@@ -305,8 +306,6 @@ int main(void)
 {
 	Suite *suite = suite_create("safetensors");
 	TCase *in_memory = tcase_create("parse"), *in_files = tcase_create("open");
-	SRunner *runner = srunner_create(suite);
-	int n_failed;
 
 	suite_add_tcase(suite, in_memory);
 	tcase_add_test(in_memory, test_parse_sound);
@@ -319,8 +318,5 @@ int main(void)
 	tcase_add_test(in_files, test_open_errors);
 	tcase_add_test(in_files, test_open_fifo);
 	tcase_add_test(in_files, test_open_sound);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -13,6 +13,7 @@
 #include <moetrace/status.h>
 
 #include "kernels/engine/scheduler.h"
+#include "tests/support/run_suite.h"
 
 static uint64_t random_state;
 
@@ -425,8 +426,6 @@ int main(void)
 {
 	Suite *suite = suite_create("scheduler");
 	TCase *tcase = tcase_create("passes");
-	SRunner *runner = srunner_create(suite);
-	int n_failed;
 
 	suite_add_tcase(suite, tcase);
 	tcase_add_test(tcase, test_passes_are_mixed_and_chunked);
@@ -436,8 +435,5 @@ int main(void)
 	tcase_add_test(tcase, test_lockstep);
 	tcase_add_test(tcase, test_create_refuses);
 	tcase_add_loop_test(tcase, test_random_workloads, 0, 8);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -4,7 +4,6 @@
  * be refused, each with the line and the words of the error.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <check.h>
@@ -13,6 +12,7 @@
 
 #include "kernels/engine/workload.h"
 #include "tests/engine/support/model_file.h"
+#include "tests/support/run_suite.h"
 
 static int parse(const char *text, struct mtk_workload **ret_workload, struct mtk_error *error)
 {
@@ -217,8 +217,6 @@ int main(void)
 {
 	Suite *suite = suite_create("workload");
 	TCase *tcase = tcase_create("read");
-	SRunner *runner = srunner_create(suite);
-	int n_failed;
 
 	suite_add_tcase(suite, tcase);
 	tcase_add_test(tcase, test_parse_requests);
@@ -229,8 +227,5 @@ int main(void)
 	tcase_add_test(tcase, test_read_errors);
 	tcase_add_test(tcase, test_read_example);
 	tcase_add_test(tcase, test_repeat);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

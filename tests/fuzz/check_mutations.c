@@ -14,6 +14,7 @@
 
 #include "tests/engine/support/model_file.h"
 #include "tests/fuzz/fuzz_input.h"
+#include "tests/support/run_suite.h"
 
 /* The first @n_bytes of @bytes in memory of exactly that size. */
 static int try_prefix(int (*input)(const unsigned char *, size_t), const unsigned char *bytes,
@@ -202,8 +203,6 @@ int main(void)
 {
 	Suite *suite = suite_create("mutations");
 	TCase *tcase = tcase_create("readers");
-	SRunner *runner = srunner_create(suite);
-	int n_failed;
 
 	suite_add_tcase(suite, tcase);
 	tcase_set_timeout(tcase, 120);
@@ -213,8 +212,5 @@ int main(void)
 	tcase_add_test(tcase, test_tinymoe_truncated);
 	tcase_add_loop_test(tcase, test_tinymoe_header_bits, 0, 4);
 	tcase_add_loop_test(tcase, test_workload_damage, 0, 2);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -14,6 +14,7 @@
 #include "tests/interleave/explore.h"
 
 #include "libtrace/ring.c"
+#include "tests/support/run_suite.h"
 
 enum {
 	LINE = MT_LINE_BYTES,
@@ -247,9 +248,7 @@ int main(void)
 {
 	Suite *suite = suite_create("ring, interleaved");
 	TCase *tcase = tcase_create("all");
-	SRunner *runner;
 	const char *tier = getenv("MOETRACE_TEST_TIER");
-	int n_failed;
 
 	n_peeks = tier && strcmp(tier, "long") == 0 ? 3 : 2;
 	tcase_set_timeout(tcase, 300);
@@ -258,9 +257,5 @@ int main(void)
 	tcase_add_loop_test(tcase, test_each_order_is_needed, 0,
 			    sizeof(weakenings) / sizeof(weakenings[0]));
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -11,6 +11,7 @@
 #include "kernels/sample/sample.h"
 #include "tests/kernels/support/levels.h"
 #include "tests/kernels/support/tinymoe.h"
+#include "tests/support/run_suite.h"
 #include "tests/unit/support/suite.h"
 
 /* Of the ten that the file holds. */
@@ -244,14 +245,7 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-	SRunner *runner;
-	int n_failed;
-
 	if (!tinymoe_is_readable())
 		return TINYMOE_SKIPPED;
-	runner = srunner_create(make_suite());
-	srunner_run_all(runner, CK_NORMAL);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(make_suite());
 }

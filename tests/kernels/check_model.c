@@ -13,6 +13,7 @@
 #include <moetrace/status.h>
 
 #include "tests/kernels/support/tinymoe.h"
+#include "tests/support/run_suite.h"
 
 /* A model of the smallest odd dimensions, whose tensors are made up as they are asked for. */
 static const struct mtk_model_config small = {
@@ -588,11 +589,5 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(make_suite());
-	int n_failed;
-
-	srunner_run_all(runner, CK_NORMAL);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(make_suite());
 }

@@ -13,6 +13,7 @@
 #include "kernels/rope/rope.h"
 #include "tests/kernels/support/levels.h"
 #include "tests/kernels/support/random.h"
+#include "tests/support/run_suite.h"
 #include "tests/unit/support/suite.h"
 
 static const uint32_t sizes[] = {1, 2, 15, 16, 17, 31, 32, 33, 64, 97, 128, 131};
@@ -539,11 +540,5 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(make_suite());
-	int n_failed;
-
-	srunner_run_all(runner, CK_NORMAL);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(make_suite());
 }

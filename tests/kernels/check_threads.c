@@ -6,13 +6,13 @@
 #include <check.h>
 #include <math.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <time.h>
 
 #include <moetrace/status.h>
 
 #include "kernels/sample/sample.h"
 #include "kernels/threads.h"
+#include "tests/support/run_suite.h"
 #include "tests/unit/support/suite.h"
 
 #define MAX_ITERATIONS 1000
@@ -210,11 +210,5 @@ static Suite *make_suite(void)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(make_suite());
-	int n_failed;
-
-	srunner_run_all(runner, CK_NORMAL);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(make_suite());
 }

@@ -13,6 +13,7 @@
 #include "tests/kernels/support/levels.h"
 #include "tests/routing/support/brute.h"
 #include "tests/routing/support/oracle.h"
+#include "tests/support/run_suite.h"
 
 static void assert_margins(const struct mtk_route_config *config, const float *logits,
 			   const float *bias, const float *margins)
@@ -78,15 +79,9 @@ int main(void)
 {
 	Suite *suite = suite_create("oracle");
 	TCase *tcase = tcase_create("families");
-	SRunner *runner;
-	int n_failed;
 
 	tcase_add_loop_test(tcase, test_family, 0, ORACLE_N_FAMILIES * levels_available());
 	tcase_add_test(tcase, test_presets_are_sound);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -20,6 +20,7 @@
 #include "tests/kernels/support/levels.h"
 #include "tests/routing/support/brute.h"
 #include "tests/routing/support/settings.h"
+#include "tests/support/run_suite.h"
 
 #define N_ROWS	    32
 #define MAX_COLUMNS 512
@@ -273,16 +274,10 @@ int main(void)
 {
 	Suite *suite = suite_create("property");
 	TCase *tcase = tcase_create("rows");
-	SRunner *runner;
-	int n_failed;
 
 	tcase_set_timeout(tcase, 1200);
 	tcase_add_test(tcase, test_random_rows);
 	tcase_add_loop_test(tcase, test_rows_are_independent, 0, levels_available());
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -14,6 +14,7 @@
 #include "tests/kernels/support/levels.h"
 #include "tests/routing/support/routed.h"
 #include "tests/routing/support/settings.h"
+#include "tests/support/run_suite.h"
 
 /* NaN, infinities, degenerate rows. */
 
@@ -388,8 +389,6 @@ int main(void)
 	Suite *suite = suite_create("route");
 	TCase *levels = tcase_create("levels");
 	TCase *outputs = tcase_create("outputs");
-	SRunner *runner;
-	int n_failed;
 
 	tcase_set_timeout(levels, 120);
 	for (size_t i = 0; i < sizeof(level_tests) / sizeof(level_tests[0]); i++)
@@ -397,9 +396,5 @@ int main(void)
 	tcase_add_test(outputs, test_packed_and_ragged);
 	suite_add_tcase(suite, levels);
 	suite_add_tcase(suite, outputs);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -6,12 +6,12 @@
 #include <check.h>
 #include <float.h>
 #include <math.h>
-#include <stdlib.h>
 
 #include "kernels/presets/presets.h"
 #include "tests/kernels/support/levels.h"
 #include "tests/routing/support/routed.h"
 #include "tests/routing/support/settings.h"
+#include "tests/support/run_suite.h"
 
 START_TEST(test_bias_never_leaks_into_weights)
 {
@@ -252,16 +252,10 @@ int main(void)
 	};
 	Suite *suite = suite_create("route weights");
 	TCase *levels = tcase_create("levels");
-	SRunner *runner;
-	int n_failed;
 
 	tcase_set_timeout(levels, 120);
 	for (size_t i = 0; i < sizeof(level_tests) / sizeof(level_tests[0]); i++)
 		tcase_add_loop_test(levels, level_tests[i], 0, levels_available());
 	suite_add_tcase(suite, levels);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -5,7 +5,6 @@
  */
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <moetrace/status.h>
@@ -13,6 +12,7 @@
 #include "kernels/oea/oea.h"
 #include "kernels/presets/presets.h"
 #include "tests/moe_ops/support/suite.h"
+#include "tests/support/run_suite.h"
 
 #define REFUSE(change, text)                                                                      \
 	do {                                                                                      \
@@ -244,8 +244,6 @@ int main(void)
 {
 	Suite *suite = suite_create("setting");
 	TCase *tcase = tcase_create("settings");
-	SRunner *runner;
-	int n_failed;
 
 	tcase_add_test(tcase, test_refusals);
 	tcase_add_test(tcase, test_variants);
@@ -253,9 +251,5 @@ int main(void)
 	tcase_add_test(tcase, test_oea_parse_refuses);
 	tcase_add_test(tcase, test_oea_resolve);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

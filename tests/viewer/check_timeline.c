@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "libtrace/store/schema_sql.h"
+#include "tests/support/run_suite.h"
 #include "viewer/timeline.h"
 #include "viewer/view.h"
 
@@ -568,8 +569,6 @@ int main(void)
 {
 	Suite *suite = suite_create("timeline");
 	TCase *tcase = tcase_create("timeline");
-	SRunner *runner;
-	int n_failed;
 
 	tcase_add_checked_fixture(tcase, setup, teardown);
 	tcase_add_test(tcase, whole_and_parts);
@@ -579,9 +578,5 @@ int main(void)
 	tcase_add_test(tcase, held);
 	tcase_add_test(tcase, ended);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_NORMAL);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed > 0;
+	return run_suite(suite);
 }

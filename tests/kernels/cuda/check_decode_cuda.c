@@ -19,6 +19,7 @@
 #include "kernels/engine/serve_record.h"
 #include "tests/kernels/support/greedy.h"
 #include "tests/kernels/support/tinymoe.h"
+#include "tests/support/run_suite.h"
 
 enum {
 	N_SLOTS = 48,
@@ -404,8 +405,6 @@ int main(void)
 {
 	struct mtk_cuda_device device;
 	struct mtk_error error;
-	SRunner *runner;
-	int n_failed;
 
 	if (!tinymoe_is_readable())
 		return TINYMOE_SKIPPED;
@@ -414,10 +413,5 @@ int main(void)
 		return TINYMOE_SKIPPED;
 	}
 	puts(device.name);
-	runner = srunner_create(make_suite());
-	srunner_set_fork_status(runner, CK_NOFORK);
-	srunner_run_all(runner, CK_NORMAL);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite_unforked(make_suite());
 }

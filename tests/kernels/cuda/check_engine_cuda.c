@@ -16,6 +16,7 @@
 #include "kernels/cuda/device.h"
 #include "tests/kernels/cuda/support/tiny_rig.h"
 #include "tests/kernels/support/levels.h"
+#include "tests/support/run_suite.h"
 
 /* ---- against the reference ---- */
 
@@ -459,19 +460,9 @@ static int has_gpu(void)
 
 int main(void)
 {
-	SRunner *runner;
-	int n_failed;
-
 	if (!tinymoe_is_readable())
 		return TINYMOE_SKIPPED;
-	runner = srunner_create(make_suite());
-	srunner_set_fork_status(runner, CK_NOFORK);
-	if (!has_gpu()) {
-		srunner_free(runner);
+	if (!has_gpu())
 		return TINYMOE_SKIPPED;
-	}
-	srunner_run_all(runner, CK_NORMAL);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite_unforked(make_suite());
 }

@@ -6,7 +6,6 @@
  */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "kernels/engine/cuda_backend.h"
 #include "kernels/engine/serve_record.h"
 #include "tests/kernels/support/tinymoe.h"
+#include "tests/support/run_suite.h"
 
 struct run {
 	struct tinymoe tiny;
@@ -132,23 +132,16 @@ END_TEST
 
 int main(void)
 {
-	Suite *suite = suite_create("lost_cuda");
-	TCase *tcase = tcase_create("device");
 	struct mtk_cuda_device device;
 	struct mtk_error error;
-	SRunner *runner;
-	int n_failed;
+	Suite *suite;
+	TCase *tcase;
 
+	if (!tinymoe_is_readable() || mtk_cuda_open(0, &error, &device) != MOETRACE_OK)
+		return TINYMOE_SKIPPED;
+	suite = suite_create("lost_cuda");
+	tcase = tcase_create("device");
 	tcase_add_test(tcase, test_lost_device);
 	suite_add_tcase(suite, tcase);
-	runner = srunner_create(suite);
-	srunner_set_fork_status(runner, CK_NOFORK);
-	if (!tinymoe_is_readable() || mtk_cuda_open(0, &error, &device) != MOETRACE_OK) {
-		srunner_free(runner);
-		return TINYMOE_SKIPPED;
-	}
-	srunner_run_all(runner, CK_NORMAL);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite_unforked(suite);
 }

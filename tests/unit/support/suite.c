@@ -12,6 +12,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/support/run_suite.h"
+
 static char base_folder[256];
 
 static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *ftw)
@@ -33,19 +35,15 @@ static bool base_create(void)
 
 int suite_run(Suite *suite)
 {
-	SRunner *runner;
-	int n_failed;
+	int status;
 
 	if (!base_create()) {
 		perror(base_folder);
 		return EXIT_FAILURE;
 	}
-	runner = srunner_create(suite);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
+	status = run_suite(suite);
 	nftw(base_folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return status;
 }
 
 const char *suite_path(const char *name)
