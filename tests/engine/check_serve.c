@@ -5,113 +5,30 @@
  * alone and among others, with and without recording, greedy and sampled.
  */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include <check.h>
 
 #include "kernels/engine/backend.h"
-#include "kernels/engine/qwen3moe_config.h"
-#include "kernels/engine/serve.h"
 #include "kernels/oea/oea.h"
 #include "tests/engine/support/fake_recorder.h"
-#include "tests/engine/support/model_file.h"
-
-/* Enough for mixed passes and several admissions, few enough for slow builds. */
-#define N_REQUESTS     12
-#define MAX_NEW_TOKENS 40
-
-static struct mtk_model *model;
-static struct mtk_workload *workload;
-static const struct mtk_serve_options usual = {
-	.limits = {.n_batch = 4, .n_chunk = 64, .n_context = 1024, .stop_byte = -1},
-	.n_threads = 2,
-};
-
-static void setup(void)
-{
-	struct mtk_safetensors *file;
-	struct mtk_tensor_source source;
-	struct mtk_model_config config;
-	char message[MTK_MESSAGE_BYTES];
-
-	ck_assert_int_eq(mtk_safetensors_open(model_file_tinymoe_path(), &file, NULL), MOETRACE_OK);
-	ck_assert_int_eq(mtk_qwen3moe_config_read(file, 1024, &config, NULL), MOETRACE_OK);
-	source = mtk_safetensors_source(file);
-	ck_assert_int_eq(mtk_model_create(&config, &source, message, &model), MOETRACE_OK);
-	mtk_safetensors_close(file);
-	ck_assert_int_eq(mtk_workload_read(model_file_workload_path(), &workload, NULL),
-			 MOETRACE_OK);
-	workload->n_requests = N_REQUESTS;
-	for (uint32_t i = 0; i < N_REQUESTS; i++)
-		if (workload->requests[i].max_new_tokens > MAX_NEW_TOKENS)
-			workload->requests[i].max_new_tokens = MAX_NEW_TOKENS;
-}
-
-static void teardown(void)
-{
-	/* All of them are released, also those that were left out. */
-	workload->n_requests = 64;
-	mtk_workload_destroy(workload);
-	mtk_model_destroy(model);
-}
-
-/* What a run gave each request. */
-struct texts {
-	char bytes[N_REQUESTS][128];
-	uint32_t n_bytes[N_REQUESTS];
-};
-
-static struct mtk_serve_stats serve(const struct mtk_serve_options *options,
-				    struct moetrace_session *session, struct texts *ret_texts)
-{
-	struct mtk_serve_recording recording = {.session = session,
-							.model_name = "tinymoe",
-							.records_tokens = true};
-	struct mtk_serve_stats stats;
-	struct mtk_server *server;
-	struct mtk_error error = {.text = ""};
-	uint32_t i;
-
-	ck_assert_msg(mtk_server_create(model, workload, options, &server, &error) == MOETRACE_OK,
-		      "%s", error.text);
-	ck_assert_msg(mtk_server_run(server, &recording, &stats, &error) == MOETRACE_OK, "%s",
-		      error.text);
-	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, &error), MOETRACE_E_STATE);
-	for (i = 0; i < workload->n_requests; i++) {
-		const struct mtk_sequence *sequence = mtk_server_sequence(server, i);
-
-		ret_texts->n_bytes[i] = sequence->n_generated;
-		memcpy(ret_texts->bytes[i], sequence->text, sequence->n_generated);
-	}
-	mtk_server_destroy(server);
-	return stats;
-}
-
-static void texts_compare(const struct texts *got, const struct texts *want, uint32_t n)
-{
-	uint32_t i;
-
-	for (i = 0; i < n; i++) {
-		ck_assert_uint_eq(got->n_bytes[i], want->n_bytes[i]);
-		ck_assert_mem_eq(got->bytes[i], want->bytes[i], want->n_bytes[i]);
-	}
-}
+#include "tests/engine/support/served.h"
+#include "tests/support/run_suite.h"
 
 START_TEST(test_recorder_is_told)
 {
-	static struct texts texts;
+	static struct served_texts texts;
 	struct moetrace_session *session = fake_recorder_reset();
-	struct mtk_serve_stats stats = serve(&usual, session, &texts);
+	struct mtk_serve_stats stats = served_run(&served_usual, session, &texts);
 	const struct fake_recorder *kept = fake_recorder();
 	uint64_t n_rows = 0;
 	uint32_t i, j;
 
-	ck_assert_uint_eq(kept->n_requests, N_REQUESTS);
+	ck_assert_uint_eq(kept->n_requests, SERVED_REQUESTS);
 	ck_assert_uint_eq(kept->n_layers, 6);
-	for (i = 0; i < N_REQUESTS; i++) {
+	for (i = 0; i < SERVED_REQUESTS; i++) {
 		const struct fake_request *request = &kept->requests[i];
-		const struct mtk_workload_request *asked = &workload->requests[i];
+		const struct mtk_workload_request *asked = &served_workload->requests[i];
 
 		ck_assert_str_eq(request->external_id, asked->id);
 		ck_assert_uint_eq(request->n_attributes, 1);
@@ -136,7 +53,7 @@ START_TEST(test_recorder_is_told)
 	ck_assert_uint_eq(kept->n_passes_of_phase[MOETRACE_PHASE_DECODE], stats.n_decode_passes);
 	ck_assert_uint_eq(kept->n_passes_of_phase[MOETRACE_PHASE_MIXED], stats.n_mixed_passes);
 	ck_assert_uint_gt(stats.n_mixed_passes, 0);
-	ck_assert_uint_eq(stats.n_done, N_REQUESTS);
+	ck_assert_uint_eq(stats.n_done, SERVED_REQUESTS);
 	ck_assert_uint_gt(stats.prefill_ns, 0);
 	ck_assert_uint_gt(stats.decode_ns, stats.decode_only_ns);
 	ck_assert_uint_le(stats.prefill_ns + stats.decode_ns, stats.total_ns);
@@ -147,22 +64,22 @@ END_TEST
 /* Passes with decode rows run under the rule; with k0 = k it says so and changes nothing. */
 START_TEST(test_rule_is_told)
 {
-	static struct texts plain, same, ruled;
+	static struct served_texts plain, same, ruled;
 	struct mtk_oea oea = {.k0 = 8};
-	struct mtk_serve_options options = usual;
+	struct mtk_serve_options options = served_usual;
 	struct mtk_serve_stats stats;
 
 	options.oea = &oea;
-	serve(&usual, fake_recorder_reset(), &plain);
+	served_run(&served_usual, fake_recorder_reset(), &plain);
 	ck_assert_uint_eq(fake_recorder()->n_rules, 0);
 	ck_assert_uint_eq(fake_recorder()->n_ruled_layers, 0);
-	stats = serve(&options, fake_recorder_reset(), &same);
+	stats = served_run(&options, fake_recorder_reset(), &same);
 	ck_assert_str_eq(fake_recorder()->rule, "oea:k0=8");
 	ck_assert_uint_eq(fake_recorder()->n_ruled_layers,
 			  6 * (stats.n_decode_passes + stats.n_mixed_passes));
-	texts_compare(&same, &plain, N_REQUESTS);
+	served_compare(&same, &plain, SERVED_REQUESTS);
 	oea.k0 = 1;
-	serve(&options, NULL, &ruled);
+	served_run(&options, NULL, &ruled);
 	ck_assert_mem_ne(&ruled, &plain, sizeof(ruled));
 }
 END_TEST
@@ -176,20 +93,20 @@ static const struct {
 
 START_TEST(test_any_shape_gives_the_same)
 {
-	static struct texts want, got;
+	static struct served_texts want, got;
 	static struct fake_recorder kept;
-	struct mtk_serve_options options = usual;
+	struct mtk_serve_options options = served_usual;
 
 	options.temperature = _i & 1 ? 0.8f : 0.0f;
 	options.seed = 42;
-	serve(&options, fake_recorder_reset(), &want);
+	served_run(&options, fake_recorder_reset(), &want);
 	kept = *fake_recorder();
 	options.limits.n_batch = shapes[_i].n_batch;
 	options.limits.n_chunk = shapes[_i].n_chunk;
 	options.limits.n_context = shapes[_i].n_context;
 	options.n_threads = shapes[_i].n_threads;
-	serve(&options, fake_recorder_reset(), &got);
-	texts_compare(&got, &want, N_REQUESTS);
+	served_run(&options, fake_recorder_reset(), &got);
+	served_compare(&got, &want, SERVED_REQUESTS);
 	ck_assert_int_eq(memcmp(kept.requests, fake_recorder()->requests, sizeof(kept.requests)),
 			 0);
 	ck_assert_uint_eq(kept.n_rows, fake_recorder()->n_rows);
@@ -198,60 +115,60 @@ END_TEST
 
 START_TEST(test_recording_changes_nothing)
 {
-	static struct texts recorded, plain;
+	static struct served_texts recorded, plain;
 
-	serve(&usual, fake_recorder_reset(), &recorded);
-	serve(&usual, NULL, &plain);
-	texts_compare(&plain, &recorded, N_REQUESTS);
+	served_run(&served_usual, fake_recorder_reset(), &recorded);
+	served_run(&served_usual, NULL, &plain);
+	served_compare(&plain, &recorded, SERVED_REQUESTS);
 }
 END_TEST
 
 /* A request alone takes the same experts as among others. */
 START_TEST(test_alone_gives_the_same)
 {
-	static struct texts want, got;
+	static struct served_texts want, got;
 	static struct fake_request among;
 
-	serve(&usual, fake_recorder_reset(), &want);
+	served_run(&served_usual, fake_recorder_reset(), &want);
 	among = fake_recorder()->requests[0];
-	workload->n_requests = 1;
-	serve(&usual, fake_recorder_reset(), &got);
-	texts_compare(&got, &want, 1);
+	served_workload->n_requests = 1;
+	served_run(&served_usual, fake_recorder_reset(), &got);
+	served_compare(&got, &want, 1);
 	ck_assert_mem_eq(&among, &fake_recorder()->requests[0], sizeof(among));
 }
 END_TEST
 
 START_TEST(test_seed_and_temperature)
 {
-	static struct texts first, again, other, greedy;
-	struct mtk_serve_options options = usual;
+	static struct served_texts first, again, other, greedy;
+	struct mtk_serve_options options = served_usual;
 
-	serve(&options, NULL, &greedy);
+	served_run(&options, NULL, &greedy);
 	options.temperature = 1.0f;
-	serve(&options, NULL, &first);
-	serve(&options, NULL, &again);
+	served_run(&options, NULL, &first);
+	served_run(&options, NULL, &again);
 	options.seed = 1;
-	serve(&options, NULL, &other);
-	texts_compare(&again, &first, N_REQUESTS);
+	served_run(&options, NULL, &other);
+	served_compare(&again, &first, SERVED_REQUESTS);
 	ck_assert_mem_ne(&other, &first, sizeof(first));
 	ck_assert_mem_ne(&greedy, &first, sizeof(first));
 	/* Temperatures towards zero end at the greedy choice. */
 	options.temperature = 1e-6f;
-	serve(&options, NULL, &first);
-	texts_compare(&first, &greedy, N_REQUESTS);
+	served_run(&options, NULL, &first);
+	served_compare(&first, &greedy, SERVED_REQUESTS);
 }
 END_TEST
 
 START_TEST(test_stop_byte)
 {
-	static struct texts whole, stopped;
-	struct mtk_serve_options options = usual;
+	static struct served_texts whole, stopped;
+	struct mtk_serve_options options = served_usual;
 	uint32_t n_stopped = 0, i;
 
-	serve(&options, NULL, &whole);
+	served_run(&options, NULL, &whole);
 	options.limits.stop_byte = 'e';
-	serve(&options, fake_recorder_reset(), &stopped);
-	for (i = 0; i < N_REQUESTS; i++) {
+	served_run(&options, fake_recorder_reset(), &stopped);
+	for (i = 0; i < SERVED_REQUESTS; i++) {
 		const char *stop = memchr(whole.bytes[i], 'e', whole.n_bytes[i]);
 		uint32_t want = stop ? (uint32_t)(stop - whole.bytes[i]) + 1 : whole.n_bytes[i];
 
@@ -309,7 +226,7 @@ static int lane_forward(void *context, const struct mtk_batch *batch,
 	}
 	if (lane_state.is == LANE_FAILS_WAITING && fails)
 		return lane_failed(batch, "the GPU failed", error);
-	return mtk_backend_cpu(model).ops->forward(context, batch, NULL, result, error);
+	return mtk_backend_cpu(served_model).ops->forward(context, batch, NULL, result, error);
 }
 
 static struct moetrace_cuda_lane *lane_record(void *context, struct moetrace_session *session,
@@ -325,9 +242,9 @@ static struct moetrace_cuda_lane *lane_record(void *context, struct moetrace_ses
 /* Each pass is ended once, where it can be before it is waited for. */
 START_TEST(test_lane)
 {
-	struct mtk_backend backend = mtk_backend_cpu(model);
+	struct mtk_backend backend = mtk_backend_cpu(served_model);
 	struct mtk_backend_ops ops = *backend.ops;
-	struct mtk_serve_options options = usual;
+	struct mtk_serve_options options = served_usual;
 	struct mtk_serve_recording recording = {.session = fake_recorder_reset(),
 						.model_name = "tinymoe"};
 	struct mtk_error error = {.text = ""};
@@ -341,8 +258,8 @@ START_TEST(test_lane)
 	options.backend = &backend;
 	lane_state.is = (enum lane_case)_i;
 	lane_state.n_passes = 0;
-	workload->n_requests = 4;
-	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, &error), MOETRACE_OK);
+	served_workload->n_requests = 4;
+	ck_assert_int_eq(mtk_server_create(served_model, served_workload, &options, &server, &error), MOETRACE_OK);
 	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, &error),
 			 fails ? MOETRACE_E_IO : MOETRACE_OK);
 	ck_assert_uint_eq(fake_recorder()->n_passes, lane_state.n_passes);
@@ -355,7 +272,7 @@ END_TEST
 
 START_TEST(test_interrupted)
 {
-	struct mtk_serve_options options = usual;
+	struct mtk_serve_options options = served_usual;
 	struct mtk_serve_recording recording = {.session = fake_recorder_reset(),
 							.model_name = "tinymoe",
 							.records_tokens = false};
@@ -365,7 +282,7 @@ START_TEST(test_interrupted)
 
 	options.observe = stop_after_two;
 	options.observe_context = &n_calls;
-	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, NULL), MOETRACE_OK);
+	ck_assert_int_eq(mtk_server_create(served_model, served_workload, &options, &server, NULL), MOETRACE_OK);
 	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, NULL), MOETRACE_OK);
 	ck_assert(stats.interrupted);
 	ck_assert_uint_eq(n_calls, 2);
@@ -379,160 +296,6 @@ START_TEST(test_interrupted)
 }
 END_TEST
 
-/* Requests computed again have the text and the experts of those that never were retracted. */
-START_TEST(test_retracted)
-{
-	static struct texts plain, texts;
-	static struct fake_recorder kept;
-	struct mtk_serve_options options = usual;
-	const struct fake_recorder *recorder = fake_recorder();
-	struct mtk_serve_stats stats;
-	uint32_t n_retracts = 0, i;
-
-	serve(&usual, fake_recorder_reset(), &plain);
-	kept = *recorder;
-	options.limits.n_kv_positions = 300;
-	options.limits.n_chunk = 16;
-	stats = serve(&options, fake_recorder_reset(), &texts);
-	texts_compare(&texts, &plain, N_REQUESTS);
-	for (i = 0; i < N_REQUESTS; i++) {
-		const struct fake_request *again = &recorder->requests[i];
-		const struct fake_request *first = &kept.requests[i];
-
-		ck_assert_int_eq(again->end_state, MOETRACE_REQUEST_FINISHED);
-		ck_assert_uint_eq(again->n_positions, first->n_positions);
-		ck_assert_uint_eq(again->n_tokens, first->n_tokens);
-		ck_assert_mem_eq(again->tokens, first->tokens, sizeof(first->tokens));
-		ck_assert_mem_eq(again->ids, first->ids, sizeof(first->ids));
-		ck_assert_mem_eq(again->weights, first->weights, sizeof(first->weights));
-		n_retracts += again->n_retracts;
-	}
-	ck_assert_uint_gt(n_retracts, 0);
-	ck_assert_uint_eq(stats.n_retracts, n_retracts);
-	ck_assert_uint_eq(stats.n_done, N_REQUESTS);
-	ck_assert_uint_eq(stats.n_aborted, 0);
-}
-END_TEST
-
-/* Requests that take over prefixes have the text and the experts of those that compute all. */
-START_TEST(test_prefixes_reused)
-{
-	static const uint32_t n_kv_positions[] = {0, 300, 300}, n_batch[] = {4, 4, 1};
-	static struct texts plain, texts;
-	static struct fake_recorder kept;
-	struct mtk_serve_options options = usual;
-	const struct fake_recorder *recorder = fake_recorder();
-	struct mtk_serve_stats plain_stats, stats;
-	uint32_t i;
-
-	/* The last three begin like the one before. */
-	workload->n_requests = 6;
-	for (i = 3; i < 6; i++) {
-		struct mtk_workload_request *request = &workload->requests[i];
-		const size_t n = workload->requests[i - 1].n_prompt_bytes;
-
-		memcpy(request->prompt, workload->requests[i - 1].prompt,
-		       n < request->n_prompt_bytes ? n : request->n_prompt_bytes);
-		request->max_new_tokens = 10;
-	}
-	plain_stats = serve(&usual, fake_recorder_reset(), &plain);
-	kept = *recorder;
-	options.reuses_prefixes = true;
-	options.limits.n_batch = n_batch[_i];
-	options.limits.n_chunk = 16;
-	options.limits.n_kv_positions = n_kv_positions[_i];
-	stats = serve(&options, fake_recorder_reset(), &texts);
-	texts_compare(&texts, &plain, 6);
-	for (i = 0; i < 6; i++) {
-		const struct fake_request *again = &recorder->requests[i];
-		const struct fake_request *first = &kept.requests[i];
-
-		ck_assert_uint_eq(again->n_positions, first->n_positions);
-		ck_assert_mem_eq(again->ids, first->ids, sizeof(first->ids));
-		ck_assert_mem_eq(again->weights, first->weights, sizeof(first->weights));
-	}
-	ck_assert_uint_gt(stats.n_reuses, 0);
-	ck_assert_uint_eq(stats.n_reused_positions,
-			  recorder->n_reused_by_slot + recorder->n_reused_by_link);
-	if (stats.n_retracts == 0)
-		ck_assert_uint_eq(recorder->n_rows + stats.n_reused_positions, kept.n_rows);
-	if (n_batch[_i] == 1)
-		ck_assert_uint_eq(recorder->n_reused_by_link, 0);
-	else
-		ck_assert_uint_gt(recorder->n_reused_by_link, 0);
-	ck_assert_uint_eq(plain_stats.n_reused_positions, 0);
-}
-END_TEST
-
-static bool stop_when_retracted(void *context, const struct mtk_serve_stats *stats)
-{
-	(void)context;
-	return stats->n_retracts == 0;
-}
-
-/* What waits to be computed again is open, and ends with the run. */
-START_TEST(test_retracted_and_interrupted)
-{
-	struct mtk_serve_options options = usual;
-	struct mtk_serve_recording recording = {.session = fake_recorder_reset(),
-							.model_name = "tinymoe",
-							.records_tokens = true};
-	const struct fake_recorder *recorder = fake_recorder();
-	struct mtk_serve_stats stats;
-	struct mtk_server *server;
-	uint32_t n_retracted = 0, i;
-
-	options.limits.n_kv_positions = 300;
-	options.observe = stop_when_retracted;
-	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, NULL), MOETRACE_OK);
-	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, NULL), MOETRACE_OK);
-	ck_assert(stats.interrupted);
-	for (i = 0; i < recorder->n_requests; i++) {
-		ck_assert_int_ne(recorder->requests[i].end_state, 0);
-		if (recorder->requests[i].n_retracts == 0)
-			continue;
-		n_retracted++;
-		ck_assert_uint_gt(recorder->requests[i].n_before, 0);
-		ck_assert_uint_eq(recorder->requests[i].n_positions, 0);
-		ck_assert_int_eq(recorder->requests[i].end_state, MOETRACE_REQUEST_ABORTED);
-	}
-	ck_assert_uint_eq(n_retracted, stats.n_retracts);
-	mtk_server_destroy(server);
-}
-END_TEST
-
-/* A request of exactly as many tokens is done; a longer one is aborted, with the same beginning. */
-START_TEST(test_aborted)
-{
-	static struct texts plain, texts;
-	struct mtk_serve_options options = usual;
-	struct mtk_serve_stats stats;
-	uint32_t n_aborted = 0, i;
-
-	serve(&usual, NULL, &plain);
-	options.limits.n_abort = (uint32_t)workload->requests[0].max_new_tokens;
-	stats = serve(&options, fake_recorder_reset(), &texts);
-	for (i = 0; i < N_REQUESTS; i++) {
-		const struct mtk_workload_request *asked = &workload->requests[i];
-		const struct fake_request *request = &fake_recorder()->requests[i];
-		bool is_aborted = asked->max_new_tokens > options.limits.n_abort;
-
-		ck_assert_uint_eq(texts.n_bytes[i],
-				  is_aborted ? options.limits.n_abort : asked->max_new_tokens);
-		ck_assert_mem_eq(texts.bytes[i], plain.bytes[i], texts.n_bytes[i]);
-		ck_assert_int_eq(request->end_state,
-				 is_aborted ? MOETRACE_REQUEST_ABORTED : MOETRACE_REQUEST_FINISHED);
-		ck_assert_uint_eq(request->n_positions,
-				  asked->n_prompt_bytes + texts.n_bytes[i] - 1);
-		n_aborted += is_aborted;
-	}
-	ck_assert_uint_gt(n_aborted, 0);
-	ck_assert_uint_lt(n_aborted, N_REQUESTS);
-	ck_assert_uint_eq(stats.n_aborted, n_aborted);
-	ck_assert_uint_eq(stats.n_done, N_REQUESTS);
-}
-END_TEST
-
 START_TEST(test_recorder_fails)
 {
 	struct mtk_serve_recording recording = {.session = fake_recorder_reset(),
@@ -542,10 +305,10 @@ START_TEST(test_recorder_fails)
 	struct mtk_server *server;
 	struct mtk_error error;
 	const struct mtk_oea oea = {.k0 = 3};
-	struct mtk_serve_options options = usual;
+	struct mtk_serve_options options = served_usual;
 
 	fake_recorder()->model_status = MOETRACE_E_LIMIT;
-	ck_assert_int_eq(mtk_server_create(model, workload, &usual, &server, NULL), MOETRACE_OK);
+	ck_assert_int_eq(mtk_server_create(served_model, served_workload, &served_usual, &server, NULL), MOETRACE_OK);
 	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, &error), MOETRACE_E_LIMIT);
 	ck_assert_uint_eq(stats.total_ns, 0);
 	ck_assert_str_eq(error.text, "the model cannot be recorded: a status");
@@ -554,7 +317,7 @@ START_TEST(test_recorder_fails)
 	options.oea = &oea;
 	fake_recorder_reset();
 	fake_recorder()->rule_status = MOETRACE_E_NOMEM;
-	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, NULL), MOETRACE_OK);
+	ck_assert_int_eq(mtk_server_create(served_model, served_workload, &options, &server, NULL), MOETRACE_OK);
 	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, &error), MOETRACE_E_NOMEM);
 	ck_assert_str_eq(error.text, "rule oea:k0=3 cannot be recorded: a status");
 	ck_assert_uint_eq(fake_recorder()->n_requests, 0);
@@ -563,7 +326,7 @@ START_TEST(test_recorder_fails)
 	fake_recorder_reset();
 	fake_recorder()->request_status = MOETRACE_E_NOMEM;
 	fake_recorder()->request_status_at = 2;
-	ck_assert_int_eq(mtk_server_create(model, workload, &usual, &server, NULL), MOETRACE_OK);
+	ck_assert_int_eq(mtk_server_create(served_model, served_workload, &served_usual, &server, NULL), MOETRACE_OK);
 	ck_assert_int_eq(mtk_server_run(server, &recording, &stats, &error), MOETRACE_E_NOMEM);
 	ck_assert_str_eq(error.text, "request 2 cannot be recorded: a status");
 	ck_assert_int_eq(fake_recorder()->requests[0].end_state, MOETRACE_REQUEST_FAILED);
@@ -574,21 +337,21 @@ END_TEST
 
 START_TEST(test_create_refuses)
 {
-	struct mtk_serve_options options = usual;
+	struct mtk_serve_options options = served_usual;
 	struct mtk_server *server;
 	struct mtk_error error;
 
 	options.limits.n_context = 100;
-	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, &error),
+	ck_assert_int_eq(mtk_server_create(served_model, served_workload, &options, &server, &error),
 			 MOETRACE_E_LIMIT);
 	ck_assert_ptr_nonnull(strstr(error.text, "line 3: the prompt has"));
-	options = usual;
+	options = served_usual;
 	options.limits.n_batch = 0;
-	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, &error),
+	ck_assert_int_eq(mtk_server_create(served_model, served_workload, &options, &server, &error),
 			 MOETRACE_E_INVALID);
-	options = usual;
+	options = served_usual;
 	options.n_threads = 0;
-	ck_assert_int_eq(mtk_server_create(model, workload, &options, &server, &error),
+	ck_assert_int_eq(mtk_server_create(served_model, served_workload, &options, &server, &error),
 			 MOETRACE_E_INVALID);
 	ck_assert_ptr_nonnull(strstr(error.text, "0 threads"));
 }
@@ -597,13 +360,8 @@ END_TEST
 int main(void)
 {
 	Suite *suite = suite_create("serve");
-	TCase *tcase = tcase_create("example");
-	SRunner *runner = srunner_create(suite);
-	int n_failed;
+	TCase *tcase = served_tcase(suite);
 
-	suite_add_tcase(suite, tcase);
-	tcase_add_unchecked_fixture(tcase, setup, teardown);
-	tcase_set_timeout(tcase, 120);
 	tcase_add_test(tcase, test_recorder_is_told);
 	tcase_add_test(tcase, test_rule_is_told);
 	tcase_add_loop_test(tcase, test_any_shape_gives_the_same, 0,
@@ -614,14 +372,7 @@ int main(void)
 	tcase_add_test(tcase, test_stop_byte);
 	tcase_add_loop_test(tcase, test_lane, 0, N_LANE_CASES);
 	tcase_add_test(tcase, test_interrupted);
-	tcase_add_test(tcase, test_retracted);
-	tcase_add_loop_test(tcase, test_prefixes_reused, 0, 3);
-	tcase_add_test(tcase, test_retracted_and_interrupted);
-	tcase_add_test(tcase, test_aborted);
 	tcase_add_test(tcase, test_recorder_fails);
 	tcase_add_test(tcase, test_create_refuses);
-	srunner_run_all(runner, CK_ENV);
-	n_failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	return run_suite(suite);
 }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 #
-# The serving half of the engine and the JSON reader under it. check_serve runs
-# the example model with a stand-in for the recorder, so it does not link it.
+# The serving half of the engine and the JSON reader under it. What serves
+# the example model does so with a stand-in for the recorder, which it does not link.
 
 if HAVE_CHECK
 %C%_json_programs = \
@@ -10,8 +10,10 @@ if HAVE_CHECK
 	%D%/check_safetensors \
 	%D%/check_scheduler \
 	%D%/check_serve \
+	%D%/check_serve_retract \
 	%D%/check_workload
 %C%_programs = \
+	%D%/check_choice \
 	%D%/check_f16 \
 	%D%/check_jsonw \
 	%D%/check_no_json \
@@ -25,6 +27,10 @@ TESTS += $(%C%_programs)
 
 %C%_libs = kernels/libmtk.la common/libmt_json.la $(CHECK_LIBS) $(PTHREAD_LIBS) -lm
 %C%_model_file = %D%/support/model_file.c %D%/support/model_file.h
+
+%C%_check_choice_SOURCES = %D%/check_choice.c
+%C%_check_choice_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+%C%_check_choice_LDADD = $(%C%_libs)
 
 %C%_check_f16_SOURCES = %D%/check_f16.c
 %C%_check_f16_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
@@ -63,10 +69,17 @@ TESTS += $(%C%_programs)
 %C%_check_scheduler_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 %C%_check_scheduler_LDADD = $(%C%_libs)
 
-%C%_check_serve_SOURCES = %D%/check_serve.c $(%C%_model_file) \
-	%D%/support/fake_recorder.c %D%/support/fake_recorder.h
+%C%_served = $(%C%_model_file) \
+	%D%/support/fake_recorder.c %D%/support/fake_recorder.h \
+	%D%/support/served.c %D%/support/served.h
+
+%C%_check_serve_SOURCES = %D%/check_serve.c $(%C%_served)
 %C%_check_serve_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
 %C%_check_serve_LDADD = $(%C%_libs)
+
+%C%_check_serve_retract_SOURCES = %D%/check_serve_retract.c $(%C%_served)
+%C%_check_serve_retract_CFLAGS = $(AM_CFLAGS) $(CHECK_CFLAGS)
+%C%_check_serve_retract_LDADD = $(%C%_libs)
 endif
 
 TESTS += \
