@@ -41,7 +41,7 @@ static void free_accepts(struct mt_open_pass *pass)
 void mt_assembly_close(struct mt_assembly *assembly)
 {
 	mt_recent_clear(&assembly->recent);
-	for (uint32_t i = 0; i < MT_MAX_RINGS; i++) {
+	for (uint32_t i = 0; i < MT_N_RINGS; i++) {
 		struct mt_open_pass *pass = &assembly->passes[i];
 
 		free_accepts(pass);
@@ -169,7 +169,7 @@ int mt_assembly_record(struct mt_assembly *assembly, uint32_t ring, struct mt_re
 
 void mt_assembly_drop(struct mt_assembly *assembly)
 {
-	for (uint32_t i = 0; i < MT_MAX_RINGS; i++) {
+	for (uint32_t i = 0; i < MT_N_RINGS; i++) {
 		struct mt_open_pass *pass = &assembly->passes[i];
 
 		pass->is_open = 0;
@@ -183,7 +183,7 @@ int mt_assembly_cut(struct mt_assembly *assembly)
 {
 	int status = MOETRACE_OK;
 
-	for (uint32_t i = 0; !status && i < MT_MAX_RINGS; i++) {
+	for (uint32_t i = 0; !status && i < MT_N_RINGS; i++) {
 		if (!assembly->passes[i].is_open)
 			continue;
 		assembly->counts.unended++;

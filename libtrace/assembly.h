@@ -127,7 +127,7 @@ struct mt_assembly {
 	uint64_t map_capacity;
 	uint32_t *load_sum; /* [n_load_sum] scratch: counts of a layer */
 	uint32_t n_load_sum;
-	struct mt_open_pass passes[MT_MAX_RINGS];
+	struct mt_open_pass passes[MT_N_RINGS];
 	struct mt_recent recent;
 	struct mt_orphan orphans[MT_MAX_ORPHANS];
 	uint32_t n_orphans;

@@ -76,7 +76,7 @@ static inline uint32_t mt_host_ties_find(struct mt_ties *ties, uintptr_t thread,
 {
 	uint32_t n = 0;
 
-	for (uint32_t i = 0; i < MT_MAX_RINGS && n < 3; i++)
+	for (uint32_t i = 0; i < MT_N_RINGS && n < 3; i++)
 		if (mt_host_tie_read(&ties->hosts[i], &ret_open[n]))
 			n += !thread || ret_open[n].thread == thread;
 	return n;
@@ -109,7 +109,7 @@ static inline int mt_ties_pass_is_open(struct mt_ties *ties, uint64_t number)
 {
 	uint32_t n_ties = atomic_load_explicit(&ties->n_ties, memory_order_relaxed);
 
-	for (uint32_t i = 0; i < MT_MAX_RINGS; i++)
+	for (uint32_t i = 0; i < MT_N_RINGS; i++)
 		if (atomic_load_explicit(&ties->hosts[i].pass, memory_order_relaxed) == number)
 			return 1;
 	for (uint32_t i = 0; i < n_ties; i++)

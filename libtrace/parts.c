@@ -56,7 +56,7 @@ static void tell_parts(struct mt_assembly *assembly, const struct mt_open_pass *
 {
 	assembly->closed_parents[assembly->n_closed_parents++ % MT_MAX_RINGS] =
 		(struct mt_orphan){ parent->begin.number, parent->pass_id };
-	for (uint32_t i = 0; i < MT_MAX_RINGS; i++)
+	for (uint32_t i = 0; i < MT_N_RINGS; i++)
 		if (assembly->passes[i].is_open &&
 		    assembly->passes[i].begin.parent == parent->begin.number)
 			assembly->passes[i].parent_pass_id = parent->pass_id;

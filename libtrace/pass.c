@@ -363,7 +363,7 @@ static struct mt_ring *claim_late(struct moetrace_session *session, uint32_t rec
 		return ring;
 	if (ring)
 		mt_ring_release(pool, ring);
-	for (uint32_t i = 0; i < pool->n_rings; i++) {
+	for (uint32_t i = 0; i < pool->late; i++) {
 		if (!fits(session, i, recording_id) || !mt_ring_claim_one(pool, i))
 			continue;
 		if (fits(session, i, recording_id))

@@ -46,8 +46,7 @@ int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring
 {
 	uint64_t side_bytes = ring_bytes / 4;
 	uint64_t memory_bytes = (ring_bytes + side_bytes) * n_rings;
-	uint32_t n_late = n_rings < MT_MAX_RINGS;
-	uint64_t mapped_bytes = memory_bytes + n_late * (ring_bytes + side_bytes);
+	uint64_t mapped_bytes = memory_bytes + ring_bytes + side_bytes;
 	void *memory = mmap(NULL, mapped_bytes, PROT_READ | PROT_WRITE,
 			    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -60,17 +59,16 @@ int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring
 	pool->memory = memory;
 	pool->mapped_bytes = mapped_bytes;
 	atomic_store(&pool->memory_bytes, memory_bytes);
-	pool->n_rings = n_rings + n_late;
+	pool->n_rings = n_rings + 1;
 	pool->n_streams = 2 * pool->n_rings;
 	for (uint32_t i = 0; i < n_rings; i++)
 		open_pair(pool, i, pool->memory + i * ring_bytes,
 			  pool->memory + n_rings * ring_bytes + i * side_bytes, ring_bytes);
-	if (n_late)
-		open_pair(pool, n_rings, pool->memory + memory_bytes,
-			  pool->memory + memory_bytes + ring_bytes, ring_bytes);
-	pool->late_bit = n_late ? UINT64_C(1) << n_rings : 0;
-	atomic_store(&pool->free, n_late ? pool->late_bit - 1 : UINT64_MAX);
-	atomic_store(&pool->free_late, pool->late_bit);
+	open_pair(pool, n_rings, pool->memory + memory_bytes,
+		  pool->memory + memory_bytes + ring_bytes, ring_bytes);
+	pool->late = n_rings;
+	atomic_store(&pool->free, UINT64_MAX >> (MT_MAX_RINGS - n_rings));
+	atomic_store(&pool->free_late, 1);
 	return MOETRACE_OK;
 }
 
@@ -143,17 +141,18 @@ int mt_ring_claim_one(struct mt_ring_pool *pool, uint32_t index)
 struct mt_ring *mt_ring_claim_late(struct mt_ring_pool *pool)
 {
 	/* As in mt_ring_claim(). */
-	uint64_t bit = atomic_exchange(&pool->free_late, 0);
-
-	return bit ? &pool->rings[__builtin_ctzll(bit)] : NULL;
+	return atomic_exchange(&pool->free_late, 0) ? &pool->rings[pool->late] : NULL;
 }
 
 void mt_ring_release(struct mt_ring_pool *pool, struct mt_ring *ring)
 {
-	uint64_t bit = UINT64_C(1) << (ring - pool->rings);
+	uint32_t index = mt_ring_index(pool, ring);
 
 	/* Releases what this holder wrote into the ring's pass to the next holder. */
-	atomic_fetch_or(bit == pool->late_bit ? &pool->free_late : &pool->free, bit);
+	if (index != pool->late)
+		atomic_fetch_or(&pool->free, UINT64_C(1) << index);
+	else
+		atomic_store(&pool->free_late, 1);
 }
 
 uint32_t mt_ring_index(const struct mt_ring_pool *pool, const struct mt_ring *ring)

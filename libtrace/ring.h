@@ -17,8 +17,9 @@
 
 #include "libtrace/record.h"
 
-#define MT_MAX_RINGS 64u
-#define MT_MAX_STREAMS (2 * MT_MAX_RINGS)
+#define MT_MAX_RINGS 64u /* that passes of the current recording claim */
+#define MT_N_RINGS (MT_MAX_RINGS + 1) /* with the one for late passes */
+#define MT_MAX_STREAMS (2 * MT_N_RINGS)
 
 struct mt_ring {
 	_Alignas(MT_LINE_BYTES) _Atomic uint64_t head; /* bytes ever reserved, by producers */
@@ -30,9 +31,9 @@ struct mt_ring {
 
 struct mt_ring_pool {
 	_Alignas(MT_LINE_BYTES) _Atomic uint64_t free; /* a bit a ring that nobody holds */
-	_Atomic uint64_t free_late; /* the same of the ring for late passes, late_bit or 0 */
-	uint64_t late_bit; /* it is the last ring; 0: there is none */
-	uint32_t n_rings;  /* with it */
+	_Atomic uint64_t free_late; /* 1: nobody holds the ring for late passes */
+	uint32_t late;    /* its index: it is the last one */
+	uint32_t n_rings; /* with it */
 	uint32_t n_streams; /* main streams [n_rings], then side streams [n_rings] */
 	_Atomic uint64_t memory_bytes; /* that were touched */
 	uint64_t mapped_bytes;
@@ -50,9 +51,8 @@ struct mt_reservation {
 void mt_ring_open(struct mt_ring *ring, uint8_t *data, uint64_t n_bytes);
 
 /*
- * Returns MOETRACE_OK or MOETRACE_E_NOMEM. Touches every page of @n_rings rings. Behind them lies
- * the ring for late passes, unless they are MT_MAX_RINGS: nobody claims it before its pages were
- * touched, too.
+ * Returns MOETRACE_OK or MOETRACE_E_NOMEM. Touches every page of @n_rings rings, at most MT_MAX_RINGS.
+ * Behind them lies the ring for late passes: nobody claims it before its pages were touched, too.
  */
 int mt_ring_pool_open(struct mt_ring_pool *pool, uint32_t n_rings, uint64_t ring_bytes);
 void mt_ring_pool_touch_late(struct mt_ring_pool *pool);
@@ -65,16 +65,17 @@ int mt_ring_claim_one(struct mt_ring_pool *pool, uint32_t index);
 /*
  * While the writer ends a recording, what the next one has put into a ring stays there, and a pass
  * of the old one that comes late must not lie behind it. So there is a ring that passes of the
- * current recording never claim; NULL: somebody has it, or there is none.
+ * current recording never claim; NULL: somebody has it.
  */
 struct mt_ring *mt_ring_claim_late(struct mt_ring_pool *pool);
 void mt_ring_release(struct mt_ring_pool *pool, struct mt_ring *ring);
 uint32_t mt_ring_index(const struct mt_ring_pool *pool, const struct mt_ring *ring);
 
-/* A bit a ring that nobody holds. */
-static inline uint64_t mt_ring_unheld(struct mt_ring_pool *pool)
+/* Does somebody hold the ring of this index? */
+static inline int mt_ring_is_held(struct mt_ring_pool *pool, uint32_t index)
 {
-	return atomic_load(&pool->free) | atomic_load(&pool->free_late);
+	return index == pool->late ? !atomic_load(&pool->free_late) :
+				     !(atomic_load(&pool->free) >> index & 1);
 }
 
 /* The side stream of a main stream. */

@@ -81,7 +81,7 @@ static struct moetrace_session *new_session(void)
 	session->start_monotonic_ns = mt_monotonic_ns();
 	session->narrow_plain = mt_narrow_plain_choose();
 	/* The first pass of a ring has its number plus one. */
-	for (uint32_t i = 0; i < MT_MAX_RINGS; i++)
+	for (uint32_t i = 0; i < MT_N_RINGS; i++)
 		session->passes[i].number = i + 1 - (uint64_t)MT_MAX_RINGS;
 	return session;
 }
@@ -397,13 +397,14 @@ int moetrace_start(struct moetrace_session *session, const struct moetrace_recor
  */
 uint32_t mt_session_in_flight(struct moetrace_session *session, uint32_t recording_id)
 {
-	uint64_t unheld = mt_ring_unheld(&session->pool);
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < session->pool.n_rings; i++) {
+		/* Asked first: who claims it later sees that the recording is off. */
+		int is_held = mt_ring_is_held(&session->pool, i);
 		uint32_t latched = atomic_load(&session->passes[i].recording_id);
 
-		n += !(unheld >> i & 1) && (latched == recording_id || latched == 0);
+		n += is_held && (latched == recording_id || latched == 0);
 	}
 	return n;
 }

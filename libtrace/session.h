@@ -139,7 +139,8 @@ struct moetrace_pass {
 	const struct mt_model *model;
 	_Atomic uint32_t recording_id; /* stop looks at it from another thread */
 	_Atomic uint32_t last_id;      /* of the last pass that began in the ring: its recording */
-	uint64_t number;               /* of the ring's passes: each MT_MAX_RINGS more than the last */
+	uint64_t number;               /* of the ring's passes: each MT_MAX_RINGS more than the last; a late
+	                                  one was given its own */
 	uint32_t n_rows;
 	uint32_t padding_rows;
 	uint32_t mode;          /* enum moetrace_mode of its recording */
@@ -221,7 +222,7 @@ struct moetrace_session {
 	uint64_t start_monotonic_ns;
 	mt_narrow_plain_fn narrow_plain;
 	struct mt_ring_pool pool;
-	struct moetrace_pass passes[MT_MAX_RINGS]; /* by ring */
+	struct moetrace_pass passes[MT_N_RINGS]; /* by ring */
 
 	/* Hot path. First what every pass looks at as it begins, in as few lines as that takes. */
 	_Alignas(MT_LINE_BYTES) _Atomic uint32_t recording_id; /* 0: idle */

@@ -62,7 +62,7 @@ struct mt_ties {
 	_Atomic uint32_t has_unseen; /* passes of the host's were left out */
 	_Atomic uint32_t n_ties;   /* lanes that there are */
 	struct mt_tie ties[MT_MAX_TIES];
-	struct mt_host_tie hosts[MT_MAX_RINGS];
+	struct mt_host_tie hosts[MT_N_RINGS];
 	struct mt_way ways[MOETRACE_CUDA_MAX_DEVICES];
 	_Atomic uint64_t whole[MT_WHOLE_PASSES]; /* their numbers, each at its place */
 };

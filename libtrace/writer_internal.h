@@ -96,7 +96,7 @@ struct mt_writer {
 	struct mt_message *start;    /* of the recording, or of the last one; NULL: none yet */
 	uint32_t file_recording_id;  /* last one in this file; 0: none */
 	uint32_t newest_id;          /* recordings above it have not started for the writer */
-	uint64_t begun_rings;        /* a bit a ring: of its pass BEGIN was taken, and END not */
+	uint8_t has_begun[MT_N_RINGS]; /* by ring: of its pass BEGIN was taken, and END not */
 	uint64_t limit_bytes;        /* of this file and the parts before it */
 	uint64_t parts_bytes;        /* of the parts that rotation by size or time has left behind */
 	uint32_t n_parts;            /* files before this one */

@@ -237,9 +237,9 @@ void mt_writer_note_taken(struct mt_writer *writer, uint32_t ring, const struct 
 {
 	if (record->type == MT_RECORD_BEGIN &&
 	    ((const struct mt_record_begin *)record)->skip == MT_SKIP_NONE)
-		writer->begun_rings |= UINT64_C(1) << ring;
+		writer->has_begun[ring] = 1;
 	else if (record->type == MT_RECORD_END)
-		writer->begun_rings &= ~(UINT64_C(1) << ring);
+		writer->has_begun[ring] = 0;
 }
 
 /* Does a pass of the recording begin with the ring's next record? */
@@ -257,15 +257,15 @@ static int has_begin(const struct mt_writer *writer, struct mt_ring *ring)
 uint64_t mt_writer_count_untold(struct mt_writer *writer)
 {
 	struct moetrace_session *session = writer->session;
-	/* Asked first: what a ring's last holder told is in it. */
-	uint64_t unheld = mt_ring_unheld(&session->pool);
 	uint64_t n = 0;
 
 	for (uint32_t i = 0; i < session->pool.n_rings; i++) {
+		/* Asked first: what a ring's last holder told is in it. */
+		int is_held = mt_ring_is_held(&session->pool, i);
 		uint32_t latched = atomic_load(&session->passes[i].recording_id);
 
-		if (!(writer->begun_rings >> i & 1))
-			n += (!(unheld >> i & 1) && latched == writer->recording_id) ||
+		if (!writer->has_begun[i])
+			n += (is_held && latched == writer->recording_id) ||
 			     has_begin(writer, &session->pool.rings[i]);
 	}
 	return n;
@@ -294,7 +294,7 @@ void mt_writer_count_failure(struct mt_writer *writer)
 	uint64_t n_lost = writer->assembly.counts.passes - writer->committed.passes;
 	struct mt_loss_counts seen, now;
 
-	for (uint32_t i = 0; i < MT_MAX_RINGS; i++)
+	for (uint32_t i = 0; i < MT_N_RINGS; i++)
 		n_lost += writer->assembly.passes[i].is_open != 0;
 	n_lost += mt_writer_discard_rings(writer) + writer->flight.n_passes;
 	writer->losses.passes += n_lost;

@@ -128,12 +128,13 @@ START_TEST(test_late_has_a_ring)
 {
 	struct moetrace_session_opts opts = toy_opts();
 	const struct moetrace_slice slice = {.n_rows = 1};
-	struct moetrace_pass *passes[3];
-	const uint32_t n_rings = (uint32_t)_i;
+	struct moetrace_pass *passes[64];
+	const uint32_t n_rings = _i < 4 ? (uint32_t)_i : 64;
 	struct gpu one, late;
 	struct caller caller;
 
 	opts.n_rings = n_rings;
+	opts.ring_bytes = UINT64_C(1) << 18;
 	one = gpu_open_idle("ring.db", &opts, 2, 64, 4, 0);
 	late = gpu_second_device(&one);
 	ck_assert_int_eq(moetrace_start(one.toy.session, NULL), MOETRACE_OK);
@@ -404,7 +405,7 @@ static Suite *make_suite(void)
 
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, test_lost_of_the_next);
-	tcase_add_loop_test(tc, test_late_has_a_ring, 1, 4);
+	tcase_add_loop_test(tc, test_late_has_a_ring, 1, 5);
 	tcase_add_test(tc, test_refused_as_given_up);
 	tcase_add_test(tc, test_watermark_between_two_files);
 	tcase_add_test(tc, test_stop_during_a_begin);

@@ -52,8 +52,8 @@ struct moetrace_session_opts {
 	uint64_t ring_bytes;         /* memory of each ring, a power of two from 64 KiB to 4 GiB;
 	                                0: 32 MiB. A quarter more is made for passes that several
 	                                threads hand layers to. All of it is touched at open. One
-	                                ring more, unless there are 64, is touched when a GPU is
-	                                attached: for passes that come late from it. */
+	                                ring more is touched when a GPU is attached: for passes
+	                                that come late from it. */
 	uint32_t commit_interval_ms; /* time between commits, 10 to 10000; 0: 200 */
 	uint32_t stop_timeout_ms;    /* what moetrace_stop() waits for passes in flight; 0: 2000 */
 	uint64_t file_limit_bytes;   /* the recording ends (end_reason 'file_limit') before file and
