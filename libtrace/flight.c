@@ -27,13 +27,6 @@ static int is_kept_range(const struct mt_flight *flight, const struct mt_record 
 	return entry->type == MT_RECORD_RANGE && entry->time_ns >= flight->start_ns;
 }
 
-static int is_lost_pass(const struct mt_flight_loss *loss)
-{
-	return loss->kind != MT_LOSS_LAYER_RING_FULL && loss->kind != MT_LOSS_DISPATCH_RING_FULL &&
-	       loss->kind != MT_LOSS_KERNEL_RING_FULL && loss->kind != MT_LOSS_RANGE_RING_FULL &&
-	       loss->kind != MT_LOSS_COLLECTIVE_RING_FULL;
-}
-
 static uint64_t *let_go_number(struct mt_flight *flight, uint64_t number)
 {
 	return &flight->let_go_numbers[mt_number_index(number)];
@@ -82,7 +75,7 @@ static int let_go(struct mt_writer *writer, const struct mt_record *entry)
 	} else if (entry->type == MT_FLIGHT_LOSS) {
 		const struct mt_flight_loss *loss = (const struct mt_flight_loss *)entry;
 
-		flight->n_lost_passes += is_lost_pass(loss) ? loss->lost.n : 0;
+		flight->n_lost_passes += mt_is_lost_pass(loss->kind) ? loss->lost.n : 0;
 	}
 	mt_flight_log_take(&flight->log, entry);
 	return status;

@@ -27,7 +27,16 @@ void mt_count_losses(struct moetrace_session *session, uint32_t recording_id,
 /* The recording of a pass that runs. */
 static inline uint32_t mt_recording_of(const struct moetrace_pass *pass)
 {
-	return atomic_load_explicit(&pass->recording_id, memory_order_relaxed);
+	return atomic_load_explicit(&pass->recording_id, memory_order_relaxed) & ~MT_TOLD;
+}
+
+/* A pass that holds a ring cannot begin. 0: its recording has ended, and has counted it. */
+static inline int mt_pass_refuse(struct moetrace_pass *pass)
+{
+	uint32_t recording_id = mt_recording_of(pass);
+
+	/* Pairs with mt_writer_count_untold(): one of the two counts it. */
+	return atomic_compare_exchange_strong(&pass->recording_id, &recording_id, 0);
 }
 
 /* A layer's records did not fit: the pass says so at its end. */

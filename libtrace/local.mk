@@ -115,6 +115,7 @@ moetrace_HEADERS = \
 	%D%/widen.c \
 	%D%/writer.c %D%/writer.h %D%/writer_internal.h \
 	%D%/writer_drain.c \
+	%D%/writer_late.c \
 	%D%/writer_losses.c \
 	%D%/writer_messages.c \
 	%D%/store/reader.c %D%/store/reader.h \

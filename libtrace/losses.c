@@ -38,10 +38,20 @@ void mt_losses_read(struct moetrace_session *session, struct mt_loss_counts *ret
 	}
 }
 
+/* What is still running when its recording ends, the end itself tells, and only late this. */
+int mt_is_lost_pass(enum mt_loss_kind kind)
+{
+	return kind == MT_LOSS_PASS_NO_RING || kind == MT_LOSS_PASS_RING_FULL ||
+	       kind == MT_LOSS_PASS_DEVICE_FULL || kind == MT_LOSS_PASS_DEVICE;
+}
+
 uint64_t mt_lost_passes(const struct mt_loss_counts *counts)
 {
-	return counts->n[MT_LOSS_PASS_NO_RING] + counts->n[MT_LOSS_PASS_RING_FULL] +
-	       counts->n[MT_LOSS_PASS_DEVICE_FULL] + counts->n[MT_LOSS_PASS_DEVICE];
+	uint64_t n = 0;
+
+	for (int i = 0; i < MT_N_LOSS; i++)
+		n += mt_is_lost_pass(i) ? counts->n[i] : 0;
+	return n;
 }
 
 static uint64_t last_ns(struct mt_loss *loss)
@@ -54,13 +64,11 @@ static uint64_t last_ns(struct mt_loss *loss)
 
 uint64_t mt_lost_passes_ns(struct moetrace_session *session)
 {
-	static const enum mt_loss_kind kinds[] = {MT_LOSS_PASS_NO_RING, MT_LOSS_PASS_RING_FULL,
-						  MT_LOSS_PASS_DEVICE_FULL, MT_LOSS_PASS_DEVICE};
 	uint64_t latest_ns = 0;
 
 	for (uint32_t turn = 0; turn < MT_N_LOSS_TURNS; turn++)
-		for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
-			uint64_t ns = last_ns(&session->losses[turn][kinds[i]]);
+		for (int i = 0; i < MT_N_LOSS; i++) {
+			uint64_t ns = mt_is_lost_pass(i) ? last_ns(&session->losses[turn][i]) : 0;
 
 			latest_ns = ns > latest_ns ? ns : latest_ns;
 		}

@@ -157,6 +157,15 @@ static uint64_t begin_bytes(const struct moetrace_pass_info *info, const struct 
 	       mt_slots_bytes(info->n_rows, start->slot_bytes);
 }
 
+/*
+ * Before the pass's last record is complete: who finds the ring in our hands after it knows that it has
+ * all of the pass. 0 tells stop that whoever claims the ring next has not latched its recording yet.
+ */
+static void unlatch(struct moetrace_pass *pass)
+{
+	atomic_store_explicit(&pass->recording_id, 0, memory_order_relaxed);
+}
+
 static void write_begin(struct moetrace_pass *pass, struct mt_reservation reservation,
 			const struct moetrace_pass_info *info, const struct mt_pass_start *start)
 {
@@ -172,7 +181,7 @@ static void write_begin(struct moetrace_pass *pass, struct mt_reservation reserv
 	begin->slot_bytes = (uint8_t)start->slot_bytes;
 	begin->slots_are_signed = info->kv_slot_type == MOETRACE_TYPE_I32 ||
 				  info->kv_slot_type == MOETRACE_TYPE_I64;
-	begin->recording_id = atomic_load_explicit(&pass->recording_id, memory_order_relaxed);
+	begin->recording_id = mt_recording_of(pass);
 	begin->model = info->model;
 	begin->phase = info->phase;
 	begin->n_rows = info->n_rows;
@@ -183,6 +192,8 @@ static void write_begin(struct moetrace_pass *pass, struct mt_reservation reserv
 	begin->skip = start->skip;
 	begin->gpu = start->gpu;
 	write_slices(begin, info);
+	if (start->skip)
+		unlatch(pass);
 	mt_ring_commit(pass->ring, reservation);
 }
 
@@ -211,8 +222,7 @@ static void reset_pass(struct moetrace_pass *pass, const struct moetrace_pass_in
 
 static void release(struct moetrace_session *session, struct moetrace_pass *pass)
 {
-	/* 0 tells stop that whoever claims the ring next has not latched its recording yet. */
-	atomic_store_explicit(&pass->recording_id, 0, memory_order_relaxed);
+	unlatch(pass);
 	mt_ring_release(&session->pool, pass->ring);
 }
 
@@ -320,8 +330,10 @@ struct moetrace_pass *moetrace_pass_begin(struct moetrace_session *session,
 	mt_pass_latch(session, info, &start);
 	reservation = mt_ring_reserve_alone(ring, MT_RECORD_BEGIN, n_bytes, MT_END_BYTES);
 	if (!reservation.record) {
-		mt_count_loss(session, mt_recording_of(pass), MT_LOSS_PASS_RING_FULL, n_bytes,
-			      start.begin_ns);
+		recording_id = mt_recording_of(pass);
+		if (mt_pass_refuse(pass))
+			mt_count_loss(session, recording_id, MT_LOSS_PASS_RING_FULL, n_bytes,
+				      start.begin_ns);
 		goto err_release;
 	}
 	reset_pass(pass, info, &start);
@@ -422,7 +434,8 @@ void moetrace_pass_end(struct moetrace_pass *pass)
 	for (uint32_t i = 0; i < (pass->model->n_layers + 63) / 64; i++)
 		end->dropped_layers[i] = atomic_load_explicit(&pass->dropped[i],
 							      memory_order_relaxed);
+	unlatch(pass);
 	mt_ring_commit(pass->ring, reservation);
 	mt_tool_end(&pass->session->tool, &pass->tool);
-	release(pass->session, pass);
+	mt_ring_release(&pass->session->pool, pass->ring);
 }

@@ -94,7 +94,9 @@ int mt_writer_write_ranges(struct mt_writer *writer)
 		/* It ended after the recording: of the next one. */
 		if (writer->recording_id && record->time_ns > writer->end_ns)
 			break;
-		if (writer->flight.recording_id && !writer->flight.is_writing)
+		if (mt_writer_is_late_range(writer, record))
+			status = MOETRACE_OK;
+		else if (writer->flight.recording_id && !writer->flight.is_writing)
 			status = mt_flight_record(writer, 0, record);
 		else if (writer->recording_id && record->type == MT_RECORD_RANGE)
 			status = mt_writer_write_range(writer,

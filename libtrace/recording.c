@@ -162,17 +162,20 @@ static int write_facts(struct mt_writer *writer)
 {
 	struct mt_store_stats stats;
 	uint64_t now = mt_writer_now_ns(writer);
-	int status = mt_writer_collect_losses(writer, 0);
+	/* First, since one that comes late is a loss. */
+	int status = mt_writer_write_ranges(writer);
 	int is_due;
 
+	if (!status)
+		status = mt_writer_collect_late(writer);
+	if (!status)
+		status = mt_writer_collect_losses(writer, 0);
 	if (!status)
 		status = mt_writer_collect_misuse(writer);
 	if (!status)
 		status = mt_writer_write_readings(writer);
 	if (!status)
 		status = mt_writer_write_collectors(writer);
-	if (!status)
-		status = mt_writer_write_ranges(writer);
 	if (!status && writer->recording_id &&
 	    (writer->is_load_due || now - writer->last_load_ns >= LOAD_INTERVAL_NS))
 		status = write_load(writer);
@@ -274,11 +277,13 @@ void mt_writer_begin_counting(struct mt_writer *writer, const struct mt_message 
 int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message *message)
 {
 	struct mt_loss_counts seen;
-	int status;
+	int status = MOETRACE_OK;
 
-	/* A rotation starts what goes on; what was lost before a start is of no recording. */
+	/* A rotation starts what goes on; what was lost before a start is of the recordings before. */
 	if (message != writer->start)
-		mt_writer_forget_losses(writer);
+		status = mt_writer_collect_late(writer);
+	if (status)
+		return status;
 	remember_start(writer, message);
 	writer->newest_id = message->recording_id;
 	writer->file_recording_id = message->recording_id;
@@ -299,6 +304,8 @@ int mt_writer_start_recording(struct mt_writer *writer, const struct mt_message 
 	/* At once, so that a process killed from now on leaves a recording without an end. */
 	if (!status)
 		status = mt_writer_commit(writer);
+	if (!status)
+		mt_writer_note_file_id(writer, message->recording_id);
 	if (!status && message->request)
 		mt_flight_start(writer, message);
 	if (!status)
@@ -351,6 +358,9 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 		status = mt_ledger_stop(&writer->ledger);
 	writer->recording_id = 0;
 	writer->assembly.recording_id = 0;
+	writer->ended.recording_id = recording_id;
+	writer->ended.start_ns = writer->start_ns;
+	writer->ended.end_ns = end_ns;
 	if (!status)
 		status = mt_writer_commit(writer);
 	/* Not ended: whoever is told counts what is lost. */

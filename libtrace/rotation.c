@@ -90,6 +90,7 @@ static int move_to(struct mt_writer *writer, struct mt_store *next, char *path, 
 	writer->n_parts++;
 	writer->load.n_rows = 0;
 	writer->file_recording_id = 0;
+	memset(writer->file_ids, 0, sizeof(writer->file_ids));
 	if (is_asked && writer->session->settings.has_default_limit)
 		writer->limit_bytes = mt_default_file_limit_bytes(path);
 	return mt_writer_define_all(writer);
@@ -113,7 +114,8 @@ static uint64_t leave_failed(struct mt_writer *writer, char *ret_error)
 
 	snprintf(ret_error, MT_STORE_ERROR_BYTES, "%s", mt_store_error(writer->store));
 	if (!writer->status)
-		n_lost = writer->assembly.counts.passes - writer->committed.passes;
+		n_lost = mt_writer_count_unstored(writer) + writer->losses.passes -
+			 writer->committed_losses;
 	(void)mt_ledger_stop(&writer->ledger);
 	writer->recording_id = 0;
 	writer->assembly.recording_id = 0;

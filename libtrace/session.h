@@ -122,6 +122,8 @@ enum mt_loss_kind {
 	MT_LOSS_KERNEL_RING_FULL, /* times of operations */
 	MT_LOSS_RANGE_RING_FULL,
 	MT_LOSS_COLLECTIVE_RING_FULL,
+	MT_LOSS_PASS_CUT, /* the writer alone: it came after the end of its recording */
+	MT_LOSS_RANGE_CUT,
 	MT_N_LOSS,
 };
 
@@ -132,12 +134,15 @@ enum mt_loss_kind {
 #define MT_N_LOSS_TURNS 8u
 #define MT_N_AHEAD	2u
 
+/* Beside a pass's recording: that has ended, and has counted the pass as one that it did not get. */
+#define MT_TOLD (UINT32_C(1) << 31)
+
 /* The pass that holds a ring. Written by the thread that begins it, then the atomics by any. */
 struct moetrace_pass {
 	struct moetrace_session *session;
 	struct mt_ring *ring;
 	const struct mt_model *model;
-	_Atomic uint32_t recording_id; /* stop looks at it from another thread */
+	_Atomic uint32_t recording_id; /* with MT_TOLD; stop looks at it from another thread */
 	_Atomic uint32_t last_id;      /* of the last pass that began in the ring: its recording */
 	uint64_t number;               /* of the ring's passes: each MT_MAX_RINGS more than the last; a late
 	                                  one was given its own */
@@ -284,6 +289,7 @@ void mt_losses_read_turn(struct moetrace_session *session, uint32_t turn,
 			 struct mt_loss_counts *ret_counts);
 void mt_losses_read(struct moetrace_session *session, struct mt_loss_counts *ret_counts);
 void mt_losses_add(struct mt_loss_counts *to, const struct mt_loss_counts *counts);
+int mt_is_lost_pass(enum mt_loss_kind kind);
 uint64_t mt_lost_passes(const struct mt_loss_counts *counts);
 /* When the last pass was lost whole, on the session's clock; 0: none was. */
 uint64_t mt_lost_passes_ns(struct moetrace_session *session);

@@ -165,9 +165,11 @@ void moetrace_range_pop(struct moetrace_session *session, struct moetrace_range 
 	ring = atomic_load_explicit(&session->ranges, memory_order_acquire);
 	reservation = mt_ring_reserve(ring, MT_RECORD_RANGE, sizeof(*to));
 	to = (struct mt_record_range *)reservation.record;
-	if (!to)
+	if (!to) {
+		range->name = 0;
 		return mt_count_loss(session, recording_id, MT_LOSS_RANGE_RING_FULL, sizeof(*to),
 				     now_ns);
+	}
 	to->record.time_ns = now_ns;
 	to->start_ns = range->start_ns;
 	to->thread = mt_thread_number();

@@ -70,7 +70,7 @@ static void take(struct mt_writer *writer, uint32_t stream, struct mt_record *re
 	struct mt_ring_pool *pool = &writer->session->pool;
 	uint32_t ring = stream % pool->n_rings;
 
-	mt_writer_note_taken(writer, ring, record);
+	(void)mt_writer_note_taken(writer, ring, record);
 	mt_writer_check(writer, writer->flight.recording_id ?
 			      mt_flight_record(writer, ring, record) :
 			      mt_assembly_record(&writer->assembly, ring, record));

@@ -97,6 +97,14 @@ struct mt_writer {
 	uint32_t file_recording_id;  /* last one in this file; 0: none */
 	uint32_t newest_id;          /* recordings above it have not started for the writer */
 	uint8_t has_begun[MT_N_RINGS]; /* by ring: of its pass BEGIN was taken, and END not */
+	uint32_t told_ids[MT_N_RINGS]; /* the recording that has counted its pass untold; 0: none */
+	uint32_t file_ids[MT_N_LOSS_TURNS]; /* the last recordings in this file, in turn; 0: none */
+	uint32_t n_file_ids;
+	struct {
+		uint32_t recording_id; /* 0: none */
+		uint64_t start_ns;
+		uint64_t end_ns;
+	} ended;                     /* the last recording that has */
 	uint64_t limit_bytes;        /* of this file and the parts before it */
 	uint64_t parts_bytes;        /* of the parts that rotation by size or time has left behind */
 	uint32_t n_parts;            /* files before this one */
@@ -256,10 +264,14 @@ void mt_writer_losses_seen(const struct mt_writer *writer, struct mt_loss_counts
 int mt_writer_collect_misuse(struct mt_writer *writer);
 int mt_writer_write_cut_gap(struct mt_writer *writer, uint64_t end_ns, uint64_t n_lost,
 			    const char *reason);
-/* A record of a pass is taken out of its ring, whatever becomes of it. */
-void mt_writer_note_taken(struct mt_writer *writer, uint32_t ring, const struct mt_record *record);
-/* Passes of the recording that their threads had not told when it was to end: they are not taken. */
-uint64_t mt_writer_count_untold(struct mt_writer *writer);
+/* What a gap of the kind is of, and in which of the stats it is, too; NULL: in none. */
+void mt_writer_gap_row(enum mt_loss_kind kind, struct mt_gap_row *ret_row);
+const char *mt_writer_loss_counter(enum mt_loss_kind kind);
+/* Add what a turn has lost since the last look to @lost [MT_N_LOSS], and to @counts (NULL: nowhere). */
+void mt_writer_look_at_turn(struct mt_writer *writer, uint32_t turn, struct mt_lost *lost,
+			    struct mt_loss_counts *counts);
+/* Passes that were taken, or are in their threads' hands, and that no commit has. */
+uint64_t mt_writer_count_unstored(struct mt_writer *writer);
 /* Passes that wait in the rings and will not be stored. */
 uint64_t mt_writer_discard_rings(struct mt_writer *writer);
 /* The store failed: what since the last commit was taken, or waits, is not in the file. */
@@ -288,6 +300,24 @@ static inline uint32_t mt_writer_current_id(const struct mt_writer *writer)
 {
 	return writer->recording_id ? writer->recording_id : writer->flight.recording_id;
 }
+
+/*
+ * writer_late.c: a record of a pass is taken out of its ring, whatever becomes of it. 1: it is the BEGIN
+ * of one of the recording, or of one that was switched to; that of an ended one is counted here.
+ */
+int mt_writer_note_taken(struct mt_writer *writer, uint32_t ring, const struct mt_record *record);
+/* Passes of the recording that their threads had not told when it was to end: they are not taken. */
+uint64_t mt_writer_count_untold(struct mt_writer *writer);
+/* The last recording of a turn of losses that has started for the writer; 0: none has. */
+uint32_t mt_writer_id_of_turn(const struct mt_writer *writer, uint32_t turn);
+/* A recording is in this file. */
+void mt_writer_note_file_id(struct mt_writer *writer, uint32_t recording_id);
+/* The recording of this file that losses of an ended one are told in; 0: it runs, or is in none. */
+uint32_t mt_writer_ended_here(const struct mt_writer *writer, uint32_t recording_id);
+/* What was lost of recordings that have ended, as far as none that runs takes it over. */
+int mt_writer_collect_late(struct mt_writer *writer);
+/* A range that ended in a recording that has: it is counted. */
+int mt_writer_is_late_range(struct mt_writer *writer, const struct mt_record *record);
 
 /* rotation.c */
 /* The message of moetrace_dump() in flight mode: write what is kept, and go on. */

@@ -3,21 +3,43 @@
  * What a recording lacks, as the writer finds it: what the hot path lost, what was used wrongly,
  * what was cut off at the end or waited for a file that takes no more.
  *
- * Invariant: a loss is told once, in the recording that the hot path counted it for. What it counts
- * for one that has ended already goes to the one after it, unless nothing was recorded meanwhile.
+ * Invariant: a loss is told once, in the recording that the hot path counted it for; one that has ended
+ * already is writer_late.c's, but where its file is closed the one that runs takes it over.
  */
 #include "libtrace/writer_internal.h"
 
 #include <string.h>
 
+static const struct {
+	const char *stream;
+	const char *reason;
+	const char *counter; /* NULL: told beside what is dropped */
+} loss_kinds[MT_N_LOSS] = {
+	[MT_LOSS_PASS_NO_RING] = { "pass", "no_ring", "dropped_passes" },
+	[MT_LOSS_PASS_RING_FULL] = { "pass", "ring_full", "dropped_passes" },
+	[MT_LOSS_LAYER_RING_FULL] = { "layer", "ring_full", "dropped_layers" },
+	[MT_LOSS_DISPATCH_RING_FULL] = { "dispatch", "ring_full", "dropped_dispatches" },
+	[MT_LOSS_PASS_DEVICE_FULL] = { "pass", "device_ring_full", "dropped_passes" },
+	[MT_LOSS_PASS_DEVICE] = { "pass", "device", "dropped_passes" },
+	[MT_LOSS_KERNEL_RING_FULL] = { "kernel", "ring_full", "dropped_kernels" },
+	[MT_LOSS_RANGE_RING_FULL] = { "range", "ring_full", "dropped_ranges" },
+	[MT_LOSS_COLLECTIVE_RING_FULL] = { "collective", "ring_full", "dropped_collectives" },
+	[MT_LOSS_PASS_CUT] = { "pass", "stop_timeout", NULL },
+	[MT_LOSS_RANGE_CUT] = { "range", "stop_timeout", NULL },
+};
+
+const char *mt_writer_loss_counter(enum mt_loss_kind kind)
+{
+	return loss_kinds[kind].counter;
+}
+
+void mt_writer_gap_row(enum mt_loss_kind kind, struct mt_gap_row *ret_row)
+{
+	*ret_row = (struct mt_gap_row){ .stream = loss_kinds[kind].stream, .reason = loss_kinds[kind].reason };
+}
+
 static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const struct mt_lost *lost)
 {
-	static const char *const streams[] = { "pass",     "pass", "layer", "dispatch",
-					       "pass",     "pass", "kernel", "range",
-					       "collective" };
-	static const char *const reasons[] = { "no_ring", "ring_full", "ring_full", "ring_full",
-					       "device_ring_full", "device", "ring_full",
-					       "ring_full", "ring_full" };
 	struct mt_open_gap *gap = &writer->gaps[kind];
 	struct mt_gap_row row;
 
@@ -30,16 +52,13 @@ static int write_gap(struct mt_writer *writer, enum mt_loss_kind kind, const str
 	gap->commit = writer->n_commits;
 	gap->n_lost += lost->n;
 	gap->bytes_lost += lost->n_bytes;
-	row = (struct mt_gap_row){
-		.gap_id = gap->gap_id,
-		.recording_id = writer->recording_id,
-		.stream = streams[kind],
-		.start_ns = (int64_t)gap->start_ns,
-		.end_ns = (int64_t)(lost->last_ns > gap->start_ns ? lost->last_ns : gap->start_ns),
-		.n_lost = (int64_t)gap->n_lost,
-		.bytes_lost = (int64_t)gap->bytes_lost,
-		.reason = reasons[kind],
-	};
+	mt_writer_gap_row(kind, &row);
+	row.gap_id = gap->gap_id;
+	row.recording_id = writer->recording_id;
+	row.start_ns = (int64_t)gap->start_ns;
+	row.end_ns = (int64_t)(lost->last_ns > gap->start_ns ? lost->last_ns : gap->start_ns);
+	row.n_lost = (int64_t)gap->n_lost;
+	row.bytes_lost = loss_kinds[kind].counter ? (int64_t)gap->bytes_lost : MT_NULL;
 	return mt_store_gap(writer->store, &row);
 }
 
@@ -55,7 +74,7 @@ int mt_writer_lose(struct mt_writer *writer, enum mt_loss_kind kind, const struc
 		writer->losses.ranges += lost->n;
 	else if (kind == MT_LOSS_COLLECTIVE_RING_FULL)
 		writer->losses.collectives += lost->n;
-	else
+	else if (mt_is_lost_pass(kind))
 		writer->losses.passes += lost->n;
 	writer->losses.bytes += lost->n_bytes;
 	return writer->recording_id ? write_gap(writer, kind, lost) : MOETRACE_OK;
@@ -66,15 +85,6 @@ void mt_writer_losses_seen(const struct mt_writer *writer, struct mt_loss_counts
 	memset(ret_counts, 0, sizeof(*ret_counts));
 	for (uint32_t turn = 0; turn < MT_N_LOSS_TURNS; turn++)
 		mt_losses_add(ret_counts, &writer->losses_seen[turn]);
-}
-
-/* Is the turn one of the recordings that have not started for the writer? */
-static int is_ahead(const struct mt_writer *writer, uint32_t turn)
-{
-	for (uint32_t i = 1; i <= MT_N_AHEAD; i++)
-		if ((writer->newest_id + i) % MT_N_LOSS_TURNS == turn)
-			return 1;
-	return 0;
 }
 
 /* Of one kind, and of one turn: what was lost since the last look. */
@@ -100,6 +110,23 @@ static void add_lost(struct mt_writer *writer, uint32_t turn, enum mt_loss_kind 
 		lost->last_ns = last_ns;
 }
 
+void mt_writer_look_at_turn(struct mt_writer *writer, uint32_t turn, struct mt_lost *lost,
+			    struct mt_loss_counts *counts)
+{
+	struct mt_loss_counts *seen = &writer->losses_seen[turn];
+	struct mt_loss_counts now;
+
+	mt_losses_read_turn(writer->session, turn, &now);
+	for (int i = 0; i < MT_N_LOSS; i++) {
+		add_lost(writer, turn, i, &now, &lost[i]);
+		if (counts) {
+			counts->n[i] += now.n[i] - seen->n[i];
+			counts->n_bytes[i] += now.n_bytes[i] - seen->n_bytes[i];
+		}
+	}
+	*seen = now;
+}
+
 /* What was lost since the last look, by kind; 0: nothing. */
 static int look(struct mt_writer *writer, struct mt_lost *ret_lost)
 {
@@ -107,14 +134,10 @@ static int look(struct mt_writer *writer, struct mt_lost *ret_lost)
 
 	memset(ret_lost, 0, MT_N_LOSS * sizeof(*ret_lost));
 	for (uint32_t turn = 0; turn < MT_N_LOSS_TURNS; turn++) {
-		struct mt_loss_counts now;
+		uint32_t recording_id = mt_writer_id_of_turn(writer, turn);
 
-		if (is_ahead(writer, turn))
-			continue;
-		mt_losses_read_turn(writer->session, turn, &now);
-		for (int i = 0; i < MT_N_LOSS; i++)
-			add_lost(writer, turn, i, &now, &ret_lost[i]);
-		writer->losses_seen[turn] = now;
+		if (recording_id && !mt_writer_ended_here(writer, recording_id))
+			mt_writer_look_at_turn(writer, turn, ret_lost, NULL);
 	}
 	for (int i = 0; i < MT_N_LOSS; i++)
 		is_any |= ret_lost[i].n != 0;
@@ -163,8 +186,8 @@ int mt_writer_collect_losses(struct mt_writer *writer, int is_end)
 	struct mt_lost lost[MT_N_LOSS];
 	int status = MOETRACE_OK;
 
-	/* What is lost while a dump is written, or between two files, is told afterwards. */
-	if (writer->flight.is_writing || !mt_writer_current_id(writer))
+	/* What is lost while a dump is written, or between two recordings, is told afterwards. */
+	if (!mt_writer_current_id(writer) || writer->flight.is_writing)
 		return MOETRACE_OK;
 	if (writer->flight.recording_id)
 		return collect_in_flight(writer, is_end);
@@ -233,44 +256,6 @@ int mt_writer_write_cut_gap(struct mt_writer *writer, uint64_t end_ns, uint64_t 
 	return n_lost ? mt_store_gap(writer->store, &row) : MOETRACE_OK;
 }
 
-void mt_writer_note_taken(struct mt_writer *writer, uint32_t ring, const struct mt_record *record)
-{
-	if (record->type == MT_RECORD_BEGIN &&
-	    ((const struct mt_record_begin *)record)->skip == MT_SKIP_NONE)
-		writer->has_begun[ring] = 1;
-	else if (record->type == MT_RECORD_END)
-		writer->has_begun[ring] = 0;
-}
-
-/* Does a pass of the recording begin with the ring's next record? */
-static int has_begin(const struct mt_writer *writer, struct mt_ring *ring)
-{
-	struct mt_record *record;
-
-	while ((record = mt_ring_peek(ring, mt_ring_head(ring))) && record->type == MT_RECORD_PAD)
-		mt_ring_take(ring, record);
-	return record && record->type == MT_RECORD_BEGIN &&
-	       ((const struct mt_record_begin *)record)->skip == MT_SKIP_NONE &&
-	       ((const struct mt_record_begin *)record)->recording_id == writer->recording_id;
-}
-
-uint64_t mt_writer_count_untold(struct mt_writer *writer)
-{
-	struct moetrace_session *session = writer->session;
-	uint64_t n = 0;
-
-	for (uint32_t i = 0; i < session->pool.n_rings; i++) {
-		/* Asked first: what a ring's last holder told is in it. */
-		int is_held = mt_ring_is_held(&session->pool, i);
-		uint32_t latched = atomic_load(&session->passes[i].recording_id);
-
-		if (!writer->has_begun[i])
-			n += (is_held && latched == writer->recording_id) ||
-			     has_begin(writer, &session->pool.rings[i]);
-	}
-	return n;
-}
-
 uint64_t mt_writer_discard_rings(struct mt_writer *writer)
 {
 	uint64_t n_passes = 0;
@@ -281,22 +266,29 @@ uint64_t mt_writer_discard_rings(struct mt_writer *writer)
 		struct mt_record *record;
 
 		while ((record = mt_ring_peek(ring, head))) {
-			n_passes += record->type == MT_RECORD_BEGIN;
-			mt_writer_note_taken(writer, i % writer->session->pool.n_rings, record);
+			n_passes += (uint64_t)mt_writer_note_taken(
+				writer, i % writer->session->pool.n_rings, record);
 			mt_ring_take(ring, record);
 		}
 	}
 	return n_passes;
 }
 
-void mt_writer_count_failure(struct mt_writer *writer)
+uint64_t mt_writer_count_unstored(struct mt_writer *writer)
 {
 	uint64_t n_lost = writer->assembly.counts.passes - writer->committed.passes;
-	struct mt_loss_counts seen, now;
 
 	for (uint32_t i = 0; i < MT_N_RINGS; i++)
 		n_lost += writer->assembly.passes[i].is_open != 0;
-	n_lost += mt_writer_discard_rings(writer) + writer->flight.n_passes;
+	return n_lost + mt_writer_count_untold(writer);
+}
+
+void mt_writer_count_failure(struct mt_writer *writer)
+{
+	uint64_t n_lost = mt_writer_discard_rings(writer) + writer->flight.n_passes;
+	struct mt_loss_counts seen, now;
+
+	n_lost += mt_writer_count_unstored(writer);
 	writer->losses.passes += n_lost;
 	writer->discarded_passes += n_lost;
 	/* No commit will take what the hot path lost since the last one. */
@@ -304,6 +296,7 @@ void mt_writer_count_failure(struct mt_writer *writer)
 	mt_writer_forget_losses(writer);
 	mt_writer_losses_seen(writer, &now);
 	writer->losses.passes += mt_lost_passes(&now) - mt_lost_passes(&seen);
+	writer->losses.passes += now.n[MT_LOSS_PASS_CUT] - seen.n[MT_LOSS_PASS_CUT];
 	/* With those whose gaps were in the transaction that failed. */
 	n_lost = writer->losses.passes - writer->committed_losses;
 	writer->has_last_words = 1;

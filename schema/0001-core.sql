@@ -331,13 +331,13 @@ CREATE TABLE stats (
 -- An interval in which the recorder lost something.
 CREATE TABLE gap (
 	gap_id INTEGER PRIMARY KEY,  -- key
-	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
+	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording; of what a thread tells after the end of one whose file is closed, the one that runs then
 	stream TEXT NOT NULL,        -- 'pass' (whole passes), 'layer' (layers of recorded passes), 'dispatch' (what a layer's dispatch moved) 'kernel' (times of operations), 'range' or 'collective'
 	start_ns INTEGER NOT NULL,   -- not after the first loss
 	end_ns INTEGER NOT NULL,     -- not before the last loss
 	n_lost INTEGER NOT NULL,     -- records lost
 	bytes_lost INTEGER,          -- their size; NULL: unknown
-	reason TEXT NOT NULL         -- 'no_ring' (more passes at once than rings), 'ring_full' (the writer fell behind), 'device_ring_full' (passes came faster from a GPU than they were taken, or one was larger than its ring), 'device' (a GPU's passes that its driver refused or lost, or that were still running when stop gave up), 'stop_timeout' (still running when stop gave up), 'file_limit' or 'io_error' (not stored any more)
+	reason TEXT NOT NULL         -- 'no_ring' (more passes at once than rings), 'ring_full' (the writer fell behind), 'device_ring_full' (passes came faster from a GPU than they were taken, or one was larger than its ring), 'device' (a GPU's passes that its driver refused or lost, or that were still running when stop gave up), 'stop_timeout' (a pass that was still running when stop gave up, or a range that its thread told after the end; one that sampling would have left out may be among the passes), 'file_limit' or 'io_error' (not stored any more)
 );
 
 -- Something a person should know: a refused call, a failing disk, a source that is off.

@@ -407,6 +407,16 @@ int mt_store_stat(struct mt_store *store, int64_t recording_id, const char *name
 	return mt_store_step(store, MT_STMT_STAT);
 }
 
+int mt_store_stat_add(struct mt_store *store, int64_t recording_id, const char *name, int64_t n)
+{
+	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_STAT_ADD);
+
+	mt_store_bind_int(stmt, 1, recording_id);
+	mt_store_bind_text(stmt, 2, name);
+	mt_store_bind_int(stmt, 3, n);
+	return mt_store_step(store, MT_STMT_STAT_ADD);
+}
+
 int mt_store_gap(struct mt_store *store, const struct mt_gap_row *row)
 {
 	sqlite3_stmt *stmt = mt_store_stmt(store, MT_STMT_GAP);

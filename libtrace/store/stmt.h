@@ -63,6 +63,7 @@
 		"other_tokens = other_tokens + excluded.other_tokens, "                       \
 		"padding_tokens = padding_tokens + excluded.padding_tokens")                  \
 	X(STAT, "INSERT OR REPLACE INTO stats VALUES (?, ?, ?)")                              \
+	X(STAT_ADD, "UPDATE stats SET value = value + ?3 WHERE recording_id = ?1 AND name = ?2") \
 	X(GAP, "INSERT OR REPLACE INTO gap VALUES (?, ?, ?, ?, ?, ?, ?, ?)")                  \
 	X(DIAGNOSTIC, "INSERT OR REPLACE INTO diagnostic VALUES (?, 1, ?, ?, ?, ?, ?)")       \
 	X(CLOCK, "INSERT INTO clock_snapshot VALUES (NULL, 1, ?, ?, ?, ?)")                   \

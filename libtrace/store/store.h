@@ -358,6 +358,8 @@ int mt_store_load_merge(struct mt_store *store, int64_t recording_id, int64_t or
 
 /* Facts about the recording itself. */
 int mt_store_stat(struct mt_store *store, int64_t recording_id, const char *name, int64_t value);
+/* More of what is there already. */
+int mt_store_stat_add(struct mt_store *store, int64_t recording_id, const char *name, int64_t n);
 struct mt_gap_row {
 	int64_t gap_id;
 	int64_t recording_id;

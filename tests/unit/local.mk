@@ -36,6 +36,7 @@ check_LTLIBRARIES += %D%/libmt_test.la
 	%D%/check_attempt \
 	%D%/check_catalogue \
 	%D%/check_experts \
+	%D%/check_held \
 	%D%/check_honest \
 	%D%/check_library \
 	%D%/check_narrow \
@@ -62,6 +63,7 @@ check_PROGRAMS += $(%C%_programs)
 TESTS += $(%C%_programs)
 thread_tests += \
 	%D%/check_catalogue \
+	%D%/check_held \
 	%D%/check_recording \
 	%D%/check_select \
 	%D%/check_collective \
@@ -83,6 +85,12 @@ thread_tests += \
 %C%_check_experts_SOURCES = %D%/check_experts.c
 %C%_check_experts_CFLAGS = $(%C%_cflags)
 %C%_check_experts_LDADD = $(%C%_libs)
+
+%C%_check_held_SOURCES = %D%/check_held.c \
+	tests/fault/support/io_fault.c tests/fault/support/io_fault.h
+%C%_check_held_CFLAGS = $(%C%_cflags)
+%C%_check_held_LDADD = %D%/libmt_test.la libtrace/libmt_trace.la $(CHECK_LIBS) $(SQLITE3_LIBS) \
+	$(PTHREAD_LIBS) -lm
 
 %C%_check_honest_SOURCES = %D%/check_honest.c
 %C%_check_honest_CFLAGS = $(%C%_cflags)

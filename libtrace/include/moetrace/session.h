@@ -182,7 +182,10 @@ int moetrace_start(struct moetrace_session *session, const struct moetrace_recor
 /**
  * Stop the recording, wait up to stop_timeout_ms for passes in flight, and commit. Passes
  * still running then are stored as far as they came, as partial ('unended'), and counted as
- * lost (table gap, 'stop_timeout').
+ * lost (table gap, 'stop_timeout'). One whose thread is held so early in moetrace_pass_begin() that
+ * the recording does not know of it yet is counted when that thread goes on: in its recording
+ * while the file is the one in force, else in the recording that runs, else by a diagnostic.
+ * What is not told before moetrace_session_close() is counted nowhere.
  *
  * @reason  Stored as end_reason; NULL: "stopped".
  *
