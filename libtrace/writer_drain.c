@@ -25,18 +25,28 @@ int mt_writer_is_over_limit(const struct mt_writer *writer)
 	       writer->limit_bytes;
 }
 
-/* The next record of a ring before @limit, or NULL; waits for its producer if it must. */
-static struct mt_record *next_record(struct mt_ring *ring, uint64_t limit, int must_wait)
+/*
+ * The next record of a stream before @limit, or NULL; waits for its producer if it must, once a record:
+ * one that is held in the middle of it is not waited for with each message.
+ */
+static struct mt_record *next_record(struct mt_writer *writer, uint32_t stream, uint64_t limit,
+				     int must_wait)
 {
-	uint64_t until_ns = mt_monotonic_ns() + RECORD_PATIENCE_NS;
+	struct mt_ring *ring = &writer->session->pool.rings[stream];
 	const struct timespec pause = { 0, 20 * 1000 };
 	struct mt_record *record = mt_ring_peek(ring, limit);
+	uint64_t tail = mt_ring_tail(ring);
+	uint64_t until_ns;
 
-	while (!record && must_wait && mt_ring_tail(ring) < limit &&
-	       mt_monotonic_ns() < until_ns) {
+	if (record || !must_wait || tail >= limit || writer->given_up[stream] == tail + 1)
+		return record;
+	until_ns = mt_monotonic_ns() + RECORD_PATIENCE_NS;
+	while (!record && mt_monotonic_ns() < until_ns) {
 		nanosleep(&pause, NULL);
 		record = mt_ring_peek(ring, limit);
 	}
+	if (!record)
+		writer->given_up[stream] = tail + 1;
 	return record;
 }
 
@@ -85,7 +95,7 @@ static void take_side(struct mt_writer *writer, uint32_t ring, const struct mt_r
 	struct mt_record *record;
 
 	while (!writer->status &&
-	       (record = next_record(&writer->session->pool.rings[side], limit, 1)))
+	       (record = next_record(writer, side, limit, 1)))
 		take(writer, side, record);
 }
 
@@ -105,7 +115,7 @@ static struct mt_record *next_of(struct mt_writer *writer, uint32_t stream, cons
 				 int must_wait)
 {
 	struct mt_ring_pool *pool = &writer->session->pool;
-	struct mt_record *record = next_record(&pool->rings[stream], heads[stream], must_wait);
+	struct mt_record *record = next_record(writer, stream, heads[stream], must_wait);
 	uint32_t main = stream % pool->n_rings;
 	const struct mt_record *first = record;
 

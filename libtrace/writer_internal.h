@@ -97,6 +97,7 @@ struct mt_writer {
 	uint32_t file_recording_id;  /* last one in this file; 0: none */
 	uint32_t newest_id;          /* recordings above it have not started for the writer */
 	uint8_t has_begun[MT_N_RINGS]; /* by ring: of its pass BEGIN was taken, and END not */
+	uint64_t given_up[MT_MAX_STREAMS]; /* position + 1 of a record that was waited for in vain */
 	uint32_t told_ids[MT_N_RINGS]; /* the recording that has counted its pass untold; 0: none */
 	uint32_t file_ids[MT_N_LOSS_TURNS]; /* the last recordings in this file, in turn; 0: none */
 	uint32_t n_file_ids;

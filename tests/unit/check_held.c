@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Threads that are held in the middle of a call while their recording ends: what they then tell is
- * counted once, where it can still be read. What cannot be held from outside is done by hand, in two
- * halves.
+ * counted once, where it can still be read, and nobody waits for them longer than was asked. What
+ * cannot be held from outside is done by hand, in two halves.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -407,6 +407,33 @@ START_TEST(test_late_range)
 }
 END_TEST
 
+/* ---- nobody waits for them ---- */
+
+/* A record that is not complete is waited for once, and not with each message behind it. */
+START_TEST(test_waited_for_once)
+{
+	enum { N = 40 };
+	struct mt_ring *ring;
+	struct mt_reservation record;
+	uint64_t begin_ns;
+
+	start("once.db");
+	ring = hold_latched();
+	record = mt_ring_reserve_alone(ring, MT_RECORD_PAD, MT_LINE_BYTES, MT_END_BYTES);
+	ck_assert(record.record);
+	record.record->time_ns = 0;
+	begin_ns = suite_now_ns();
+	for (int i = 0; i < N; i++)
+		toy_request_end(&toy, toy_request(&toy, "r"), 0);
+	ck_assert_int_eq(moetrace_flush(toy.session), MOETRACE_OK);
+	ck_assert_uint_lt(suite_now_ns() - begin_ns, N * UINT64_C(1000000000));
+	mt_ring_commit(ring, record);
+	let_go(ring);
+	toy_close(&toy);
+	expect_gaps(toy.path, "");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *suite = suite_create("held");
@@ -425,6 +452,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_lost_after_the_end, 0, 4);
 	tcase_add_test(tc, test_lost_long_ago);
 	tcase_add_loop_test(tc, test_late_range, 0, 2);
+	tcase_add_test(tc, test_waited_for_once);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);
 }
