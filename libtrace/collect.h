@@ -125,6 +125,8 @@ void mt_collect_watch(struct mt_collect *collect);
 uint32_t mt_collect_take(struct mt_collect *collect, uint64_t until_ns,
 			 struct mt_reading *ret_readings, uint32_t n_max);
 void mt_reading_release(struct mt_reading *reading);
+/* Writer: a reading that was taken makes no row: its source has lost it. */
+void mt_collect_lose(struct mt_collect *collect, uint32_t source);
 uint64_t mt_reading_ns(const struct mt_reading *reading);
 uint32_t mt_collect_count(const struct mt_collect *collect);
 /* Of a recording whose end has come if @is_over. */

@@ -274,6 +274,11 @@ uint32_t mt_collect_take(struct mt_collect *collect, uint64_t until_ns,
 	return n;
 }
 
+void mt_collect_lose(struct mt_collect *collect, uint32_t source)
+{
+	count_dropped(&collect->sources[source], 1);
+}
+
 void mt_collect_versions_get(struct mt_collect *collect, struct mt_versions *versions)
 {
 	if (!collect)

@@ -104,6 +104,26 @@ static int write_power(struct mt_writer *writer, const struct mt_power_reading *
 	return mt_store_device_limit(writer->store, device, gpu->limit_mw);
 }
 
+/* Of a device that is not known, or of a kernel whose name, or a launch whose graph, is not. */
+static int lose(struct mt_writer *writer, const struct mt_reading *reading)
+{
+	mt_collect_lose(writer->session->collect, reading->source);
+	return MOETRACE_OK;
+}
+
+static int write_kernel(struct mt_writer *writer, const struct mt_reading *reading, int64_t device)
+{
+	int status = mt_writer_write_kernel(writer, &reading->kernel, device);
+
+	if (status == MOETRACE_E_NOT_FOUND) {
+		writer->n_readings[reading->source]--;
+		return lose(writer, reading);
+	}
+	writer->n_invalid[reading->source] +=
+		reading->kernel.flags != 0 || reading->kernel.n_untimed != 0;
+	return status;
+}
+
 static int write_reading(struct mt_writer *writer, const struct mt_reading *reading)
 {
 	uint32_t device = reading->type == MT_READING_POWER ? reading->power.device :
@@ -121,8 +141,10 @@ static int write_reading(struct mt_writer *writer, const struct mt_reading *read
 	status = device_id(writer, device, &id);
 	if (!status && reading->type == MT_READING_CLOCK)
 		return mt_store_device_clock(writer->store, id ? id : MT_NULL, &reading->clock);
-	if (status || !id)
+	if (status)
 		return status;
+	if (!id)
+		return lose(writer, reading);
 	writer->n_readings[reading->source]++;
 	if (mt_reading_ns(reading) > writer->last_reading_ns[reading->source])
 		writer->last_reading_ns[reading->source] = mt_reading_ns(reading);
@@ -130,9 +152,7 @@ static int write_reading(struct mt_writer *writer, const struct mt_reading *read
 	case MT_READING_POWER:
 		return write_power(writer, &reading->power, id);
 	case MT_READING_KERNEL:
-		writer->n_invalid[reading->source] +=
-			reading->kernel.flags != 0 || reading->kernel.n_untimed != 0;
-		return mt_writer_write_kernel(writer, &reading->kernel, id);
+		return write_kernel(writer, reading, id);
 	case MT_READING_OVERHEAD:
 		return mt_store_overhead(writer->store, writer->recording_id, &reading->overhead);
 	case MT_READING_LINK:

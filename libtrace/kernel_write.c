@@ -84,7 +84,7 @@ static int define_graph(struct mt_writer *writer, uint32_t number, uint32_t n_no
 	int status = MOETRACE_OK;
 
 	if (!graph || graph->n_nodes != n_nodes)
-		return MOETRACE_E_INVALID;
+		return MOETRACE_E_NOT_FOUND;
 	if (writer->has_graph[number - 1])
 		return MOETRACE_OK;
 	for (uint32_t i = 0; !status && i < graph->n_nodes; i++)
@@ -101,7 +101,7 @@ static int write_launch(struct mt_writer *writer, const struct mt_kernel_reading
 	if (reading->graph) {
 		status = define_graph(writer, reading->graph, reading->n_nodes);
 		if (status)
-			return status == MOETRACE_E_INVALID ? MOETRACE_OK : status;
+			return status;
 		row->graph = reading->graph;
 		row->n_nodes = reading->n_nodes;
 		row->n_untimed = reading->n_untimed;
@@ -131,6 +131,8 @@ int mt_writer_write_kernel(struct mt_writer *writer, const struct mt_kernel_read
 	};
 	int status;
 
+	if (!reading->is_graph && !reading->name)
+		return MOETRACE_E_NOT_FOUND;
 	writer->n_untied += reading->pass && !pass;
 	if (row.pass_id != MT_NULL || row.layer_id != MT_NULL)
 		row.known_by = pass && reading->mark & MT_MARK_BY_TIME ? MT_KNOWN_TIME :
@@ -173,8 +175,6 @@ int mt_writer_kernel_is_left_out(struct mt_writer *writer, const struct mt_kerne
 {
 	/* It ended before the recording began. */
 	if (reading->end_ns != MT_UNKNOWN && reading->end_ns < (int64_t)writer->start_ns)
-		return 1;
-	if (!reading->is_graph && !reading->name)
 		return 1;
 	return reading->is_sampled && reading->pass &&
 	       !mt_ties_are_whole(writer->session->ties, reading->pass);

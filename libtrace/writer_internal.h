@@ -225,7 +225,7 @@ int mt_writer_write_hung(struct mt_writer *writer);
 
 /*
  * kernel_write.c: a reading of a kernel. Must it wait for its pass; is it none of the recording;
- * write it.
+ * write it, MOETRACE_E_NOT_FOUND: it names nothing that is known.
  */
 int mt_writer_kernel_waits(struct mt_writer *writer, struct mt_kernel_reading *reading);
 int mt_writer_kernel_is_left_out(struct mt_writer *writer, const struct mt_kernel_reading *reading);

@@ -181,8 +181,9 @@ void mtc_cupti_records_take(void *context, uint8_t *buffer, size_t valid_bytes)
 	struct mtc_cupti_records *records = context;
 	void *record = NULL;
 	uint32_t kind;
+	int result;
 
-	while (records->api->next_record(buffer, valid_bytes, &record) == MTC_CUPTI_OK) {
+	while ((result = records->api->next_record(buffer, valid_bytes, &record)) == MTC_CUPTI_OK) {
 		memcpy(&kind, record, sizeof(kind));
 		records->n_taken += kind != MTC_CUPTI_OVERHEAD;
 		if (kind == MTC_CUPTI_OVERHEAD)
@@ -197,4 +198,7 @@ void mtc_cupti_records_take(void *context, uint8_t *buffer, size_t valid_bytes)
 		else if (kind == MTC_CUPTI_CONCURRENT_KERNEL)
 			take_kernel(records, record);
 	}
+	/* Nobody knows how many are behind one that cannot be read. */
+	if (result != MTC_CUPTI_MAX_LIMIT_REACHED && records->is_wanted)
+		records->out->dropped(records->out->context, MT_UNKNOWN);
 }

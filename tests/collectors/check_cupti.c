@@ -116,6 +116,25 @@ START_TEST(test_graphs)
 }
 END_TEST
 
+/* A buffer cannot be read to its end: how many records are lost is not known. */
+START_TEST(test_unreadable)
+{
+	struct toy toy;
+	uint64_t base_ns;
+	sqlite3 *db;
+
+	fakes_set("FAKE_CUPTI", "unreadable");
+	toy = cupti_toy_open("unreadable.db", "graph");
+	cupti_toy_start(&toy);
+	base_ns = fakes_realtime_ns();
+	for (uint32_t i = 0; i < 100; i++)
+		put(NULL, base_ns, base_ns + 10, 20 + i);
+	db = cupti_toy_finish(&toy);
+	ck_assert_int_eq(db_int(db, "SELECT n_dropped IS NULL AND state = 'on' FROM collector"), 1);
+	db_close(db);
+}
+END_TEST
+
 /* The next recording begins while a look of the last one is still under way: it is read, too. */
 START_TEST(test_rotate_within_look)
 {
@@ -413,6 +432,7 @@ int main(void)
 	tcase_set_timeout(tests, 120);
 	tcase_add_test(tests, test_kernels);
 	tcase_add_test(tests, test_graphs);
+	tcase_add_test(tests, test_unreadable);
 	tcase_add_test(tests, test_rotate_within_look);
 	tcase_add_test(tests, test_threads);
 	tcase_add_loop_test(tests, test_state, 0, sizeof(states) / sizeof(states[0]));

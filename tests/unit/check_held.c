@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libtrace/collect_internal.h"
 #include "libtrace/hot.h"
 #include "libtrace/late.h"
 #include "libtrace/range_tool.h"
@@ -407,6 +408,38 @@ START_TEST(test_late_range)
 }
 END_TEST
 
+/* ---- readings ---- */
+
+/* What names no device, or no operation, makes no row, and its source has lost it. */
+START_TEST(test_readings_of_nothing)
+{
+	struct moetrace_session_opts opts = toy_opts();
+	struct mt_power_reading power = {.device = 60, .domain = "gpu"};
+	struct mt_kernel_reading kernel = {.device = MT_DEVICE_HOST, .name = 0};
+	const struct mt_collector_out *out;
+	struct mt_collect *collect;
+	sqlite3 *db;
+
+	opts.collectors = "null";
+	toy = toy_start("readings.db", &opts, 2, 64, 4);
+	collect = atomic_load(&toy.session->collect);
+	out = &collect->sources[0].out;
+	power.time_ns = out->now_ns(out->context);
+	out->power(out->context, &power);
+	kernel.time_ns = out->now_ns(out->context);
+	kernel.end_ns = (int64_t)kernel.time_ns;
+	out->kernel(out->context, &kernel);
+	kernel.is_graph = 1;
+	kernel.graph = 7;
+	out->kernel(out->context, &kernel);
+	toy_close(&toy);
+	agree_prove(toy.path);
+	db = db_open(toy.path);
+	ck_assert_int_eq(db_int(db, "SELECT n_dropped FROM collector WHERE n_rows = 0"), 3);
+	db_close(db);
+}
+END_TEST
+
 /* ---- nobody waits for them ---- */
 
 /* A record that is not complete is waited for once, and not with each message behind it. */
@@ -452,6 +485,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_lost_after_the_end, 0, 4);
 	tcase_add_test(tc, test_lost_long_ago);
 	tcase_add_loop_test(tc, test_late_range, 0, 2);
+	tcase_add_test(tc, test_readings_of_nothing);
 	tcase_add_test(tc, test_waited_for_once);
 	suite_add_tcase(suite, tc);
 	return suite_run(suite);

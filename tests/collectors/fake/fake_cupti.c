@@ -347,6 +347,8 @@ int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid_bytes, void **recor
 
 	if (next >= buffer + valid_bytes)
 		return MTC_CUPTI_MAX_LIMIT_REACHED;
+	if (*record && is_wrong("unreadable"))
+		return 1;
 	*record = next;
 	return MTC_CUPTI_OK;
 }
