@@ -5,7 +5,6 @@
  */
 #include "libtrace/collect_internal.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +16,13 @@
 #define DEFAULT_HANG_MS 3000u
 #define MAX_HANG_MS	3600000ul
 #define DEFAULT_CUPTI_MODE "graph"
-/* How long the end of a recording waits for the last look: 500 ms by default. */
-#define LAST_LOOK_PART	 6
-#define MIN_LAST_LOOK_NS (500 * MT_NS_PER_MS)
+/* A call that has lasted for so long when a recording ends hangs in it: 1500 ms by default. */
+#define PATIENCE_PART	2
+/* The last look has as long, as far as passes have left it of the time for the end; but so much always. */
+#define LAST_LOOK_PART	6
+#define MIN_PATIENCE_NS (500 * MT_NS_PER_MS)
+/* A recording that is ended without waiting for the last look waits for a call that is under way. */
+#define SETTLE_NS	(100 * MT_NS_PER_MS)
 
 /* ---- names ---- */
 
@@ -319,11 +322,17 @@ static void cut_off(struct mt_source *source, uint64_t busy_ns)
 		 (unsigned long long)(busy_ns / MT_NS_PER_MS));
 }
 
+/* Who lets calls last for longer than usual waits longer for them, too; nobody for less. */
+static uint64_t part_of_hang_ns(const struct mt_collect *collect, uint32_t part)
+{
+	uint64_t wait_ns = collect->hang_ns / part;
+
+	return wait_ns > MIN_PATIENCE_NS ? wait_ns : MIN_PATIENCE_NS;
+}
+
 uint64_t mt_collect_patience_ns(const struct mt_collect *collect)
 {
-	uint64_t wait_ns = collect->hang_ns / LAST_LOOK_PART;
-
-	return wait_ns > MIN_LAST_LOOK_NS ? wait_ns : MIN_LAST_LOOK_NS;
+	return part_of_hang_ns(collect, PATIENCE_PART);
 }
 
 /* Of one call, at the end of the session: no longer than any other call may last. */
@@ -445,30 +454,68 @@ void mt_collect_use_gpu(struct mt_collect *collect, const char *uuid)
 	pthread_mutex_unlock(&collect->lock);
 }
 
-static int has_finished(const struct mt_collect *collect)
+/*
+ * Until when a source's last look is waited for; 0: it has made it. A call that has lasted for longer
+ * already is not waited for again.
+ */
+static uint64_t last_look_until(const struct mt_source *source, uint64_t until_ns)
 {
-	for (uint32_t i = 0; i < collect->n_sources; i++)
-		if (!collect->sources[i].is_cut &&
-		    collect->sources[i].n_finished != collect->n_stops)
-			return 0;
-	return 1;
+	const struct mt_collect *collect = source->collect;
+	uint64_t given_up_ns = source->busy_since_ns + mt_collect_patience_ns(collect);
+
+	if (source->is_cut || source->n_finished == collect->n_stops)
+		return 0;
+	return source->busy_since_ns && given_up_ns < until_ns ? given_up_ns : until_ns;
 }
 
-/* Who lets calls last for longer than usual waits for longer here, too; nobody for less. */
-static struct timespec last_look_until(const struct mt_collect *collect)
+/* Until when the call that was under way as the recording ended is waited for; 0: there is none. */
+static uint64_t call_until(const struct mt_source *source, uint64_t until_ns)
 {
-	uint64_t until_ns = mt_monotonic_ns() + mt_collect_patience_ns(collect);
+	int is_under_way = source->busy_since_ns &&
+			   source->busy_since_ns < source->collect->stopped_ns;
 
-	return (struct timespec){ (time_t)(until_ns / MT_NS_PER_S), (long)(until_ns % MT_NS_PER_S) };
+	return is_under_way && !source->is_cut && !source->is_ending ? until_ns : 0;
 }
 
-void mt_collect_stop(struct mt_collect *collect, int must_wait)
+/* Under the lock. */
+static void wait_for_sources(struct mt_collect *collect, uint64_t until_ns,
+			     uint64_t (*until)(const struct mt_source *source, uint64_t until_ns))
 {
-	struct timespec until;
+	for (uint32_t i = 0; i < collect->n_sources; i++) {
+		struct mt_source *source = &collect->sources[i];
+		uint64_t wait_ns;
+
+		while ((wait_ns = until(source, until_ns)) > mt_monotonic_ns())
+			mt_collect_sleep_until(source, wait_ns);
+	}
+}
+
+void mt_collect_settle(struct mt_collect *collect)
+{
+	if (!collect)
+		return;
+	pthread_mutex_lock(&collect->lock);
+	if (collect->n_waited != collect->n_stops)
+		wait_for_sources(collect, mt_monotonic_ns() + SETTLE_NS, call_until);
+	pthread_mutex_unlock(&collect->lock);
+}
+
+/* What is left of the time for the end, between the least and the most that a last look has. */
+static uint64_t last_looks_until(const struct mt_collect *collect, uint64_t until_ns)
+{
+	uint64_t now_ns = mt_monotonic_ns();
+	uint64_t least_ns = now_ns + part_of_hang_ns(collect, LAST_LOOK_PART);
+	uint64_t most_ns = now_ns + mt_collect_patience_ns(collect);
+
+	return until_ns < least_ns ? least_ns : until_ns > most_ns ? most_ns : until_ns;
+}
+
+void mt_collect_stop(struct mt_collect *collect, uint64_t until_ns)
+{
+	const int must_wait = until_ns != 0;
 
 	if (!collect)
 		return;
-	until = last_look_until(collect);
 	pthread_mutex_lock(&collect->lock);
 	if (collect->n_stops != collect->n_starts) {
 		collect->n_stops = collect->n_starts;
@@ -477,9 +524,8 @@ void mt_collect_stop(struct mt_collect *collect, int must_wait)
 	}
 	if (must_wait)
 		collect->n_waited = collect->n_stops;
-	while (must_wait && !has_finished(collect) &&
-	       pthread_cond_timedwait(&collect->changed, &collect->lock, &until) != ETIMEDOUT)
-		continue;
+	if (must_wait)
+		wait_for_sources(collect, last_looks_until(collect, until_ns), last_look_until);
 	pthread_mutex_unlock(&collect->lock);
 }
 

@@ -107,10 +107,13 @@ void mt_collect_use_gpu(struct mt_collect *collect, const char *uuid);
 /* A recording begins: each collector reads now and then from time to time. */
 void mt_collect_start(struct mt_collect *collect);
 /*
- * It ends: each one reads once more, which is waited for if @must_wait, for a sixth of the time in which
- * a call is given up; then they rest.
+ * It ends: each one reads once more; then they rest. With @until_ns (CLOCK_MONOTONIC) that is waited for,
+ * until then, for half of the time in which a call is given up at most, and for a sixth of it at least.
+ * 0: it is not.
  */
-void mt_collect_stop(struct mt_collect *collect, int must_wait);
+void mt_collect_stop(struct mt_collect *collect, uint64_t until_ns);
+/* After an end that was not waited for: a call that was under way then has a tenth of a second more. */
+void mt_collect_settle(struct mt_collect *collect);
 
 /* Writer: counters begin anew with a recording. */
 void mt_collect_reset(struct mt_collect *collect);

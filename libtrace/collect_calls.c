@@ -117,14 +117,17 @@ static void say_unfinished(const struct mt_source *source, int is_over,
 	int lacks_last = is_over && collect->n_waited == collect->n_stops &&
 			 source->n_finished != collect->n_stops;
 
-	if (since_ns && (lacks_last || busy_ns >= mt_collect_patience_ns(collect)))
+	if (since_ns && busy_ns >= mt_collect_patience_ns(collect))
 		say_hung(status, busy_ns);
+	else if (lacks_last && since_ns)
+		say_missing(status, "its last look had not come back when the recording ended: it is "
+				    "slow, or the machine was busy, record again");
 	else if (lacks_last)
 		say_missing(status, "its last look had not been made when the recording ended: "
 				    "the machine was busy, record again");
 	else if (is_over && since_ns && since_ns < collect->stopped_ns)
-		say_missing(status, "a call was under way when the recording ended: what it read "
-				    "may be missing");
+		say_missing(status, "a call was under way when the recording ended, and for a tenth of "
+				    "a second more: what it read may be missing");
 	else if (is_over && !status->n_calls && !status->is_calls_unknown)
 		say_missing(status, "it was not asked while this was recorded: record for longer");
 }

@@ -81,7 +81,7 @@ struct mt_collect {
 void mt_collect_out_fill(struct mt_source *source);
 uint64_t mt_collect_now_ns(void *source);
 
-/* collect.c: for how long the ends of a recording and of the session wait for a call. */
+/* collect.c: a call that has lasted for so long at the end of a recording, or of the session, hangs. */
 uint64_t mt_collect_patience_ns(const struct mt_collect *collect);
 
 /* collect_calls.c: under the lock, a call is over. */

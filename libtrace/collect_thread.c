@@ -89,6 +89,7 @@ static uint64_t end_call(struct mt_source *source, const struct mt_collector_rep
 	if (!source->is_cut)
 		status->report = *report;
 	status->is_known = 1;
+	pthread_cond_broadcast(&source->collect->changed);
 	return cost_ns;
 }
 

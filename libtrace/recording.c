@@ -337,6 +337,7 @@ int mt_writer_end_recording(struct mt_writer *writer, const char *reason, uint64
 	if (!writer->recording_id)
 		return MOETRACE_OK;
 	mt_collect_stop(writer->session->collect, 0);
+	mt_collect_settle(writer->session->collect);
 	/* A stop may have been said while a rotation was on its way. */
 	if (end_ns < writer->start_ns)
 		end_ns = writer->start_ns;

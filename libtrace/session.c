@@ -185,8 +185,15 @@ err_session:
 	return status;
 }
 
+/* Passes have all of the time that an end may take, and sources what these leave of it. */
+static uint64_t end_until_ns(const struct moetrace_session *session)
+{
+	return mt_monotonic_ns() + session->opts.stop_timeout_ms * MT_NS_PER_MS;
+}
+
 static int end_threads(struct moetrace_session *session)
 {
+	const uint64_t until_ns = end_until_ns(session);
 	int is_recording;
 	int status;
 
@@ -207,7 +214,7 @@ static int end_threads(struct moetrace_session *session)
 	mt_range_tool_close(&session->tool);
 	/* What is still on its way, and then who does not come back, is the writer's to tell. */
 	if (is_recording)
-		mt_collect_stop(session->collect, 1);
+		mt_collect_stop(session->collect, until_ns);
 	mt_collect_end(session->collect);
 	status = mt_writer_stop(session);
 	mt_cuda_close(session);
@@ -459,6 +466,7 @@ uint32_t mt_session_next_recording(struct moetrace_session *session, uint32_t re
 static int stop_locked(struct moetrace_session *session, const char *reason)
 {
 	uint32_t recording_id = atomic_exchange(&session->recording_id, 0);
+	uint64_t until_ns = end_until_ns(session);
 	uint32_t n_in_flight;
 	int status;
 
@@ -469,7 +477,7 @@ static int stop_locked(struct moetrace_session *session, const char *reason)
 	}
 	n_in_flight = mt_session_wait_for_passes(session, recording_id);
 	mt_tool_end(&session->tool, &session->tool.recording);
-	mt_collect_stop(session->collect, 1);
+	mt_collect_stop(session->collect, until_ns);
 	status = mt_session_post_and_wait(session,
 			       mt_message_new(MT_MESSAGE_STOP, reason ? reason : "stopped", NULL));
 	if (status)

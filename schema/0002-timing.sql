@@ -30,12 +30,12 @@ CREATE TABLE launch_shape (
 CREATE TABLE collector (
 	recording_id INTEGER NOT NULL REFERENCES recording(recording_id), -- its recording
 	name TEXT NOT NULL,         -- 'host', 'rapl', 'nvml', 'nvtx', 'cupti' or 'null' (what a runtime times itself needs none)
-	state TEXT NOT NULL,        -- 'on', 'absent' (nothing of the kind on this machine), 'denied' (no permission), 'busy' (another tool has it), 'unsupported' (there, but it does not tell), 'failed' (it ended with an error) or 'hung' (it did not answer and was cut off, or its call had not come back when the recording ended)
+	state TEXT NOT NULL,        -- 'on', 'absent' (nothing of the kind on this machine), 'denied' (no permission), 'busy' (another tool has it), 'unsupported' (there, but it does not tell), 'failed' (it ended with an error) or 'hung' (it did not answer and was cut off, or its call had lasted for 1.5 s when the recording ended)
 	mode TEXT,                  -- how 'cupti' was asked: 'off', 'graph', 'eager', 'kernel', or kernels of some passes, 'kernel:every=N', 'kernel:per_s=N' or 'kernel:window=START+LENGTH'; NULL: it has one way, or failed or hung before it could say (then there are no rows of it)
 	version TEXT,               -- version of the library behind it; NULL: none, or not told
 	reason TEXT,                -- why it is not on, or what it lacks, and what to do; NULL: nothing to say
 	n_rows INTEGER NOT NULL,    -- rows that it brought
-	n_dropped INTEGER,          -- records that were lost before they reached the file; NULL: unknown, as it is of 'hung' and of who was not asked, or not to the end
+	n_dropped INTEGER,          -- records that were lost before they reached the file; NULL: unknown, as it is of 'hung', of who was not asked, or not to the end, and of whose call was under way when a rotation, a dump or the file limit ended the recording, and for 0.1 s more
 	n_invalid INTEGER NOT NULL, -- rows with times that cannot be true: with flags, or with nodes that are untimed
 	n_calls INTEGER,            -- times that it was asked; in flight mode since what was kept begins; NULL: flight mode kept more than the last 2048 calls
 	calls_ns INTEGER,           -- how long that took, together; NULL: as n_calls

@@ -55,7 +55,7 @@ thread_tests += %D%/check_collectors %D%/check_cupti %D%/check_cupti_order %D%/c
 
 %C%_check_hang_SOURCES = %D%/check_hang.c $(%C%_session_sources)
 %C%_check_hang_CFLAGS = $(%C%_cflags)
-%C%_check_hang_LDADD = %D%/libmt_fakes.la tests/unit/libmt_test.la libtrace/libmoetrace.la $(CHECK_LIBS) \
+%C%_check_hang_LDADD = %D%/libmt_fakes.la tests/unit/libmt_test.la libtrace/libmt_trace.la $(CHECK_LIBS) \
 	$(SQLITE3_LIBS) $(PTHREAD_LIBS) -lm
 
 %C%_check_rapl_SOURCES = %D%/check_rapl.c $(%C%_session_sources)
