@@ -111,7 +111,7 @@ static int copy_adopted(struct moetrace_cuda_lane *lane, const struct mt_cuda_re
 		.height = lane->n_layers,
 	};
 
-	if (!n_rows || !lane->n_layers)
+	if (!n_rows)
 		return 0;
 	/* Rows that hold all layers follow each other; layers that hold all rows have gaps. */
 	if (buffer->row_bytes >= buffer->layer_bytes)
