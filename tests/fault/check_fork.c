@@ -42,9 +42,10 @@ static void run_child(struct toy *toy, enum child child)
 	const pid_t pid = fork();
 	int status;
 
-	ck_assert_int_ge(pid, 0);
+	/* First, since an assertion allocates: a thread may have had the sanitizer's lock. */
 	if (pid == 0)
 		child_main(toy, child);
+	ck_assert_int_ge(pid, 0);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert_msg(!WIFSIGNALED(status), "a child ended by signal %d", WTERMSIG(status));
 	ck_assert_int_eq(WEXITSTATUS(status), 0);
@@ -134,6 +135,8 @@ START_TEST(test_forks_under_load)
 	struct toy toy;
 	struct load load = {.toy = &toy};
 	pthread_t ids[2];
+	/* Closing frees: AddressSanitizer's allocator does not come unlocked out of a fork. */
+	const uint32_t n_children = suite_has_sanitizer("address") ? CHILD_CLOSES : N_CHILDREN;
 	sqlite3 *db;
 	uint32_t i;
 
@@ -143,7 +146,7 @@ START_TEST(test_forks_under_load)
 	for (i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_create(&ids[i], NULL, load_main, &load), 0);
 	for (i = 0; i < (suite_is_long() ? 400u : 40u); i++)
-		run_child(&toy, i % N_CHILDREN);
+		run_child(&toy, i % n_children);
 	load.stop = true;
 	for (i = 0; i < 2; i++)
 		ck_assert_int_eq(pthread_join(ids[i], NULL), 0);
