@@ -97,11 +97,11 @@ view_start "$@"
 # The programs wait for what they need, however busy the machine is; a second try is for a browser that ends,
 # and says that it was needed.
 for program in page page-address page-timeline page-views; do
-	run timeout 900 node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
+	run timeout 1800 node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
 	cat "$tmp/out"
 	if [ "$status" -ne 0 ]; then
 		echo "once more: $program"
-		run timeout 900 node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
+		run timeout 1800 node "$MOETRACE_SRCDIR/tests/viewer/$program.mjs" "$chromium" "$address" "$tmp"
 		cat "$tmp/out"
 	fi
 	[ "$status" -eq 0 ] || fail "the page does not pass $program"
