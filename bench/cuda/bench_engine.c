@@ -110,53 +110,6 @@ static const struct {
 };
 enum { N_WAYS = sizeof(ways) / sizeof(ways[0]) };
 
-static void decode_way(struct rig *rig, struct lane *none, struct lane *lane, const char *name,
-		       uint32_t n_rows, struct plan plan)
-{
-	struct block base = {.rig = rig,
-			     .lane = none,
-			     .n_rows = n_rows,
-			     .n_steps = plan.n_steps,
-			     .is_waited = true};
-	struct block other = base;
-	char what[64];
-
-	other.lane = lane;
-	rig_decode(rig, none, n_rows, POSITION, NULL);
-	rig_decode(rig, lane, n_rows, POSITION, NULL);
-	if (lane->recording == MTK_CUDA_RECORD_FUSED)
-		compare(&base, &other, plan.n_pairs, "waited for, fused, idle");
-	rig_record(lane, true);
-	snprintf(what, sizeof(what), "waited for, %s", name);
-	compare(&base, &other, plan.n_pairs, what);
-	base.is_waited = other.is_waited = false;
-	snprintf(what, sizeof(what), "back to back, %s", name);
-	compare(&base, &other, plan.n_pairs, what);
-	rig_record(lane, false);
-}
-
-/* n_rows 0: all batches; way NULL: all ways. */
-static void decode(const char *shape, uint32_t n_local, uint32_t n_rows, const char *way,
-		   struct plan plan)
-{
-	static const uint32_t batches[] = {1, 16, 64};
-	struct rig rig = rig_open(shape, n_local, POSITION + 1, false);
-
-	for (size_t w = 0; w < N_WAYS; w++) {
-		struct lane lane, none;
-
-		if (way && strcmp(way, ways[w].name) != 0)
-			continue;
-		lane = rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, ways[w].recording);
-		none = rig_twin(&lane);
-		for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++)
-			if (!n_rows || batches[i] == n_rows)
-				decode_way(&rig, &none, &lane, ways[w].name, batches[i], plan);
-		rig_lane_close(&lane);
-	}
-	rig_close(&rig);
-}
-
 /* What the host spent since it was printed last. */
 static void print_host(struct lane *lane)
 {
@@ -188,6 +141,49 @@ static void decode_part(struct rig *rig, struct lane *none, struct lane *part, c
 	snprintf(what, sizeof(what), "back to back, %s", name);
 	compare(&base, &other, plan.n_pairs, what);
 	print_host(part);
+}
+
+static void decode_way(struct rig *rig, struct lane *none, struct lane *lane, const char *name,
+		       uint32_t n_rows, struct plan plan)
+{
+	const struct block base = {.rig = rig,
+				   .lane = none,
+				   .n_rows = n_rows,
+				   .n_steps = plan.n_steps,
+				   .is_waited = true};
+	struct block idle = base;
+
+	idle.lane = lane;
+	rig_decode(rig, none, n_rows, POSITION, NULL);
+	rig_decode(rig, lane, n_rows, POSITION, NULL);
+	if (lane->recording == MTK_CUDA_RECORD_FUSED)
+		compare(&base, &idle, plan.n_pairs, "waited for, fused, idle");
+	print_host(lane);
+	rig_record(lane, true);
+	decode_part(rig, none, lane, name, n_rows, plan);
+	rig_record(lane, false);
+}
+
+/* n_rows 0: all batches; way NULL: all ways. */
+static void decode(const char *shape, uint32_t n_local, uint32_t n_rows, const char *way,
+		   struct plan plan)
+{
+	static const uint32_t batches[] = {1, 16, 64};
+	struct rig rig = rig_open(shape, n_local, POSITION + 1, false);
+
+	for (size_t w = 0; w < N_WAYS; w++) {
+		struct lane lane, none;
+
+		if (way && strcmp(way, ways[w].name) != 0)
+			continue;
+		lane = rig_lane(&rig, MAX_BATCH, POSITION + 1, MAX_BATCH, NULL, ways[w].recording);
+		none = rig_twin(&lane);
+		for (size_t i = 0; i < sizeof(batches) / sizeof(batches[0]); i++)
+			if (!n_rows || batches[i] == n_rows)
+				decode_way(&rig, &none, &lane, ways[w].name, batches[i], plan);
+		rig_lane_close(&lane);
+	}
+	rig_close(&rig);
 }
 
 static void parts(const char *shape, uint32_t n_rows, struct plan plan)
